@@ -1,0 +1,77 @@
+# rayched. `make` lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PROTOS := $(wildcard protos/rayched/v1/*.proto)
+SOURCES := rayched leader tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour trace failover bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the locked dependencies
+
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("rayched needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@echo "installing the locked dependencies into $(VENV) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-build.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the leader killed; ends by itself
+	@$(BIN)/rayched demo
+
+test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC
+	@$(BIN)/python -m pytest -q
+
+test-fast: $(STAMP) ## the tests that start no processes, under a minute
+	@$(BIN)/python -m pytest -q -m "not cluster"
+
+check: lint types layers proto-check behaviour ## format, lint, types, import contracts, generated code, behaviour table
+
+format: $(STAMP) ## rewrite the sources in the house's format
+	@$(BIN)/ruff format $(SOURCES)
+	@$(BIN)/ruff check --fix $(SOURCES)
+
+lint: $(STAMP)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/ruff check $(SOURCES)
+
+types: $(STAMP)
+	@$(BIN)/mypy
+
+layers: $(STAMP)
+	@$(BIN)/lint-imports --no-cache
+
+proto: $(STAMP) ## generate the protobuf code below rayched/v1
+	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+proto-check: $(STAMP)
+	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
+	  $(BIN)/python -m grpc_tools.protoc -Iprotos --python_out="$$out" --pyi_out="$$out" --grpc_python_out="$$out" $(PROTOS) && \
+	  diff -r --exclude=__init__.py --exclude=__pycache__ "$$out/rayched/v1" rayched/v1 >/dev/null || \
+	  { echo "rayched/v1 is not what protos/ gives: run make proto"; exit 1; }
+
+behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against the tests
+	@$(BIN)/python -m tests.behaviour
+
+trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
+	@$(BIN)/python -m benchmarks.trace $(TRACE)
+
+failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
+	@$(BIN)/python -m benchmarks.failover
+
+bench: $(STAMP) ## decisions per second, in process and end to end, as JSON
+	@$(BIN)/python -m benchmarks.bench
+
+lock: $(STAMP) ## renew the lock files from pyproject.toml
+	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra embedded --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock
+	@echo 'setuptools>=77' | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url --no-config --no-header -o requirements-build.lock
+
+clean: ## remove .venv and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
