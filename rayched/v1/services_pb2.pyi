@@ -1,0 +1,449 @@
+from rayched.v1 import core_pb2 as _core_pb2
+from rayched.v1 import workloads_pb2 as _workloads_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FieldViolation(_message.Message):
+    __slots__ = ("object", "field", "message")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    object: str
+    field: str
+    message: str
+    def __init__(self, object: _Optional[str] = ..., field: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class LeaderAddress(_message.Message):
+    __slots__ = ("holder", "address", "epoch")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    address: str
+    epoch: int
+    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ResumeFrom(_message.Message):
+    __slots__ = ("revision", "first_available")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    first_available: int
+    def __init__(self, revision: _Optional[int] = ..., first_available: _Optional[int] = ...) -> None: ...
+
+class Outcome(_message.Message):
+    __slots__ = ("code", "message", "violations")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    VIOLATIONS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    violations: _containers.RepeatedCompositeFieldContainer[FieldViolation]
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., violations: _Optional[_Iterable[_Union[FieldViolation, _Mapping]]] = ...) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("object", "dry_run")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    object: _workloads_pb2.Object
+    dry_run: bool
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SubmitResponse(_message.Message):
+    __slots__ = ("uid", "revision", "object", "warnings")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    revision: int
+    object: _workloads_pb2.Object
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uid: _Optional[str] = ..., revision: _Optional[int] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SubmitManyRequest(_message.Message):
+    __slots__ = ("objects",)
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    objects: _containers.RepeatedCompositeFieldContainer[_workloads_pb2.Object]
+    def __init__(self, objects: _Optional[_Iterable[_Union[_workloads_pb2.Object, _Mapping]]] = ...) -> None: ...
+
+class SubmitManyResponse(_message.Message):
+    __slots__ = ("results",)
+    class Result(_message.Message):
+        __slots__ = ("outcome", "uid", "revision", "warnings")
+        OUTCOME_FIELD_NUMBER: _ClassVar[int]
+        UID_FIELD_NUMBER: _ClassVar[int]
+        REVISION_FIELD_NUMBER: _ClassVar[int]
+        WARNINGS_FIELD_NUMBER: _ClassVar[int]
+        outcome: Outcome
+        uid: str
+        revision: int
+        warnings: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ..., uid: _Optional[str] = ..., revision: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SubmitManyResponse.Result]
+    def __init__(self, results: _Optional[_Iterable[_Union[SubmitManyResponse.Result, _Mapping]]] = ...) -> None: ...
+
+class ApplyRequest(_message.Message):
+    __slots__ = ("object", "dry_run")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    object: _workloads_pb2.Object
+    dry_run: bool
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class ApplyResponse(_message.Message):
+    __slots__ = ("action", "revision", "object", "warnings")
+    class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ACTION_UNSPECIFIED: _ClassVar[ApplyResponse.Action]
+        CREATED: _ClassVar[ApplyResponse.Action]
+        CONFIGURED: _ClassVar[ApplyResponse.Action]
+        UNCHANGED: _ClassVar[ApplyResponse.Action]
+    ACTION_UNSPECIFIED: ApplyResponse.Action
+    CREATED: ApplyResponse.Action
+    CONFIGURED: ApplyResponse.Action
+    UNCHANGED: ApplyResponse.Action
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    action: ApplyResponse.Action
+    revision: int
+    object: _workloads_pb2.Object
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, action: _Optional[_Union[ApplyResponse.Action, str]] = ..., revision: _Optional[int] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ObjectKey(_message.Message):
+    __slots__ = ("kind", "namespace", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    namespace: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class GetRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: ObjectKey
+    def __init__(self, key: _Optional[_Union[ObjectKey, _Mapping]] = ...) -> None: ...
+
+class GetResponse(_message.Message):
+    __slots__ = ("object",)
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    object: _workloads_pb2.Object
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ("kind", "namespace", "label_selector", "field_selector", "limit")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    FIELD_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CONTINUE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    namespace: str
+    label_selector: str
+    field_selector: str
+    limit: int
+    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., limit: _Optional[int] = ..., **kwargs) -> None: ...
+
+class ContinueToken(_message.Message):
+    __slots__ = ("revision", "after_key", "query")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    AFTER_KEY_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    after_key: bytes
+    query: bytes
+    def __init__(self, revision: _Optional[int] = ..., after_key: _Optional[bytes] = ..., query: _Optional[bytes] = ...) -> None: ...
+
+class ListResponse(_message.Message):
+    __slots__ = ("objects", "revision")
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CONTINUE_FIELD_NUMBER: _ClassVar[int]
+    objects: _containers.RepeatedCompositeFieldContainer[_workloads_pb2.Object]
+    revision: int
+    def __init__(self, objects: _Optional[_Iterable[_Union[_workloads_pb2.Object, _Mapping]]] = ..., revision: _Optional[int] = ..., **kwargs) -> None: ...
+
+class DeleteRequest(_message.Message):
+    __slots__ = ("key", "uid", "grace_period_seconds")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    key: ObjectKey
+    uid: str
+    grace_period_seconds: int
+    def __init__(self, key: _Optional[_Union[ObjectKey, _Mapping]] = ..., uid: _Optional[str] = ..., grace_period_seconds: _Optional[int] = ...) -> None: ...
+
+class DeleteResponse(_message.Message):
+    __slots__ = ("revision", "object")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    object: _workloads_pb2.Object
+    def __init__(self, revision: _Optional[int] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("kind", "namespace", "label_selector", "field_selector", "start_revision")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    FIELD_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    START_REVISION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    namespace: str
+    label_selector: str
+    field_selector: str
+    start_revision: int
+    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., start_revision: _Optional[int] = ...) -> None: ...
+
+class WatchResponse(_message.Message):
+    __slots__ = ("events", "revision")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[WatchEvent]
+    revision: int
+    def __init__(self, events: _Optional[_Iterable[_Union[WatchEvent, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class WatchEvent(_message.Message):
+    __slots__ = ("type", "object", "revision")
+    class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        TYPE_UNSPECIFIED: _ClassVar[WatchEvent.Type]
+        ADDED: _ClassVar[WatchEvent.Type]
+        MODIFIED: _ClassVar[WatchEvent.Type]
+        DELETED: _ClassVar[WatchEvent.Type]
+        BOOKMARK: _ClassVar[WatchEvent.Type]
+    TYPE_UNSPECIFIED: WatchEvent.Type
+    ADDED: WatchEvent.Type
+    MODIFIED: WatchEvent.Type
+    DELETED: WatchEvent.Type
+    BOOKMARK: WatchEvent.Type
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    type: WatchEvent.Type
+    object: _workloads_pb2.Object
+    revision: int
+    def __init__(self, type: _Optional[_Union[WatchEvent.Type, str]] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class RegisterNodeRequest(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: _core_pb2.Node
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ...) -> None: ...
+
+class RegisterNodeResponse(_message.Message):
+    __slots__ = ("node", "revision")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    node: _core_pb2.Node
+    revision: int
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("unknown",)
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    unknown: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, unknown: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateNodeStatusRequest(_message.Message):
+    __slots__ = ("name", "status")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    status: _core_pb2.NodeStatus
+    def __init__(self, name: _Optional[str] = ..., status: _Optional[_Union[_core_pb2.NodeStatus, _Mapping]] = ...) -> None: ...
+
+class UpdateNodeStatusResponse(_message.Message):
+    __slots__ = ("node", "revision")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    node: _core_pb2.Node
+    revision: int
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class PodStatusUpdate(_message.Message):
+    __slots__ = ("namespace", "name", "uid", "status", "remove")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    uid: str
+    status: _core_pb2.PodStatus
+    remove: bool
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., status: _Optional[_Union[_core_pb2.PodStatus, _Mapping]] = ..., remove: _Optional[bool] = ...) -> None: ...
+
+class UpdatePodStatusRequest(_message.Message):
+    __slots__ = ("updates",)
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    updates: _containers.RepeatedCompositeFieldContainer[PodStatusUpdate]
+    def __init__(self, updates: _Optional[_Iterable[_Union[PodStatusUpdate, _Mapping]]] = ...) -> None: ...
+
+class UpdatePodStatusResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
+
+class CordonRequest(_message.Message):
+    __slots__ = ("node", "unschedulable")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UNSCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    unschedulable: bool
+    def __init__(self, node: _Optional[str] = ..., unschedulable: _Optional[bool] = ...) -> None: ...
+
+class CordonResponse(_message.Message):
+    __slots__ = ("node", "changed")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    node: _core_pb2.Node
+    changed: bool
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., changed: _Optional[bool] = ...) -> None: ...
+
+class TaintRequest(_message.Message):
+    __slots__ = ("node", "add", "remove", "overwrite")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    add: _containers.RepeatedCompositeFieldContainer[_core_pb2.Taint]
+    remove: _containers.RepeatedCompositeFieldContainer[_core_pb2.Taint]
+    overwrite: bool
+    def __init__(self, node: _Optional[str] = ..., add: _Optional[_Iterable[_Union[_core_pb2.Taint, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[_core_pb2.Taint, _Mapping]]] = ..., overwrite: _Optional[bool] = ...) -> None: ...
+
+class TaintResponse(_message.Message):
+    __slots__ = ("node", "changed")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    node: _core_pb2.Node
+    changed: bool
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., changed: _Optional[bool] = ...) -> None: ...
+
+class LabelRequest(_message.Message):
+    __slots__ = ("key", "set", "remove", "overwrite")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_FIELD_NUMBER: _ClassVar[int]
+    key: ObjectKey
+    set: _containers.ScalarMap[str, str]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    overwrite: bool
+    def __init__(self, key: _Optional[_Union[ObjectKey, _Mapping]] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ..., overwrite: _Optional[bool] = ...) -> None: ...
+
+class LabelResponse(_message.Message):
+    __slots__ = ("object", "changed")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    object: _workloads_pb2.Object
+    changed: bool
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., changed: _Optional[bool] = ...) -> None: ...
+
+class GetLeaderRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetLeaderResponse(_message.Message):
+    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TRANSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ACQUIRED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_BY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    address: str
+    epoch: int
+    transitions: int
+    acquired_at_ms: int
+    renewed_at_ms: int
+    lease_duration_ms: int
+    answered_by: str
+    version: str
+    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
+class GetSchedulerStatusRequest(_message.Message):
+    __slots__ = ("hops",)
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    hops: int
+    def __init__(self, hops: _Optional[int] = ...) -> None: ...
+
+class GetSchedulerStatusResponse(_message.Message):
+    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids")
+    class PendingPodsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class AttemptsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class PidsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    BOUND_PODS_FIELD_NUMBER: _ClassVar[int]
+    ASSUMED_PODS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_PODS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    PIDS_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    epoch: int
+    revision: int
+    nodes: int
+    bound_pods: int
+    assumed_pods: int
+    pending_pods: _containers.ScalarMap[str, int]
+    attempts: _containers.ScalarMap[str, int]
+    workers: int
+    worker_evaluations: int
+    pids: _containers.ScalarMap[str, int]
+    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ...) -> None: ...

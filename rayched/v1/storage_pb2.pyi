@@ -1,0 +1,49 @@
+from rayched.v1 import services_pb2 as _services_pb2
+from rayched.v1 import workloads_pb2 as _workloads_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Stored(_message.Message):
+    __slots__ = ("object", "leader_write")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    LEADER_WRITE_FIELD_NUMBER: _ClassVar[int]
+    object: _workloads_pb2.Object
+    leader_write: LeaderWrite
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., leader_write: _Optional[_Union[LeaderWrite, _Mapping]] = ...) -> None: ...
+
+class LeaderWrite(_message.Message):
+    __slots__ = ("op", "epoch", "attempt", "decided_at_revision")
+    OP_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_REVISION_FIELD_NUMBER: _ClassVar[int]
+    op: str
+    epoch: int
+    attempt: str
+    decided_at_revision: int
+    def __init__(self, op: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[str] = ..., decided_at_revision: _Optional[int] = ...) -> None: ...
+
+class SubmissionRecord(_message.Message):
+    __slots__ = ("key", "digest", "uid", "expires_at_ms", "warnings")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    key: _services_pb2.ObjectKey
+    digest: bytes
+    uid: str
+    expires_at_ms: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[_Union[_services_pb2.ObjectKey, _Mapping]] = ..., digest: _Optional[bytes] = ..., uid: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("renewed_at_ms",)
+    RENEWED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    renewed_at_ms: int
+    def __init__(self, renewed_at_ms: _Optional[int] = ...) -> None: ...
