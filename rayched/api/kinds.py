@@ -1,0 +1,145 @@
+"""The kinds of object that rayched serves: names, API versions, scope and message of each.
+
+The one table that manifests, the store's keys, the server and the command line read. The field of `Object` that holds a
+kind, its message class and its JSON names all come from the generated messages.
+
+Source: the REST mappings of Kubernetes 1.34 (`kubectl api-resources`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.api.errors import quoted
+from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
+from rayched.v1.workloads_pb2 import Object, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+
+AnyObject = (
+    Pod
+    | Node
+    | Namespace
+    | PriorityClass
+    | PodDisruptionBudget
+    | RuntimeClass
+    | Service
+    | ReplicaSet
+    | StatefulSet
+    | ReplicationController
+    | Event
+)
+"""A message of one of the kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object. `field` is its name in the oneof of `Object`."""
+
+    name: str
+    plural: str
+    short_names: tuple[str, ...]
+    api_version: str
+    namespaced: bool
+    message: type[AnyObject]
+    field: str
+
+    @property
+    def singular(self) -> str:
+        return self.name.lower()
+
+    @property
+    def group(self) -> str:
+        """The API group: "apps" of "apps/v1"; the core group is ""."""
+        return self.api_version.rpartition("/")[0]
+
+
+class UnknownKind(ValueError):
+    """A word that names no kind. The message lists the words that do."""
+
+
+POD: Final = Kind("Pod", "pods", ("po",), "v1", True, Pod, "pod")
+NODE: Final = Kind("Node", "nodes", ("no",), "v1", False, Node, "node")
+NAMESPACE: Final = Kind("Namespace", "namespaces", ("ns",), "v1", False, Namespace, "namespace")
+PRIORITY_CLASS: Final = Kind(
+    "PriorityClass", "priorityclasses", ("pc",), "scheduling.k8s.io/v1", False, PriorityClass, "priority_class"
+)
+POD_DISRUPTION_BUDGET: Final = Kind(
+    "PodDisruptionBudget", "poddisruptionbudgets", ("pdb",), "policy/v1", True, PodDisruptionBudget, "pod_disruption_budget"
+)
+RUNTIME_CLASS: Final = Kind("RuntimeClass", "runtimeclasses", (), "node.k8s.io/v1", False, RuntimeClass, "runtime_class")
+SERVICE: Final = Kind("Service", "services", ("svc",), "v1", True, Service, "service")
+REPLICA_SET: Final = Kind("ReplicaSet", "replicasets", ("rs",), "apps/v1", True, ReplicaSet, "replica_set")
+STATEFUL_SET: Final = Kind("StatefulSet", "statefulsets", ("sts",), "apps/v1", True, StatefulSet, "stateful_set")
+REPLICATION_CONTROLLER: Final = Kind(
+    "ReplicationController", "replicationcontrollers", ("rc",), "v1", True, ReplicationController, "replication_controller"
+)
+EVENT: Final = Kind("Event", "events", ("ev",), "v1", True, Event, "event")
+
+KINDS: Final[tuple[Kind, ...]] = (
+    POD,
+    NODE,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    POD_DISRUPTION_BUDGET,
+    RUNTIME_CLASS,
+    SERVICE,
+    REPLICA_SET,
+    STATEFUL_SET,
+    REPLICATION_CONTROLLER,
+    EVENT,
+)
+
+_BY_NAME: Final = {kind.name: kind for kind in KINDS}
+_BY_FIELD: Final = {kind.field: kind for kind in KINDS}
+_BY_MESSAGE: Final = {kind.message: kind for kind in KINDS}
+_BY_WORD: Final = {
+    word: kind
+    for kind in KINDS
+    for base in (kind.singular, kind.plural)
+    for word in (base, *([f"{base}.{kind.group}"] if kind.group else []), *kind.short_names)
+}
+
+
+def by_name(name: str) -> Kind:
+    """The kind of a manifest's `kind` field; case counts."""
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise UnknownKind(f"kind {quoted(name)} is not known; allowed are {', '.join(_BY_NAME)}") from None
+
+
+def by_word(word: str) -> Kind:
+    """The kind that a person means: name, plural or short name in any case, with or without the API group."""
+    try:
+        return _BY_WORD[word.lower()]
+    except KeyError:
+        known = ", ".join("|".join((kind.plural, *kind.short_names)) for kind in KINDS)
+        raise UnknownKind(f"there is no kind {quoted(word)}; allowed are {known}") from None
+
+
+def of(item: Object) -> Kind:
+    """The kind of what an Object holds; an empty Object is an UnknownKind."""
+    field = item.WhichOneof("kind")
+    if field is None:
+        raise UnknownKind("the object is empty: none of its kinds is set")
+    return _BY_FIELD[field]
+
+
+def of_message(message: AnyObject) -> Kind:
+    """The kind of a message."""
+    return _BY_MESSAGE[type(message)]
+
+
+def wrap(message: AnyObject) -> Object:
+    """A new Object that holds a copy of the message."""
+    item = Object()
+    target = getattr(item, _BY_MESSAGE[type(message)].field)
+    target.SetInParent()
+    target.CopyFrom(message)
+    return item
+
+
+def unwrap(item: Object) -> AnyObject:
+    """The message that an Object holds: no copy, changes go into the Object."""
+    message: AnyObject = getattr(item, of(item).field)
+    return message

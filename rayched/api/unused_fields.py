@@ -1,0 +1,58 @@
+"""Fields of Kubernetes v1 that rayched knows of and does not use: a manifest may carry them, they are left out with a warning.
+
+By the name of the message whose JSON object may hold them. What is in neither this table nor the message is a mistake.
+
+Source: the API reference of Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+UNUSED_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(fields.split())
+    for name, fields in {
+        "ObjectMeta": "clusterName managedFields selfLink",
+        "PodSpec": """
+            automountServiceAccountToken dnsConfig ephemeralContainers hostAliases hostIPC hostPID hostUsers hostnameOverride
+            imagePullSecrets os readinessGates resourceClaims securityContext serviceAccount setHostnameAsFQDN
+            shareProcessNamespace volumes workloadRef
+            """,
+        "Container": """
+            envFrom lifecycle livenessProbe readinessProbe resizePolicy restartPolicyRules securityContext startupProbe stdin
+            stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts
+            """,
+        "EnvVar": "valueFrom",
+        "ResourceRequirements": "claims",
+        "PodStatus": """
+            allocatedResources ephemeralContainerStatuses extendedResourceClaimStatus hostIPs observedGeneration podIPs
+            resourceClaimStatuses resources
+            """,
+        "ContainerStatus": """
+            allocatedResourcesStatus containerID imageID lastState started stopSignal user volumeMounts
+            """,
+        "ContainerStateTerminated": "containerID",
+        "NodeSpec": "configSource externalID podCIDRs",
+        "NodeStatus": """
+            config daemonEndpoints declaredFeatures features runtimeHandlers volumesAttached volumesInUse
+            """,
+        "NodeSystemInfo": "swap",
+        "NamespaceStatus": "conditions",
+        "Service": "status",
+        "ServiceSpec": """
+            allocateLoadBalancerNodePorts clusterIPs externalIPs externalName externalTrafficPolicy healthCheckNodePort
+            internalTrafficPolicy ipFamilies ipFamilyPolicy loadBalancerClass loadBalancerIP loadBalancerSourceRanges
+            publishNotReadyAddresses sessionAffinity sessionAffinityConfig trafficDistribution
+            """,
+        "ServicePort": "appProtocol",
+        "ReplicaSet": "status",
+        "ReplicationController": "status",
+        "StatefulSet": "status",
+        "StatefulSetSpec": """
+            ordinals persistentVolumeClaimRetentionPolicy revisionHistoryLimit updateStrategy volumeClaimTemplates
+            """,
+        "Event": "action eventTime related reportingComponent reportingInstance series",
+        "ObjectReference": "fieldPath",
+    }.items()
+}

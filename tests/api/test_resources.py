@@ -1,0 +1,105 @@
+"""Requests of whole pods, against the rule worked out the slow way: what the pod uses at each moment of its life."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rayched.api import resources
+from rayched.v1.core_pb2 import Container, Pod
+
+AMOUNTS = {"0": 0, "1": 1, "250m": Fraction(1, 4), "1n": Fraction(1, 10**9), "2": 2, "1Ki": 1024, "1.5": Fraction(3, 2)}
+REQUESTS = st.dictionaries(st.sampled_from(["cpu", "memory", "x/gpu"]), st.sampled_from(sorted(AMOUNTS)))
+
+
+def container(requests: dict[str, str], sidecar: bool = False) -> Container:
+    found = Container()
+    for name, text in requests.items():
+        found.resources.requests[name].string = text
+    if sidecar:
+        found.restart_policy = "Always"
+    return found
+
+
+def peak(
+    containers: list[dict[str, str]], init: list[tuple[dict[str, str], bool]], overhead: dict[str, str]
+) -> dict[str, Fraction]:
+    """The most of each resource that is in use at any moment: init containers one by one, sidecars from their turn on."""
+
+    def used(*running: dict[str, str]) -> dict[str, Fraction]:
+        names = {name for one in running for name in one}
+        return {name: sum((Fraction(AMOUNTS[one[name]]) for one in running if name in one), Fraction(0)) for name in names}
+
+    moments = []
+    sidecars: list[dict[str, str]] = []
+    for requests, sidecar in init:
+        moments.append(used(*sidecars, requests))
+        if sidecar:
+            sidecars.append(requests)
+    moments.append(used(*sidecars, *containers))
+    names = {name for moment in moments for name in moment}
+    most = {name: max(moment.get(name, Fraction(0)) for moment in moments) for name in names}
+    for name, text in overhead.items():
+        most[name] = most.get(name, Fraction(0)) + AMOUNTS[text]
+    return most
+
+
+def rounded(name: str, amount: Fraction) -> int:
+    return -int(-amount * (1000 if name == "cpu" else 1) // 1)
+
+
+@given(
+    st.lists(REQUESTS, min_size=1, max_size=3),
+    st.lists(st.tuples(REQUESTS, st.booleans()), max_size=4),
+    st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(sorted(AMOUNTS))),
+)
+def test_a_pod_requests_the_most_that_it_uses_at_any_moment(
+    containers: list[dict[str, str]], init: list[tuple[dict[str, str], bool]], overhead: dict[str, str]
+) -> None:
+    pod = Pod()
+    pod.spec.containers.extend(container(one) for one in containers)
+    pod.spec.init_containers.extend(container(one, sidecar) for one, sidecar in init)
+    for name, text in overhead.items():
+        pod.spec.overhead[name].string = text
+    expected = {name: rounded(name, amount) for name, amount in peak(containers, init, overhead).items()}
+    assert resources.pod_requests(pod) == expected
+    assert resources.accounted_requests(pod) == expected
+
+
+@pytest.mark.parametrize(
+    ("requests", "milli_cpu", "memory"),
+    [
+        ([{}], 100, 200 * 2**20),
+        ([{"cpu": "0", "memory": "0"}], 0, 0),
+        ([{"cpu": "1"}, {}], 1100, 400 * 2**20),
+        ([{"cpu": "1", "memory": "1Ki"}], 1000, 1024),
+    ],
+)
+def test_only_an_absent_request_counts_as_the_default(requests: Any, milli_cpu: int, memory: int) -> None:
+    pod = Pod()
+    pod.spec.containers.extend(container(one) for one in requests)
+    assert resources.non_zero_requests(pod) == (milli_cpu, memory)
+    assert resources.score_request(pod, "cpu") == milli_cpu
+    assert resources.score_request(pod, "memory") == memory
+    assert resources.balanced_request(pod, "x/gpu") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "scalar", "extended"),
+    [
+        ("example.com/gpu", True, True),
+        ("hugepages-2Mi", True, False),
+        ("attachable-volumes-x", True, False),
+        ("kubernetes.io/thing", True, False),
+        ("requests.example.com/gpu", False, False),
+        ("gpu", False, False),
+        ("cpu", False, False),
+    ],
+)
+def test_the_name_of_a_resource_tells_whether_nodes_count_it(name: str, scalar: bool, extended: bool) -> None:
+    assert resources.is_scalar(name) is scalar
+    assert resources.is_extended(name) is extended
