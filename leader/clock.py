@@ -1,0 +1,48 @@
+"""Where the election gets its time from.
+
+Durations are measured on CLOCK_BOOTTIME, in nanoseconds: it never steps and it goes on while the machine sleeps, so a belief
+ends in a suspended laptop too. The wall clock is read only for the times that people see in the record; nothing is decided
+by it. All processes of one machine see the same CLOCK_BOOTTIME, which is what makes the belief cell work.
+
+On systems without CLOCK_BOOTTIME (macOS) CLOCK_MONOTONIC is used, which there goes on during sleep.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+NS_PER_SECOND: Final = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
+
+_BOOTTIME: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One reading of both clocks."""
+
+    boot_ns: int
+    wall_us: int
+    """Microseconds since 1970, UTC."""
+
+
+class Clock(Protocol):
+    def now(self) -> Instant: ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> Instant:
+        return Instant(boottime_ns(), time.time_ns() // 1000)
+
+
+def boottime_ns() -> int:
+    """CLOCK_BOOTTIME in nanoseconds."""
+    return time.clock_gettime_ns(_BOOTTIME)
+
+
+def seconds_to_ns(seconds: float) -> int:
+    return round(seconds * NS_PER_SECOND)

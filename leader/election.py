@@ -1,0 +1,535 @@
+"""One candidate's part in an election: a state machine without I/O, clock, threads or randomness of its own.
+
+`Election.step(at, event)` takes what happened and returns what is to be done. client-go's elector, with the record in etcd, a
+fencing token, and without the edges of client-go's that let two leaders work at once.
+
+Who may write. The epoch key's revision E is the token of a term. Whoever leads writes under a guard on E, so a late writer is
+refused by the store, whatever it believes. The belief (`PublishBelief`) only saves it the attempt: it holds from the sending
+of the last successful renewal for the renew deadline, by CLOCK_BOOTTIME, and a follower waits longer than that, from a later
+moment, before it takes over.
+
+    state      event                                            next        what is done
+    FOLLOWER   keys unknown, or a write's outcome unknown        -           Get; on failure again after a jittered retry
+    FOLLOWER   no record, or no holder, or own identity's        -           Acquire at once
+    FOLLOWER   record stood still for the record's own lease     -           Acquire
+    FOLLOWER   Acquire refused                                   -           look at the keys; again after a jittered retry
+    FOLLOWER   own record found that an unknown write left       -           Renew under its epoch: proof, and a send time
+    FOLLOWER   Acquire or that Renew committed                   LEADING     publish belief, start
+    LEADING    retry period over, work shows progress            -           Renew
+    LEADING    renewal committed                                 -           publish the later belief
+    LEADING    renewal unknown                                   -           Renew again; one failure loses nothing
+    LEADING    new term requested                                -           withdraw belief, BeginTerm; then publish the new E
+    LEADING    belief over                                       SUSPENDED   withdraw belief, stop; go on trying to renew
+    SUSPENDED  renewal committed under the same epoch, drained   LEADING     publish belief, start under the same epoch
+    SUSPENDED  lease duration over since the last renewal        STOPPING    release is still tried: the guard decides
+    L, S       guard refused, or another holder or epoch seen    STOPPING    withdraw belief, stop; no release
+    L, S       stop or resign requested                          STOPPING    withdraw belief, stop
+    FOLLOWER   stop requested                                    STOPPING    stop, as client-go does though it never led
+    STOPPING   drained, epoch perhaps still ours                 RELEASING   Release under the epoch
+    STOPPING   not drained within the grace                      -           overdue; this term is not released any more
+    STOPPING   drained, nothing to release                       FOLLOWER    or STOPPED, where the run shall end
+    RELEASING  committed, refused, or tried long enough          FOLLOWER    or STOPPED
+
+One request is in flight at most. A request without an answer ends at its own deadline, and no deadline of the state waits for
+an answer. Nothing is released that has not drained, and a release is guarded, so it never touches the record of a successor.
+
+Source: client-go 0.34 leaderelection. Cost: microseconds a step.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from leader import effects as fx
+from leader import events as ev
+from leader.clock import Instant
+from leader.config import JITTER_FACTOR, ElectionConfig
+from leader.drain import Drain
+from leader.flight import Flight, Sent
+from leader.observation import Observation
+from leader.progress import ProgressTie
+from leader.record import LeaderRecord, StoredRecord, View
+from leader.term import Candidate, written
+
+_PROGRESS_HOLD_OFF_LEASES = 5
+"""A candidate whose work hung leads again when the work shows life, or after so many lease durations: the hung work of a lone
+candidate may have been replaced by one that shows life only when it leads."""
+
+
+class State(enum.Enum):
+    FOLLOWER = "follower"
+    LEADING = "leading"
+    SUSPENDED = "suspended"
+    STOPPING = "stopping"
+    RELEASING = "releasing"
+    STOPPED = "stopped"
+
+
+class _NewTerm(enum.Enum):
+    """Where a requested new term stands."""
+
+    NONE = 0
+    WANTED = 1
+    COMMITTED = 2
+    """By a transaction whose answer was lost; a renewal under its epoch will prove that it still holds."""
+
+
+class Election:
+    """The state of one candidate. `uniform` gives numbers of [0, 1); `instance` is unique to this run."""
+
+    def __init__(self, config: ElectionConfig, instance: str, uniform: Callable[[], float]) -> None:
+        self._config = config
+        self._candidate = Candidate(config, instance)
+        self._uniform = uniform
+        self._at = Instant(0, 0)
+        self._out: list[fx.Effect] = []
+        self._armed_ns: int | None = None
+
+        self._state = State.FOLLOWER
+        self._started = False
+        self._seen = Observation()
+        self._reported_holder = ""
+        self._flight = Flight()
+        self._next_try_ns = 0
+        self._resigned_until_ns = 0
+        self._hung_until_ns = 0
+        """No acquisition before either of them."""
+        self._read_back = False
+        """The keys must be read before a follower writes again."""
+        self._unknown_acquire = False
+        """An acquisition without an answer may have been committed."""
+
+        self._epoch = 0
+        """Of the term that is led or being given up; 0: none."""
+        self._last_epoch = 0
+        self._renewed_ns = 0
+        """When the last successful renewal was sent."""
+        self._new_term = _NewTerm.NONE
+        self._progress = ProgressTie(config.progress_limit_ns)
+
+        self._stop_wanted = False
+        self._drain = Drain()
+        self._release_until_ns = 0
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def epoch(self) -> int:
+        """The token of the term that is led or being given up; 0: none."""
+        return self._epoch
+
+    @property
+    def record(self) -> LeaderRecord | None:
+        """The record as last seen."""
+        stored = self._seen.record  # read once: other threads ask too
+        return stored.record if stored is not None else None
+
+    @property
+    def record_since_ns(self) -> int:
+        """When the record was last seen to change."""
+        return self._seen.record_since_ns
+
+    def step(self, at: Instant, event: ev.Event) -> list[fx.Effect]:
+        """Take in one event at one time; the effects are to be performed in order."""
+        if self._state is State.STOPPED:
+            return []
+        self._at, self._out = at, []
+        self._receive(event)
+        while self._started and self._advance():
+            pass
+        self._arm()
+        return self._out
+
+    # events
+
+    def _receive(self, event: ev.Event) -> None:
+        match event:
+            case ev.Started():
+                self._started = True
+            case ev.Tick():
+                pass
+            case ev.Answered(number, outcome):
+                if (sent := self._flight.land(number)) is not None:
+                    self._answered(sent, outcome)
+            case ev.RecordChanged(record, revision):
+                if self._seen.see_record(record, revision, self._at.boot_ns):
+                    self._look()
+            case ev.EpochChanged(epoch, revision):
+                if self._seen.see_epoch(epoch, revision):
+                    self._look()
+            case ev.Listed(view, went_back):
+                if went_back:
+                    self._seen.forget()
+                self._observe(view)
+            case ev.Drained(clean):
+                self._drain.end(clean)
+            case ev.ProgressReported(last_tick_ns):
+                self._progress.report(last_tick_ns)
+                if self._state is State.FOLLOWER and self._progress.ticked_since(self._drain.since_ns):
+                    self._hung_until_ns = 0
+            case ev.NewTermRequested():
+                self._request_new_term()
+            case ev.ResignRequested(reason):
+                self._resign(reason)
+            case ev.StopRequested(release):
+                self._stop(self._config.release_on_cancel if release is None else release)
+
+    def _answered(self, sent: Sent, outcome: ev.Outcome) -> None:
+        now_ns = self._at.boot_ns
+        if self._state is State.FOLLOWER:
+            self._next_try_ns = now_ns + self._jittered_retry_ns()
+        match sent.request, outcome:
+            case fx.Get(), ev.Found(view):
+                self._read_back, self._next_try_ns = False, 0
+                self._observe(view)
+                self._settle_unknown_acquire()
+            case fx.Get(), _:
+                self._unknown_acquire &= self._state is State.FOLLOWER
+            case fx.Acquire() | fx.BeginTerm() as write, ev.Written(revision):
+                self._term_written(write, sent.sent_ns, revision)
+            case fx.Renew() as renew, ev.Written(revision):
+                self._renewed(renew, sent.sent_ns, revision)
+            case fx.Release() as release, ev.Written(revision):
+                self._observe(written(release, revision))
+                self._finish()
+            case fx.Release(), ev.Refused(view):
+                self._observe(view)
+                if self._own_unfinished():  # a BeginTerm that was in flight when leading was given up
+                    self._adopt(self._seen.epoch_revision)
+                    self._next_try_ns = now_ns
+                else:
+                    self._finish()
+            case fx.Acquire(record_revision=record, epoch_revision=epoch), ev.Refused(view):
+                self._observe(view)
+                if (record, epoch) != (self._seen.record_revision, self._seen.epoch_revision):
+                    self._next_try_ns = 0
+            case _, ev.Refused(view):
+                self._guard_refused(view)
+            case fx.Acquire(), _:
+                self._read_back = self._unknown_acquire = True
+                self._next_try_ns = now_ns
+            case _ if self._state is State.FOLLOWER:
+                self._read_back = True
+            case _:
+                self._next_try_ns = max(now_ns, sent.sent_ns + self._config.retry_period_ns)
+
+    def _settle_unknown_acquire(self) -> None:
+        if self._state is State.STOPPING and self._own_unfinished():
+            self._adopt(self._seen.epoch_revision)
+        self._unknown_acquire = False
+
+    def _request_new_term(self) -> None:
+        if self._state not in (State.LEADING, State.SUSPENDED):
+            self._out.append(fx.TermFailed(f"{self._config.identity} does not lead"))
+            return
+        self._out.append(fx.WithdrawBelief())
+        self._progress.restart(self._at.boot_ns)
+        if self._new_term is _NewTerm.NONE:  # else nobody has been given the one under way, so it serves this request too
+            self._flight.give_up()
+            self._new_term, self._next_try_ns = _NewTerm.WANTED, self._at.boot_ns
+
+    def _resign(self, reason: str) -> None:
+        if self._state in (State.LEADING, State.SUSPENDED):
+            self._note(f"resigns: {reason}")
+            self._resigned_until_ns = self._at.boot_ns + self._jittered_retry_ns()
+            self._give_up(self._config.release_on_cancel)
+
+    def _stop(self, release: bool) -> None:
+        self._stop_wanted = True
+        if self._state in (State.LEADING, State.SUSPENDED):
+            self._give_up(release)
+        elif self._state is State.STOPPING:
+            self._drain.may_release &= release
+        elif self._state is State.FOLLOWER:
+            if self._own_unfinished():
+                self._adopt(self._seen.epoch_revision)
+            if not (self._flight.carries(fx.Acquire) or (self._flight.carries(fx.Get) and self._unknown_acquire)):
+                self._flight.give_up()
+            self._started = True
+            self._state = State.STOPPING
+            self._stop_work(release)
+
+    # what was seen
+
+    def _observe(self, view: View) -> None:
+        if self._seen.see(view, self._at.boot_ns):
+            self._look()
+
+    def _look(self) -> None:
+        """Something changed in what is known of the keys."""
+        if self._seen.holder != self._reported_holder:
+            self._reported_holder = self._seen.holder
+            self._out.append(fx.NewLeader(self._seen.holder, self.record))
+        if self._state is State.FOLLOWER:
+            if not self._read_back:
+                self._next_try_ns = 0
+            if self._seen.complete and self._takeover_ns() > self._at.boot_ns:
+                self._note(f"lock is held by {self._seen.holder} and has not yet expired")
+        elif self._state in (State.LEADING, State.SUSPENDED):
+            self._look_for_loss()
+
+    def _look_for_loss(self) -> None:
+        epoch, record = self._seen.epoch, self._seen.record
+        if self._seen.epoch_revision != self._epoch:
+            if not (self._new_term is _NewTerm.WANTED and self._own_unfinished()):  # else BeginTerm's answer is under way
+                self._lose(f"the epoch passed to {epoch.epoch.holder if epoch else 'nobody'}")
+        elif record is None:
+            self._next_try_ns = self._at.boot_ns  # its etcd lease ran out; the epoch is still ours, so write it again
+        elif record.record.instance != self._candidate.instance:
+            self._lose(f"the record shows {record.record.holder or 'no holder'}")
+
+    def _takeover_ns(self) -> int:
+        return self._candidate.may_take_ns(self._seen, led_before=self._last_epoch != 0)
+
+    def _own_unfinished(self) -> bool:
+        """A term of ours that we never began to lead, because the answer was lost or came too late."""
+        return self._candidate.holds(self._seen) and self._seen.epoch_revision > self._last_epoch
+
+    # terms
+
+    def _term_written(self, write: fx.Acquire | fx.BeginTerm, sent_ns: int, revision: int) -> None:
+        self._observe(written(write, revision))
+        if self._seen.epoch_revision != revision:
+            return  # the watch was faster, and shows that another candidate took it already
+        if self._state is State.STOPPING:
+            self._adopt(revision)
+        elif isinstance(write, fx.BeginTerm):
+            self._adopt(revision)
+            self._renewed_at(sent_ns)
+        elif self._state is State.FOLLOWER and self._still_fresh(sent_ns):
+            self._lead(revision, sent_ns)
+
+    def _renewed(self, renew: fx.Renew, sent_ns: int, revision: int) -> None:
+        if self._seen.see_record(StoredRecord(renew.record, revision), revision, self._at.boot_ns):
+            self._look()
+        if self._state in (State.LEADING, State.SUSPENDED):
+            self._out.append(fx.Renewed(self._at.boot_ns - sent_ns))
+            self._renewed_at(sent_ns)
+        elif self._state is State.FOLLOWER and self._seen.epoch_revision == renew.guard and self._still_fresh(sent_ns):
+            self._out.append(fx.SlowPath())
+            self._lead(renew.guard, sent_ns)
+
+    def _renewed_at(self, sent_ns: int) -> None:
+        self._renewed_ns = sent_ns
+        self._next_try_ns = sent_ns + self._config.retry_period_ns
+        if self._state is State.LEADING and self._at.boot_ns < self._valid_until_ns:
+            self._out.append(fx.PublishBelief(self._epoch, self._valid_until_ns))
+        if self._new_term is _NewTerm.COMMITTED:
+            self._new_term = _NewTerm.NONE
+            self._out.append(fx.TermBegun(self._epoch))
+
+    def _lead(self, epoch: int, sent_ns: int) -> None:
+        self._adopt(epoch)
+        self._state = State.LEADING
+        self._unknown_acquire = False
+        self._progress.restart(self._at.boot_ns)
+        self._renewed_at(sent_ns)
+        self._announce("became leader")
+        self._out.append(fx.StartLeading(epoch))
+
+    def _adopt(self, epoch: int) -> None:
+        """The present epoch is ours."""
+        self._epoch = self._last_epoch = epoch
+        if self._new_term is _NewTerm.WANTED:
+            self._new_term = _NewTerm.COMMITTED
+
+    def _guard_refused(self, view: View) -> None:
+        """Of a Renew or BeginTerm. Either the term is lost, or an earlier BeginTerm without an answer was committed."""
+        self._observe(view)
+        if self._state not in (State.LEADING, State.SUSPENDED):
+            return
+        if self._new_term is _NewTerm.WANTED and self._own_unfinished():
+            self._adopt(self._seen.epoch_revision)
+            self._next_try_ns = self._at.boot_ns
+        else:
+            self._lose("the guard was refused")
+
+    # the ends of leading
+
+    @property
+    def _valid_until_ns(self) -> int:
+        return self._renewed_ns + self._config.renew_deadline_ns
+
+    def _still_fresh(self, sent_ns: int) -> bool:
+        """Whether a belief that began with this sending is not over yet."""
+        return self._at.boot_ns < sent_ns + self._config.renew_deadline_ns
+
+    def _suspend(self) -> None:
+        if not self._progress.alive(self._at.boot_ns):
+            self._hung_until_ns = self._at.boot_ns + _PROGRESS_HOLD_OFF_LEASES * self._config.lease_duration_ns
+        if not self._config.suspend:
+            self._note("lost the lease: not renewed until the renew deadline")
+            self._give_up(self._config.release_on_cancel)
+            return
+        self._out.append(fx.WithdrawBelief())
+        self._announce("suspended leading")
+        self._state = State.SUSPENDED
+        self._stop_work(may_release=True)
+
+    def _resume(self) -> None:
+        self._state, self._hung_until_ns = State.LEADING, 0
+        self._progress.restart(self._at.boot_ns)
+        self._out.append(fx.PublishBelief(self._epoch, self._valid_until_ns))
+        self._announce("resumed leading")
+        self._out.append(fx.StartLeading(self._epoch))
+
+    def _lose(self, reason: str) -> None:
+        """Another candidate has the epoch, or means to: there is nothing to release."""
+        self._note(f"lost the lease: {reason}")
+        self._give_up(release=False)
+
+    def _give_up(self, release: bool) -> None:
+        was_suspended = self._state is State.SUSPENDED
+        self._out.append(fx.WithdrawBelief())
+        self._flight.give_up()
+        if self._new_term is not _NewTerm.NONE:
+            self._new_term = _NewTerm.NONE
+            self._out.append(fx.TermFailed("the lease is lost or given up"))
+        self._announce("stopped leading")
+        self._state = State.STOPPING
+        if was_suspended:
+            self._drain.may_release &= release  # the work was told to stop when leading was suspended
+        else:
+            self._stop_work(release)
+
+    def _stop_work(self, may_release: bool) -> None:
+        self._drain.begin(self._at.boot_ns, self._config.grace_ns, may_release)
+        self._out.append(fx.StopLeading())
+
+    def _finish(self) -> None:
+        self._epoch = 0
+        if self._stop_wanted or not self._config.rejoin:
+            self._state = State.STOPPED
+            self._out.append(fx.Ended())
+        else:
+            self._state, self._read_back, self._next_try_ns = State.FOLLOWER, True, self._at.boot_ns
+
+    # time
+
+    def _advance(self) -> bool:
+        """Do what is due now. True where something was done, so that more may be due."""
+        now_ns = self._at.boot_ns
+        if (sent := self._flight.time_out(now_ns)) is not None:
+            self._answered(sent, ev.Unknown("no answer in time"))
+            return True
+        if self._drain.become_overdue(now_ns):
+            self._out.append(fx.Overdue())
+            return True
+        match self._state:
+            case State.FOLLOWER:
+                return self._advance_follower()
+            case State.LEADING | State.SUSPENDED:
+                return self._advance_leader()
+            case State.STOPPING | State.RELEASING:
+                return self._advance_stopping()
+            case State.STOPPED:
+                return False
+
+    def _advance_follower(self) -> bool:
+        if self._flight.sent is not None or self._at.boot_ns < self._follower_due_ns():
+            return False
+        if self._read_back or not self._seen.complete:
+            self._send(self._get())
+        elif self._own_unfinished():
+            self._send(self._candidate.renew(self._flight.next_number, self._at, self._seen.epoch_revision, self._seen))
+        else:
+            if self._seen.holder == self._config.identity:
+                self._out.append(fx.SlowPath())
+            self._send(self._candidate.acquire(self._flight.next_number, self._at, self._seen))
+        return True
+
+    def _follower_due_ns(self) -> int:
+        if self._read_back or not self._seen.complete or self._own_unfinished():
+            return self._next_try_ns
+        return max(self._next_try_ns, self._resigned_until_ns, self._hung_until_ns, self._takeover_ns())
+
+    def _advance_leader(self) -> bool:
+        now_ns = self._at.boot_ns
+        suspended = self._state is State.SUSPENDED
+        if not suspended and now_ns >= self._valid_until_ns:
+            self._suspend()
+            return True
+        if suspended and now_ns >= self._renewed_ns + self._config.lease_duration_ns:
+            self._note("lost the lease: not renewed for the lease duration")
+            self._give_up(self._config.release_on_cancel)
+            return True
+        if suspended and self._drain.done and now_ns < self._valid_until_ns and self._new_term is _NewTerm.NONE:
+            self._resume()
+            return True
+        if self._flight.sent is not None or now_ns < self._next_try_ns:
+            return False
+        if not self._progress.alive(self._drain.since_ns if suspended else now_ns):
+            self._note("renewal withheld: the work shows no progress")
+            self._next_try_ns = now_ns + self._config.retry_period_ns
+        elif self._new_term is _NewTerm.WANTED:
+            self._send(self._candidate.begin_term(self._flight.next_number, self._at, self._epoch, self._seen))
+        else:
+            self._send(self._candidate.renew(self._flight.next_number, self._at, self._epoch, self._seen))
+        return True
+
+    def _advance_stopping(self) -> bool:
+        now_ns = self._at.boot_ns
+        if not self._drain.done or self._flight.sent is not None:
+            return False
+        if self._state is State.STOPPING:
+            if self._drain.may_release and self._unknown_acquire:
+                self._send(self._get())
+            elif self._drain.may_release and self._epoch:
+                self._state, self._next_try_ns = State.RELEASING, now_ns
+                self._release_until_ns = now_ns + self._config.renew_deadline_ns
+            else:
+                self._finish()
+            return True
+        if now_ns >= self._release_until_ns:
+            self._finish()
+            return True
+        if now_ns >= self._next_try_ns:
+            self._send(self._candidate.release(self._flight.next_number, self._at, self._epoch, self._seen))
+            return True
+        return False
+
+    def _arm(self) -> None:
+        due_ns = self._due_ns()
+        if due_ns != self._armed_ns:
+            self._armed_ns = due_ns
+            self._out.append(fx.ArmTimer(due_ns))
+
+    def _due_ns(self) -> int | None:
+        """When `_advance` will next have something to do."""
+        if not self._started or self._state is State.STOPPED:
+            return None
+        idle = self._flight.sent is None
+        due = [] if self._drain.overdue_ns is None else [self._drain.overdue_ns]
+        if self._flight.sent is not None:
+            due.append(self._flight.sent.deadline_ns)
+        match self._state:
+            case State.FOLLOWER if idle:
+                due.append(self._follower_due_ns())
+            case State.LEADING:
+                due.append(self._valid_until_ns)
+            case State.SUSPENDED:
+                due.append(self._renewed_ns + self._config.lease_duration_ns)
+            case State.RELEASING:
+                due.append(self._release_until_ns)
+        if idle and self._state in (State.LEADING, State.SUSPENDED, State.RELEASING):
+            due.append(self._next_try_ns)
+        return min(due, default=None)
+
+    def _send(self, request: fx.Request) -> None:
+        self._flight.launch(request, self._at.boot_ns)
+        self._out.append(request)
+
+    def _get(self) -> fx.Get:
+        return fx.Get(self._flight.next_number, self._config.call_timeout_ns)
+
+    def _jittered_retry_ns(self) -> int:
+        return round(self._config.retry_period_ns * (1.0 + JITTER_FACTOR * self._uniform()))
+
+    def _announce(self, text: str) -> None:
+        self._out.append(fx.Announce(f"{self._config.identity} {text}"))
+
+    def _note(self, text: str) -> None:
+        self._out.append(fx.Note(text))

@@ -1,0 +1,177 @@
+"""The adapter's parts without I/O, the channel's targets, and etcd3 on today's protobuf."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from leader import effects as fx
+from leader import events as ev
+from leader.channel import EndpointError, open_aio_channel, open_channel, target_of
+from leader.etcd_lock import EtcdLock
+from leader.etcd_requests import LockKeys, build, read_watch_events
+from leader.etcd_shim import install, kv, rpc
+from leader.etcd_watch import WatchCursor
+from leader.record import Epoch, LeaderRecord, View
+from rayched.replica.etcd_server import EtcdServer
+
+KEYS = LockKeys(b"/r/leader/record", b"/r/cluster/epoch")
+RECORD, EPOCH = LeaderRecord("a"), Epoch(0, "a")
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "target"),
+    [
+        (["127.0.0.1:2379"], "ipv4:127.0.0.1:2379"),
+        (["http://10.0.0.1:1", "10.0.0.2:2/"], "ipv4:10.0.0.1:1,10.0.0.2:2"),
+        (["[::1]:2379"], "ipv6:[::1]:2379"),
+        (["etcd.example:2379"], "dns:///etcd.example:2379"),
+        (["127.0.0.2:1", "localhost:2"], "ipv4:127.0.0.2:1,127.0.0.1:2"),
+        (["unix:/run/etcd.sock"], "unix:/run/etcd.sock"),
+    ],
+)
+def test_endpoints_become_one_target(endpoints: list[str], target: str) -> None:
+    assert target_of(endpoints) == target
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "host", "host:", ":1", "1.2.3.4:0", "1.2.3.4:65536", "a:b", "::1:5", "https://a:1", "a:1/b"]
+)
+def test_a_bad_endpoint_is_named(endpoint: str) -> None:
+    with pytest.raises(EndpointError) as refusal:
+        target_of([endpoint, "127.0.0.1:1"])
+    assert repr(endpoint) in str(refusal.value)
+
+
+def test_no_endpoints_or_a_mix_of_families_are_refused() -> None:
+    for endpoints in ([], ["127.0.0.1:1", "[::1]:1"]):
+        with pytest.raises(EndpointError):
+            target_of(endpoints)
+    with pytest.raises(EndpointError, match="want a list"):
+        target_of("127.0.0.1:1")
+    with pytest.raises(EndpointError):
+        EtcdLock(["nonsense"], "a", "b", 3)
+
+
+@pytest.mark.row("LE-40", "L19")
+def test_every_write_is_guarded_and_reads_both_keys_where_it_is_refused() -> None:
+    for request, guards, puts in (
+        (fx.Acquire(1, 1, 5, 4, RECORD, EPOCH), {KEYS.record: 5, KEYS.epoch: 4}, {KEYS.record: 9, KEYS.epoch: 0}),
+        (fx.Acquire(1, 1, 0, 0, RECORD, EPOCH), {KEYS.record: 0, KEYS.epoch: 0}, {KEYS.record: 9, KEYS.epoch: 0}),
+        (fx.Renew(1, 1, 4, RECORD), {KEYS.epoch: 4}, {KEYS.record: 9}),
+        (fx.BeginTerm(1, 1, 4, RECORD, EPOCH), {KEYS.epoch: 4}, {KEYS.record: 9, KEYS.epoch: 0}),
+        (fx.Release(1, 1, 4, RECORD, EPOCH), {KEYS.epoch: 4}, {KEYS.record: 0, KEYS.epoch: 0}),
+    ):
+        txn = build(request, KEYS, 9)
+        assert {c.key: c.mod_revision for c in txn.compare} == guards
+        assert all(c.target == rpc.Compare.MOD and c.result == rpc.Compare.EQUAL for c in txn.compare)
+        assert {op.request_put.key: op.request_put.lease for op in txn.success} == puts
+        assert [op.request_range.key for op in txn.failure] == [KEYS.record, KEYS.epoch]
+
+
+def test_two_different_keys_are_needed() -> None:
+    for record, epoch in ((b"a", b"a"), (b"", b"a"), (b"a", b"")):
+        with pytest.raises(ValueError, match="want two different keys"):
+            LockKeys(record, epoch)
+
+
+def watch_event(key: bytes, revision: int, value: bytes | None) -> object:
+    kind = kv.Event.DELETE if value is None else kv.Event.PUT
+    return kv.Event(type=kind, kv=kv.KeyValue(key=key, mod_revision=revision, value=value or b""))
+
+
+def test_of_many_events_in_one_message_the_last_of_each_key_counts() -> None:
+    events = [watch_event(KEYS.record, 7, RECORD.to_json()), watch_event(b"other", 8, b""), watch_event(KEYS.record, 9, None)]
+    assert read_watch_events(events, KEYS) == [ev.RecordChanged(None, 9)]
+
+
+def listed_at(revision: int) -> WatchCursor:
+    cursor = WatchCursor(KEYS)
+    assert cursor.must_list
+    assert cursor.listed(ev.Found(View(None, None, revision))) == ev.Listed(View(None, None, revision), went_back=False)
+    return cursor
+
+
+def starts(cursor: WatchCursor) -> list[int]:
+    return [request.create_request.start_revision for request in cursor.requests()]
+
+
+def test_a_watch_resumes_each_key_behind_its_last_event() -> None:
+    cursor = listed_at(10)
+    assert starts(cursor) == [11, 11] and not cursor.must_list
+    answer = rpc.WatchResponse(watch_id=1, events=[watch_event(KEYS.record, 15, RECORD.to_json())])
+    assert len(cursor.receive(answer) or []) == 1
+    assert starts(cursor) == [16, 11]
+    assert cursor.receive(rpc.WatchResponse(watch_id=1, canceled=True)) is None
+    assert not cursor.must_list, "a cancelled watch goes on from where it was"
+
+
+def test_a_compaction_or_a_store_that_went_back_makes_it_read_anew() -> None:
+    compacted = listed_at(10)
+    assert compacted.receive(rpc.WatchResponse(watch_id=1, canceled=True, compact_revision=12)) is None
+    assert compacted.must_list and not compacted.listed(ev.Found(View(None, None, 12))).went_back
+    back = listed_at(10)
+    created = rpc.WatchResponse(watch_id=1, created=True)
+    created.header.revision = 9
+    assert back.receive(created) is None and back.must_list
+    assert back.listed(ev.Found(View(None, None, 9))).went_back
+
+
+def test_installing_twice_does_nothing_and_the_fields_of_a_newer_etcd_are_there() -> None:
+    assert install() is False
+    request = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=b"k", watch_id=3, fragment=True))
+    assert request.SerializeToString() == bytes.fromhex("0a070a016b38034001")
+    progress = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest())
+    assert progress.SerializeToString() == bytes.fromhex("1a00") and progress.WhichOneof("request_union") == "progress_request"
+    assert rpc.WatchResponse(fragment=True).SerializeToString() == bytes.fromhex("3801")
+
+
+def test_the_package_is_light_and_knows_nothing_of_the_scheduler() -> None:
+    code = (
+        "import sys, leader.elector, leader.etcd_lock, leader.belief;"
+        "print([n for n in ('rayched', 'ray', 'numpy', 'typer', 'prometheus_client') if n in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.cluster
+def test_the_unmodified_etcd3_client_works(etcd: EtcdServer, etcd_root: str) -> None:
+    import etcd3
+
+    host, _, port = etcd.endpoint.rpartition(":")
+    client = etcd3.client(host=host, port=int(port))
+    client.put(f"{etcd_root}/a", "b")
+    assert client.get(f"{etcd_root}/a")[0] == b"b"
+    assert client.replace(f"{etcd_root}/a", "b", "c") and not client.replace(f"{etcd_root}/a", "b", "d")
+    assert client.lease(5).ttl == 5
+    client.close()
+
+
+@pytest.mark.cluster
+def test_the_same_stubs_work_on_both_kinds_of_channel(etcd: EtcdServer, etcd_root: str) -> None:
+    key = f"{etcd_root}/k".encode()
+    with open_channel([etcd.endpoint]) as channel:
+        revision = rpc.KVStub(channel).Put(rpc.PutRequest(key=key, value=b"v"), timeout=2).header.revision
+
+    async def read() -> int:
+        async with open_aio_channel([etcd.endpoint]) as channel:
+            answer = await rpc.KVStub(channel).Range(rpc.RangeRequest(key=key), timeout=2)
+            return int(answer.kvs[0].mod_revision)
+
+    assert asyncio.run(read()) == revision
+
+
+@pytest.mark.cluster
+def test_a_manual_progress_request_is_answered(etcd: EtcdServer, etcd_root: str) -> None:
+    with open_channel([etcd.endpoint]) as channel:
+        create = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=etcd_root.encode(), watch_id=7, fragment=True))
+        call = rpc.WatchStub(channel).Watch(
+            iter([create, rpc.WatchRequest(progress_request=rpc.WatchProgressRequest())]), timeout=5
+        )
+        created, progress = next(call), next(call)
+        assert created.created and created.watch_id == 7
+        assert not progress.events and progress.header.revision >= created.header.revision
+        call.cancel()
