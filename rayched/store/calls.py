@@ -1,0 +1,117 @@
+"""Requests to etcd and what their answers say: what the synchronous and the asyncio client share. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from leader.etcd_shim import rpc
+from rayched.store.entries import Entry, Page, entry_of, first_entry
+from rayched.store.keys import prefix_end
+from rayched.store.transactions import WRITES_MAX
+
+# No key of ours; a read of it still asks the members for the newest revision.
+REVISION_REQUEST: Final[Any] = rpc.RangeRequest(key=b"\0", count_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds that one attempt at a call may take, and how long a read is tried again before StoreUnavailable is raised.
+
+    Short, because an attempt that hangs on a dead member is not resent; an attempt on a living one takes milliseconds.
+    """
+
+    read_seconds: float = 1.0
+    page_seconds: float = 5.0
+    write_seconds: float = 2.0
+    patience_seconds: float = 5.0
+    pause_seconds_min: float = 0.02
+    pause_seconds_max: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as granted; etcd may have lengthened the time to live to its minimum."""
+
+    id: int
+    ttl_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the etcd cluster."""
+
+    id: int
+    name: str
+    client_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """What the member that answered says of itself. `leader_id` is 0 while it knows no leader."""
+
+    member_id: int
+    version: str
+    database_bytes: int
+    leader_id: int
+    revision: int
+
+
+def page_request(prefix: bytes, limit: int, revision: int, start_key: bytes, keys_only: bool) -> Any:
+    return rpc.RangeRequest(
+        key=max(prefix, start_key), range_end=prefix_end(prefix), limit=limit, revision=revision, keys_only=keys_only
+    )
+
+
+def page_of(answer: Any, revision: int) -> Page:
+    """`revision` as asked for; 0 stands for the newest, which the answer names."""
+    entries = tuple(map(entry_of, answer.kvs))
+    next_key = entries[-1].key + b"\0" if answer.more and entries else None
+    return Page(entries, revision or answer.header.revision, next_key)
+
+
+def joined(pages: Sequence[Page]) -> Page:
+    """All pages of a listing as one."""
+    return Page(tuple(entry for page in pages for entry in page.entries), pages[0].revision, None)
+
+
+def reading_requests(keys: Sequence[bytes]) -> Iterator[Any]:
+    """TxnRequests that read the keys, in order; all but the first get the first one's revision by `at_revision`."""
+    rest = iter(keys)
+    while batch := list(islice(rest, WRITES_MAX)):
+        request = rpc.TxnRequest()
+        for key in batch:
+            request.success.add().request_range.key = key
+        yield request
+
+
+def at_revision(request: Any, revision: int) -> Any:
+    """The reads of the request, at this revision; 0 leaves the newest."""
+    for operation in request.success:
+        operation.request_range.revision = revision
+    return request
+
+
+def entries_read(answer: Any) -> list[Entry | None]:
+    return [first_entry(response.response_range) for response in answer.responses]
+
+
+def put_requests(pairs: Sequence[tuple[bytes, bytes]], lease: int) -> Iterator[Any]:
+    """TxnRequests that put these pairs unconditionally; the last value of a key given twice wins."""
+    rest = iter(dict(pairs).items())
+    while batch := list(islice(rest, WRITES_MAX)):
+        request = rpc.TxnRequest()
+        for key, value in batch:
+            put = request.success.add().request_put
+            put.key, put.value, put.lease = key, value, lease
+        yield request
+
+
+def members_of(answer: Any) -> tuple[Member, ...]:
+    return tuple(Member(member.ID, member.name, tuple(member.clientURLs)) for member in answer.members)
+
+
+def status_of_member(answer: Any) -> MemberStatus:
+    return MemberStatus(answer.header.member_id, answer.version, answer.dbSize, answer.leader, answer.header.revision)

@@ -1,0 +1,77 @@
+"""Objects to and from the values in etcd: `Stored` messages in protobuf's binary form.
+
+The resource version is not stored: it is the mod_revision of the key and filled in on reading. A value that cannot be read
+raises PoisonedObject, which names the key; whoever reads in a loop sets that one object aside and goes on. Poisoned is what does
+not parse, what holds no object, and what names another object than its key does.
+
+Cost: 2 to 3 microseconds to decode a small pod and about as much to encode it.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from rayched.store.entries import Entry
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from rayched.v1.workloads_pb2 import Object
+
+
+class PoisonedObject(Exception):
+    """The value under `key`, written at `mod_revision`, is not a readable object."""
+
+    def __init__(self, key: bytes, mod_revision: int, reason: str) -> None:
+        super().__init__(f"the value of key {key.decode(errors='backslashreplace')} at revision {mod_revision} {reason}")
+        self.key = key
+        self.mod_revision = mod_revision
+        self.reason = reason
+
+
+def encode(item: Object, leader_write: LeaderWrite | None = None) -> bytes:
+    """The value to store. The item itself stays as it is."""
+    stored = Stored(object=item, leader_write=leader_write)
+    field = stored.object.WhichOneof("kind")
+    if field is None:
+        raise ValueError("an Object without any kind set cannot be stored")
+    message = getattr(stored.object, field)
+    if message.metadata.resource_version:
+        message.metadata.ClearField("resource_version")
+    return stored.SerializeToString(deterministic=True)
+
+
+def decode(value: bytes, mod_revision: int, key: bytes = b"") -> Object:
+    """The object, its resource version filled in. With a key given, the object must be the one that the key names."""
+    return decode_stored(value, mod_revision, key).object
+
+
+def decode_entry(entry: Entry) -> Object:
+    """The object of an entry of an object's key."""
+    return decode_stored(entry.value, entry.mod_revision, entry.key).object
+
+
+def decode_stored(value: bytes, mod_revision: int, key: bytes = b"") -> Stored:
+    """As `decode`, with the last write of a leader."""
+    try:
+        stored = Stored.FromString(value)
+    except DecodeError as error:
+        raise PoisonedObject(key, mod_revision, "does not parse as an object") from error
+    item = stored.object
+    field = item.WhichOneof("kind")
+    if field is None:
+        raise PoisonedObject(key, mod_revision, "holds no object")
+    metadata = getattr(item, field).metadata
+    if key and not _names(key, metadata.namespace, metadata.name):
+        raise PoisonedObject(key, mod_revision, f"calls itself {field} {metadata.namespace}/{metadata.name}")
+    metadata.resource_version = str(mod_revision)
+    return stored
+
+
+def last_attempt(entry: Entry) -> str:
+    """The attempt id of the last leader's write to this entry's object; empty without one, or when the object is poisoned."""
+    try:
+        return Stored.FromString(entry.value).leader_write.attempt
+    except DecodeError:
+        return ""
+
+
+def _names(key: bytes, namespace: str, name: str) -> bool:
+    return bool(name) and key.endswith((f"/{namespace}/{name}" if namespace else f"/{name}").encode())

@@ -1,0 +1,126 @@
+"""The names of all keys in etcd, and the way back from a key to what it names.
+
+```
+<root>/cluster/<plural>/<namespace>/<name>   objects of kinds with a namespace     one watch follows <root>/cluster/:
+<root>/cluster/<plural>/<name>               objects of the cluster's own kinds    all that scheduling reads
+<root>/cluster/epoch                         the leader's epoch; its mod_revision is the fencing token
+<root>/events/<namespace>/<name>             Events                                outside that watch: nothing decides by them
+<root>/submissions/<uid>                     records of submissions
+<root>/heartbeats/<node>                     signs of life of nodes
+<root>/leader/record                         the leader's record, rewritten at each renewal
+```
+
+A part of a key never holds a slash, so a key names one thing only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.api.kinds import EVENT, KINDS, Kind
+
+
+class KeyTextError(ValueError):
+    """A text that cannot be part of a key, or a root that cannot begin one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """Names one object. `kind` as in a manifest ("Pod"); `namespace` is empty for kinds of the cluster."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class Keys:
+    """The keys below one root. Two clusters in one etcd have different roots."""
+
+    def __init__(self, root: str = "/rayched") -> None:
+        if not root.startswith("/") or root.endswith("/") or "\0" in root:
+            raise KeyTextError(f"root {root!r} of the keys: want a text that begins with a slash and does not end with one")
+        self.root: Final = root
+        self.cluster_prefix: Final = f"{root}/cluster/".encode()
+        self.events_prefix: Final = f"{root}/events/".encode()
+        self.submissions_prefix: Final = f"{root}/submissions/".encode()
+        self.heartbeats_prefix: Final = f"{root}/heartbeats/".encode()
+        self.epoch: Final = f"{root}/cluster/epoch".encode()
+        self.record: Final = f"{root}/leader/record".encode()
+        self._prefixes: Final = {
+            kind.name: self.events_prefix if kind is EVENT else self.cluster_prefix + f"{kind.plural}/".encode() for kind in KINDS
+        }
+        self._kinds: Final = {kind.plural.encode(): kind for kind in KINDS if kind is not EVENT}
+
+    def prefix(self, kind: Kind, namespace: str = "") -> bytes:
+        """What the keys of a kind begin with; of one namespace where one is given."""
+        prefix = self._prefixes[kind.name]
+        return prefix + _part(namespace, "namespace") + b"/" if namespace else prefix
+
+    def object_key(self, kind: Kind, namespace: str, name: str) -> bytes:
+        """The key of one object; `namespace` is empty exactly for kinds of the cluster."""
+        if kind.namespaced:
+            return self._prefixes[kind.name] + _part(namespace, "namespace") + b"/" + _part(name, "name")
+        if namespace:
+            raise KeyTextError(f"{kind.name} {name!r}: namespace is {namespace!r}, but the kind has none")
+        return self._prefixes[kind.name] + _part(name, "name")
+
+    def submission(self, uid: str) -> bytes:
+        return self.submissions_prefix + _part(uid, "uid")
+
+    def heartbeat(self, node: str) -> bytes:
+        return self.heartbeats_prefix + _part(node, "node's name")
+
+    def parse(self, key: bytes) -> ObjectKey | None:
+        """What object a key names; None for the epoch and all that is no object's key."""
+        if key.startswith(self.cluster_prefix):
+            plural, _, rest = key[len(self.cluster_prefix) :].partition(b"/")
+            kind = self._kinds.get(plural)
+        elif key.startswith(self.events_prefix):
+            kind, rest = EVENT, key[len(self.events_prefix) :]
+        else:
+            return None
+        if kind is None:
+            return None
+        parts = _text(rest).split("/")
+        if len(parts) != (2 if kind.namespaced else 1) or not all(parts):
+            return None
+        return ObjectKey(kind.name, parts[0] if kind.namespaced else "", parts[-1])
+
+    def node_of_heartbeat(self, key: bytes) -> str | None:
+        return _tail(key, self.heartbeats_prefix)
+
+    def uid_of_submission(self, key: bytes) -> str | None:
+        return _tail(key, self.submissions_prefix)
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The first key after all keys that begin with the prefix: etcd's `range_end`."""
+    stem = prefix.rstrip(b"\xff")
+    # etcd reads a single zero byte as "to the end of all keys".
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\0"
+
+
+def _part(text: str, what: str) -> bytes:
+    if not text or "/" in text or "\0" in text:
+        raise KeyTextError(f"{what} {text[:80]!r}: want a text that is not empty and holds no slash and no zero byte")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise KeyTextError(f"{what} {text[:80]!r}: is not valid Unicode") from error
+
+
+def _text(data: bytes) -> str:
+    """Empty for what is not UTF-8: no key of ours."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _tail(key: bytes, prefix: bytes) -> str | None:
+    tail = _text(key[len(prefix) :]) if key.startswith(prefix) else ""
+    return tail if tail and "/" not in tail else None

@@ -1,0 +1,266 @@
+"""Guarded transactions: many writes in one request, each with its own conditions and its own outcome. No I/O.
+
+```
+If   mod_revision(epoch key) = E                                  the guard; absent for writes of the API
+Then for each write:
+       If   mod_revision(its key) = R  and  mod_revision(each key in `also`) = its revision
+       Then put or delete it, and write `with_puts`
+       Else get its key and each key in `also`                    so a refusal carries the objects as they are
+Else get the epoch key                                            nothing at all was written
+```
+
+* All comparisons hold against the state before the transaction; all that commits gets one revision. A mod_revision of 0 means
+  "not there", so a creation is a write with 0.
+* One transaction never writes a key twice (etcd refuses that), nor writes what another write in it relies on: two such writes
+  could each pass on the state that the other ends. `split` keeps them apart, in order.
+* Up to 100 writes or 1 MiB a transaction.
+* Without an answer the outcome is Unknown. The write may still happen after a read that does not show it, so `settle` decides
+  only what can be known: it is there (its attempt id is), or it can never happen (the key or the epoch has moved on). What stays
+  Unknown is decided by sending the same write again: only one of the two can pass its conditions, and `read` recognises its own
+  attempt in what refuses it.
+
+Source: etcd API v3 (nested transactions). Cost: about 10 microseconds a write to build and 3 to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leader.etcd_shim import rpc
+from rayched.store.codec import last_attempt
+from rayched.store.entries import Entry, first_entry
+from rayched.store.errors import NotApplied, StoreError
+
+WRITES_MAX: Final = 100
+BYTES_MAX: Final = 1 << 20
+ALSO_MAX: Final = 20
+"""Further keys that one write may compare, or put: etcd's default limit of 128 operations is for 100 writes and the operations of
+the largest of them together."""
+_BYTES_A_COMPARISON: Final = 32
+"""What a comparison or an operation costs on the wire besides keys and values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The leader's right to write: its epoch, which is the mod_revision of the epoch key at the acquisition."""
+
+    epoch_key: bytes
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPut:
+    """Put `value` if the key is still at `mod_revision` (0: not there) and each key of `also` at its revision.
+
+    `with_puts` are written together with it, unconditionally. `attempt` is the attempt id inside `value`, where there is one.
+    """
+
+    key: bytes
+    mod_revision: int
+    value: bytes
+    also: tuple[tuple[bytes, int], ...] = ()
+    with_puts: tuple[tuple[bytes, bytes], ...] = ()
+    attempt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedDelete:
+    """Delete the key if it is still at `mod_revision`; `also` and `with_puts` as in GuardedPut."""
+
+    key: bytes
+    mod_revision: int
+    also: tuple[tuple[bytes, int], ...] = ()
+    with_puts: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Write = GuardedPut | GuardedDelete
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The write happened, at this revision."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """This sending wrote nothing: a condition is not met and never will be. `current` and `also` are the keys as they are."""
+
+    current: Entry | None
+    also: tuple[Entry | None, ...]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """This sending wrote nothing: the epoch is over. `epoch` is the present one, 0 when there is none."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can tell yet whether the write happened or will."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """This sending wrote nothing: etcd refused the whole request, for example for want of space."""
+
+    error: NotApplied
+
+
+Outcome = Committed | Conflict | Fenced | Unknown | Refused
+
+
+def create(key: bytes, value: bytes, record_key: bytes, record: bytes) -> GuardedPut:
+    """A creation by submission: the object and the record of its submission, if neither is there."""
+    return GuardedPut(key, 0, value, also=((record_key, 0),), with_puts=((record_key, record),))
+
+
+def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: int = BYTES_MAX) -> Iterator[list[Write]]:
+    """The writes in order, in batches that one transaction takes. A single write above `bytes_max` is a batch of its own."""
+    batch: list[Write] = []
+    size = 0
+    written: set[bytes] = set()
+    relied_on: set[bytes] = set()
+    for write in writes:
+        writing = _keys_written(write)
+        relying = {key for key, _ in write.also} - set(writing)
+        clash = not written.isdisjoint(writing) or not written.isdisjoint(relying) or not relied_on.isdisjoint(writing)
+        if batch and (clash or len(batch) >= writes_max or size + _bytes_of(write) > bytes_max):
+            yield batch
+            batch, size, written, relied_on = [], 0, set(), set()
+        batch.append(write)
+        size += _bytes_of(write)
+        written.update(writing)
+        relied_on |= relying
+    if batch:
+        yield batch
+
+
+def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
+    """The TxnRequest for one batch."""
+    if not writes or len(writes) > WRITES_MAX:
+        raise ValueError(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
+    request = rpc.TxnRequest()
+    if guard is not None:
+        request.compare.append(_unchanged(guard.epoch_key, guard.epoch))
+        request.failure.add().request_range.key = guard.epoch_key
+    for write in writes:
+        if max(len(write.also), len(write.with_puts)) > ALSO_MAX:
+            raise ValueError(
+                f"a write with {len(write.also)} further keys and {len(write.with_puts)} puts: want at most {ALSO_MAX}"
+            )
+        nested = request.success.add().request_txn
+        nested.compare.append(_unchanged(write.key, write.mod_revision))
+        nested.failure.add().request_range.key = write.key
+        for key, mod_revision in write.also:
+            nested.compare.append(_unchanged(key, mod_revision))
+            nested.failure.add().request_range.key = key
+        if isinstance(write, GuardedDelete):
+            nested.success.add().request_delete_range.key = write.key
+        else:
+            _put(nested, write.key, write.value)
+        for key, value in write.with_puts:
+            _put(nested, key, value)
+    return request
+
+
+def read(answer: Any, writes: Sequence[Write]) -> list[Outcome]:
+    """What the TxnResponse to `build(guard, writes)` says about each write, in order."""
+    if not answer.succeeded:
+        return [Fenced(_epoch_in(answer.responses[0].response_range))] * len(writes)
+    revision = answer.header.revision
+    return [_outcome(response.response_txn, write, revision) for response, write in zip(answer.responses, writes, strict=True)]
+
+
+def without_answer(error: StoreError, writes: Sequence[Write]) -> list[Outcome]:
+    """The outcomes of writes whose transaction failed as a whole."""
+    outcome = Refused(error) if isinstance(error, NotApplied) else Unknown(str(error))
+    return [outcome] * len(writes)
+
+
+def keys_to_settle(guard: Guard | None, writes: Sequence[Write]) -> list[bytes]:
+    """What `settle` wants to have read: each key once."""
+    keys = [guard.epoch_key] if guard is not None else []
+    return list(dict.fromkeys(keys + [key for write in writes for key in _keys_read(write)]))
+
+
+def settle(entries: Mapping[bytes, Entry | None], revision: int, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
+    """What became of writes with an unknown outcome, from a linearizable reading of `keys_to_settle` at `revision`.
+
+    Committed needs the attempt id in the object as it is now. A creation by submission and a deletion have none, and a later
+    leader's write replaces it: then the Conflict says only that nothing more will happen, and its entries what has happened.
+    Unknown remains where nothing has moved: the write may still arrive.
+    """
+    return [_settled(entries, revision, guard, write) for write in writes]
+
+
+def _settled(entries: Mapping[bytes, Entry | None], revision: int, guard: Guard | None, write: Write) -> Outcome:
+    current = entries[write.key]
+    own_revision = _own_revision(write, current)
+    if own_revision is not None:
+        return Committed(own_revision)
+    conditions = ((write.key, write.mod_revision), *write.also)
+    if any(_revision_of(entries[key]) != mod_revision for key, mod_revision in conditions):
+        return Conflict(current, tuple(entries[key] for key, _ in write.also), revision)
+    if guard is not None and _revision_of(entries[guard.epoch_key]) != guard.epoch:
+        return Fenced(_revision_of(entries[guard.epoch_key]))
+    return Unknown("it is not there, but may still arrive")
+
+
+def _outcome(answer: Any, write: Write, revision: int) -> Outcome:
+    if answer.succeeded:
+        return Committed(revision)
+    current, *also = (first_entry(response.response_range) for response in answer.responses)
+    own_revision = _own_revision(write, current)
+    if own_revision is not None:
+        # An earlier sending of the same write, whose answer was lost, is why this one was refused.
+        return Committed(own_revision)
+    return Conflict(current, tuple(also), revision)
+
+
+def _own_revision(write: Write, current: Entry | None) -> int | None:
+    """When the write itself put what is there now; None when it did not, or left no attempt id to tell it by."""
+    if isinstance(write, GuardedPut) and write.attempt and current is not None and last_attempt(current) == write.attempt:
+        return current.mod_revision
+    return None
+
+
+def _epoch_in(answer: Any) -> int:
+    return _revision_of(first_entry(answer))
+
+
+def _revision_of(entry: Entry | None) -> int:
+    return entry.mod_revision if entry is not None else 0
+
+
+def _keys_written(write: Write) -> list[bytes]:
+    return [write.key, *(key for key, _ in write.with_puts)]
+
+
+def _keys_read(write: Write) -> list[bytes]:
+    return [write.key, *(key for key, _ in write.also)]
+
+
+def _bytes_of(write: Write) -> int:
+    # Compared keys stand in the request twice: in the comparison and in the read that answers a refusal.
+    compared = sum(2 * (len(key) + _BYTES_A_COMPARISON) for key in _keys_read(write))
+    put = sum(len(key) + len(value) + _BYTES_A_COMPARISON for key, value in write.with_puts)
+    return compared + put + len(write.key) + (len(write.value) if isinstance(write, GuardedPut) else 0)
+
+
+def _unchanged(key: bytes, mod_revision: int) -> Any:
+    return rpc.Compare(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=mod_revision)
+
+
+def _put(request: Any, key: bytes, value: bytes) -> None:
+    put = request.success.add().request_put
+    put.key = key
+    put.value = value

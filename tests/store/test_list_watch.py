@@ -1,0 +1,268 @@
+"""The core of list+watch, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leader.etcd_shim import kv, rpc
+from rayched.store.entries import Deleted, Entry
+from rayched.store.list_watch import (
+    Break,
+    Broken,
+    Changed,
+    CloseStream,
+    Effect,
+    Failure,
+    FetchPage,
+    Listed,
+    ListWatchCore,
+    OpenStream,
+    Pace,
+    Resumed,
+    SendOnStream,
+)
+
+PACE = Pace(ask_seconds=1.0, answer_seconds=2.0, pause_seconds_min=0.05, pause_seconds_max=1.0)
+
+
+def header(revision: int, cluster: int = 7) -> Any:
+    return rpc.ResponseHeader(cluster_id=cluster, revision=revision)
+
+
+def put(key: str, revision: int, value: str = "v") -> Any:
+    return kv.Event(type=kv.Event.PUT, kv=kv.KeyValue(key=key.encode(), value=value.encode(), mod_revision=revision))
+
+
+def delete(key: str, revision: int) -> Any:
+    return kv.Event(type=kv.Event.DELETE, kv=kv.KeyValue(key=key.encode(), mod_revision=revision))
+
+
+def a_page(revision: int, *names: str, more: bool = False) -> Any:
+    pairs = [kv.KeyValue(key=name.encode(), value=b"v", create_revision=1, mod_revision=2) for name in names]
+    return rpc.RangeResponse(header=header(revision), kvs=pairs, more=more)
+
+
+def created(revision: int, cluster: int = 7) -> Any:
+    return rpc.WatchResponse(header=header(revision, cluster), created=True)
+
+
+def changes(*events: Any, fragment: bool = False) -> Any:
+    return rpc.WatchResponse(header=header(99), events=events, fragment=fragment)
+
+
+def opened(effects: list[Effect]) -> OpenStream:
+    (opening,) = [effect for effect in effects if isinstance(effect, OpenStream)]
+    return opening
+
+
+def kinds_of(effects: list[Effect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def a_core_that_follows(revision: int = 10, now: float = 0.0) -> tuple[ListWatchCore, int]:
+    """A core whose stream was created at `now`, and the number of that stream."""
+    core = ListWatchCore(b"/a/", pace=PACE)
+    core.start(now)
+    stream = opened(core.page_arrived(a_page(revision, "/a/1"), now)).stream
+    assert core.stream_message(stream, created(revision), now) == [Resumed(revision)]
+    return core, stream
+
+
+def test_pages_are_read_at_the_revision_of_the_first_and_delivered_as_one_list() -> None:
+    core = ListWatchCore(b"/a/", page_size=2)
+    (first,) = core.start(0.0)
+    assert isinstance(first, FetchPage)
+    assert (first.request.key, first.request.range_end, first.request.limit, first.request.revision) == (b"/a/", b"/a0", 2, 0)
+    (second,) = core.page_arrived(a_page(10, "/a/1", "/a/2", more=True), 0.0)
+    assert isinstance(second, FetchPage)
+    assert (second.request.key, second.request.revision) == (b"/a/2\0", 10)
+    listed, opening = core.page_arrived(a_page(12, "/a/3"), 0.0)
+    assert isinstance(listed, Listed)
+    assert ([entry.key for entry in listed.entries], listed.revision) == ([b"/a/1", b"/a/2", b"/a/3"], 10)
+    create = opened([opening]).request.create_request
+    assert (create.start_revision, create.fragment, create.progress_notify) == (11, True, True)
+    assert opened([opening]).metadata == (("hasleader", "true"),)
+
+
+def test_revisions_in_one_message_are_delivered_together_and_in_order() -> None:
+    core, stream = a_core_that_follows(10)
+    assert core.stream_message(stream, changes(put("/a/1", 11), delete("/a/2", 11), put("/a/1", 12, "w")), 1.0) == [
+        Changed((Entry(b"/a/1", b"v", 0, 11), Deleted(b"/a/2", 11), Entry(b"/a/1", b"w", 0, 12)), 12)
+    ]
+
+
+def test_a_revision_split_over_fragments_is_delivered_whole_after_its_last_fragment() -> None:
+    core, stream = a_core_that_follows(10)
+    first = core.stream_message(stream, changes(put("/a/1", 11), put("/a/1", 12), fragment=True), 1.0)
+    assert first == [Changed((Entry(b"/a/1", b"v", 0, 11),), 11)]
+    assert core.stream_message(stream, changes(put("/a/2", 12), fragment=True), 1.0) == []
+    last = core.stream_message(stream, changes(put("/a/3", 12), put("/a/1", 13)), 1.0)
+    assert [(type(d), d.revision, len(d.changes)) for d in last if isinstance(d, Changed)] == [(Changed, 13, 4)]
+
+
+def test_a_break_between_fragments_resumes_at_the_revision_that_was_cut() -> None:
+    core, stream = a_core_that_follows(10)
+    core.stream_message(stream, changes(put("/a/1", 11), put("/a/1", 12), fragment=True), 5.0)
+    effects = core.stream_ended(stream, Failure("reset"), 5.0)
+    assert opened(effects).request.create_request.start_revision == 12
+    assert core.stream_message(opened(effects).stream, created(12), 5.0) == [Resumed(11)]
+
+
+def test_what_was_delivered_before_is_dropped_when_etcd_sends_it_again() -> None:
+    core, stream = a_core_that_follows(10)
+    assert core.stream_message(stream, changes(put("/a/1", 9), put("/a/1", 10)), 1.0) == []
+    (delivery,) = core.stream_message(stream, changes(put("/a/1", 10), put("/a/2", 11)), 1.0)
+    assert delivery == Changed((Entry(b"/a/2", b"v", 0, 11),), 11)
+
+
+def test_a_stream_that_ends_is_opened_again_at_once_and_from_the_next_revision() -> None:
+    core, stream = a_core_that_follows(10, now=0.0)
+    core.stream_message(stream, changes(put("/a/1", 11)), 1.0)
+    effects = core.stream_ended(stream, Failure("socket closed"), 5.0)
+    assert kinds_of(effects) == [CloseStream, Broken, OpenStream]
+    assert opened(effects).request.create_request.start_revision == 12
+    assert not core.following
+
+
+def test_pauses_between_failing_attempts_double_and_stay_within_bounds() -> None:
+    core, stream = a_core_that_follows(10)
+    now = 5.0
+    effects = core.stream_ended(stream, Failure("down"), now)
+    pauses = []
+    for _ in range(8):
+        core.stream_ended(opened(effects).stream, Failure("down"), now)
+        due_at = core.due_at
+        assert due_at is not None
+        assert core.tick(due_at - 0.001) == []
+        effects = core.tick(due_at)
+        pauses.append(round(due_at - now, 3))
+        now = due_at
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+
+
+def test_a_stream_that_dies_young_again_and_again_is_not_reopened_in_a_tight_loop() -> None:
+    core, stream = a_core_that_follows(10)
+    now, opens = 0.0, 0
+    while now < 10.0:
+        effects = core.stream_ended(stream, Failure("reset"), now)
+        if not any(isinstance(effect, OpenStream) for effect in effects):
+            assert core.due_at is not None
+            now = core.due_at
+            effects = core.tick(now)
+        stream = opened(effects).stream
+        core.stream_message(stream, created(10), now)
+        opens += 1
+    assert opens < 20
+
+
+def test_after_steady_following_the_pauses_begin_anew() -> None:
+    core, stream = a_core_that_follows(10)
+    for _ in range(5):
+        effects = core.stream_ended(stream, Failure("down"), 5.0) or []
+        effects += core.tick(core.due_at or 0.0)
+        stream = opened(effects).stream
+    core.stream_message(stream, created(10), 20.0)
+    assert kinds_of(core.stream_ended(stream, Failure("down"), 22.0)) == [CloseStream, Broken, OpenStream]
+
+
+def test_a_compacted_start_lists_anew() -> None:
+    core, stream = a_core_that_follows(10)
+    stream = opened(core.stream_ended(stream, Failure("reset"), 5.0)).stream
+    core.stream_message(stream, created(500), 5.0)
+    refusal = rpc.WatchResponse(header=header(500), canceled=True, compact_revision=400)
+    effects = core.stream_message(stream, refusal, 5.0)
+    assert kinds_of(effects) == [CloseStream, Broken]
+    (fetch,) = core.tick(core.due_at or 0.0)
+    assert isinstance(fetch, FetchPage)
+    assert fetch.request.revision == 0
+    listed, opening = core.page_arrived(a_page(501, "/a/9"), 6.0)
+    assert isinstance(listed, Listed)
+    assert opened([opening]).request.create_request.start_revision == 502
+    assert core.breaks[Break.COMPACTED] == 1
+
+
+@pytest.mark.parametrize(("revision", "cluster"), [(9, 7), (10, 8), (5000, 8)])
+def test_a_store_whose_history_is_another_one_is_listed_anew(revision: int, cluster: int) -> None:
+    core, stream = a_core_that_follows(10)
+    stream = opened(core.stream_ended(stream, Failure("restart"), 5.0)).stream
+    core.stream_message(stream, created(revision, cluster), 5.0)
+    assert core.breaks[Break.SET_BACK] == 1
+    assert isinstance(core.tick(core.due_at or 0.0)[0], FetchPage)
+    listed, *_ = core.page_arrived(a_page(9, "/a/1"), 6.0)
+    assert listed == Listed(listed.entries, 9) if isinstance(listed, Listed) else False
+
+
+def test_a_list_whose_revision_is_compacted_or_lost_half_way_begins_anew() -> None:
+    for lost in (Break.COMPACTED, Break.SET_BACK):
+        core = ListWatchCore(b"/a/", page_size=1, pace=PACE)
+        core.start(0.0)
+        core.page_arrived(a_page(10, "/a/1", more=True), 0.0)
+        effects = core.page_failed(Failure("gone", lost), 0.0)
+        (fetch,) = [effect for effect in effects if isinstance(effect, FetchPage)]
+        assert (fetch.request.key, fetch.request.revision) == (b"/a/", 0)
+        listed, _ = core.page_arrived(a_page(20, "/a/2"), 0.0)
+        assert isinstance(listed, Listed)
+        assert [entry.key for entry in listed.entries] == [b"/a/2"]
+
+
+def test_a_page_without_an_answer_is_asked_for_again_at_the_same_revision() -> None:
+    core = ListWatchCore(b"/a/", page_size=1, pace=PACE)
+    core.start(0.0)
+    core.page_arrived(a_page(10, "/a/1", more=True), 0.0)
+    (broken, fetch) = core.page_failed(Failure("timeout"), 0.0)
+    assert broken == Broken(Break.LIST_FAILED, "timeout")
+    assert isinstance(fetch, FetchPage)
+    assert (fetch.request.key, fetch.request.revision) == (b"/a/1\0", 10)
+
+
+def test_silence_is_answered_by_a_question_and_then_by_giving_up() -> None:
+    core, stream = a_core_that_follows(10, now=0.0)
+    assert core.due_at == 1.0
+    (asking,) = core.tick(1.0)
+    assert isinstance(asking, SendOnStream)
+    assert asking.stream == stream
+    assert asking.request.WhichOneof("request_union") == "progress_request"
+    assert core.due_at == 3.0
+    effects = core.tick(3.0)
+    assert kinds_of(effects) == [CloseStream, Broken, OpenStream]
+    assert core.breaks[Break.SILENT] == 1
+
+
+def test_an_answer_to_the_question_proves_life_and_does_not_move_the_revision() -> None:
+    core, stream = a_core_that_follows(10, now=0.0)
+    core.tick(1.0)
+    answer = rpc.WatchResponse(header=header(77), watch_id=-1)
+    assert core.stream_message(stream, answer, 1.5) == []
+    assert core.revision == 10
+    assert core.due_at == 2.5
+
+
+def test_a_process_that_slept_asks_before_it_gives_a_stream_up() -> None:
+    core, _ = a_core_that_follows(10, now=0.0)
+    assert kinds_of(core.tick(3600.0)) == [SendOnStream]
+
+
+def test_a_stream_that_is_never_created_is_given_up() -> None:
+    core = ListWatchCore(b"/a/", pace=PACE)
+    core.start(0.0)
+    core.page_arrived(a_page(10), 0.0)
+    assert core.due_at == 2.0
+    assert kinds_of(core.tick(2.0)) == [CloseStream, Broken, OpenStream]
+
+
+def test_a_watch_that_etcd_cancels_is_opened_again_and_tells_the_reason() -> None:
+    core, stream = a_core_that_follows(10)
+    refusal = rpc.WatchResponse(header=header(10), canceled=True, cancel_reason="no leader")
+    effects = core.stream_message(stream, refusal, 5.0)
+    assert effects[:2] == [CloseStream(stream), Broken(Break.REFUSED, "no leader")]
+    assert opened(effects).request.create_request.start_revision == 11
+
+
+def test_what_comes_late_from_a_stream_that_was_given_up_is_ignored() -> None:
+    core, stream = a_core_that_follows(10)
+    newer = opened(core.stream_ended(stream, Failure("reset"), 5.0)).stream
+    assert core.stream_message(stream, changes(put("/a/1", 11)), 5.0) == []
+    assert core.stream_ended(stream, Failure("reset"), 5.0) == []
+    assert core.stream_message(newer, created(10), 5.0) == [Resumed(10)]

@@ -1,0 +1,167 @@
+"""Guarded transactions: what is built, how it is split, and what becomes of writes without an answer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leader.etcd_shim import rpc
+from rayched.api import kinds
+from rayched.store.codec import encode
+from rayched.store.entries import Entry
+from rayched.store.errors import StoreFull, StoreUnavailable
+from rayched.store.transactions import (
+    Committed,
+    Conflict,
+    Fenced,
+    Guard,
+    GuardedDelete,
+    GuardedPut,
+    Outcome,
+    Refused,
+    Unknown,
+    Write,
+    build,
+    create,
+    keys_to_settle,
+    settle,
+    split,
+    without_answer,
+)
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import LeaderWrite
+
+GUARD = Guard(b"/epoch", 5)
+POD, NODE = b"/pods/p", b"/nodes/n"
+
+
+def a_value(attempt: str) -> bytes:
+    pod = Pod()
+    pod.metadata.name = "p"
+    return encode(kinds.wrap(pod), LeaderWrite(op="bind", epoch=5, attempt=attempt))
+
+
+def an_entry(key: bytes, revision: int, attempt: str = "") -> Entry:
+    return Entry(key, a_value(attempt), 1, revision)
+
+
+def test_a_bind_compares_epoch_pod_and_node_and_reads_pod_and_node_when_refused() -> None:
+    request = build(GUARD, [GuardedPut(POD, 7, b"bound", also=((NODE, 9),))])
+    (epoch,) = request.compare
+    assert (epoch.key, epoch.mod_revision, epoch.target, epoch.result) == (b"/epoch", 5, rpc.Compare.MOD, rpc.Compare.EQUAL)
+    assert [operation.request_range.key for operation in request.failure] == [b"/epoch"]
+    (nested,) = [operation.request_txn for operation in request.success]
+    assert [(compare.key, compare.mod_revision) for compare in nested.compare] == [(POD, 7), (NODE, 9)]
+    assert [(o.request_put.key, o.request_put.value) for o in nested.success] == [(POD, b"bound")]
+    assert [operation.request_range.key for operation in nested.failure] == [POD, NODE]
+
+
+def test_a_creation_needs_object_and_record_absent_and_puts_both() -> None:
+    (operation,) = build(None, [create(b"/pods/p", b"pod", b"/submissions/u", b"record")]).success
+    nested = operation.request_txn
+    assert [(compare.key, compare.mod_revision) for compare in nested.compare] == [(b"/pods/p", 0), (b"/submissions/u", 0)]
+    puts = [(o.request_put.key, o.request_put.value) for o in nested.success]
+    assert puts == [(b"/pods/p", b"pod"), (b"/submissions/u", b"record")]
+
+
+def test_what_one_transaction_cannot_hold_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(ValueError, match="101 writes"):
+        build(None, [GuardedDelete(b"k%d" % number, 1) for number in range(101)])
+    with pytest.raises(ValueError, match="0 writes"):
+        build(None, [])
+    with pytest.raises(ValueError, match="21 further keys"):
+        build(None, [GuardedDelete(b"k", 1, also=tuple((b"a%d" % number, 1) for number in range(21)))])
+
+
+some_keys = st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"f"])
+some_writes = st.builds(
+    GuardedPut,
+    some_keys,
+    st.integers(0, 3),
+    st.binary(max_size=30),
+    also=st.lists(st.tuples(some_keys, st.integers(0, 3)), max_size=2).map(tuple),
+    with_puts=st.lists(st.tuples(some_keys, st.binary(max_size=5)), max_size=1).map(tuple),
+) | st.builds(GuardedDelete, some_keys, st.integers(0, 3))
+
+
+@given(st.lists(some_writes, max_size=30), st.integers(1, 5), st.integers(100, 1000))
+def test_batches_keep_the_order_the_limits_and_writes_that_meet_apart(
+    writes: list[Write], writes_max: int, bytes_max: int
+) -> None:
+    batches = list(split(writes, writes_max=writes_max, bytes_max=bytes_max))
+    assert [write for batch in batches for write in batch] == writes
+    for batch in batches:
+        assert 1 <= len(batch) <= writes_max
+        for index, write in enumerate(batch):
+            touched = {write.key} | {key for key, _ in write.with_puts}
+            for other in batch[:index] + batch[index + 1 :]:
+                assert other.key not in touched
+                assert touched.isdisjoint(key for key, _ in other.with_puts)
+                assert touched.isdisjoint(key for key, _ in other.also)
+
+
+@given(st.lists(st.integers(0, 400_000), min_size=1, max_size=20))
+def test_a_batch_stays_within_one_mebibyte_on_the_wire_unless_a_single_write_does_not(sizes: list[int]) -> None:
+    writes = [GuardedPut(b"/rayched/cluster/pods/ns/%d" % n, 5, bytes(size), also=((NODE, 9),)) for n, size in enumerate(sizes)]
+    batches = list(split(writes))
+    assert all(len(batch) == 1 or build(GUARD, batch).ByteSize() <= 1 << 20 for batch in batches)
+    # Not wastefully small: two neighbours never fit into one.
+    for one, other in itertools.pairwise(batches):
+        assert build(GUARD, [*one, *other]).ByteSize() > 1_000_000
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(2000, 8000))
+def test_keys_and_comparisons_count_towards_the_size_of_a_batch(lengths: list[int], bytes_max: int) -> None:
+    writes = [
+        GuardedPut(b"/%d/" % n + b"k" * length, 5, b"", also=tuple((b"/also%d" % i + b"a" * length, 1 << 50) for i in range(4)))
+        for n, length in enumerate(lengths)
+    ]
+    for batch in split(writes, bytes_max=bytes_max):
+        assert build(None, batch).ByteSize() <= bytes_max
+
+
+def test_a_hundred_objects_are_one_transaction_and_the_next_begins_another() -> None:
+    sizes = [len(batch) for batch in split(GuardedDelete(b"k%d" % number, 1) for number in range(250))]
+    assert sizes == [100, 100, 50]
+
+
+BIND = GuardedPut(POD, 7, a_value("mine"), also=((NODE, 9),), attempt="mine")
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "epoch", "expected"),
+    [
+        (an_entry(POD, 12, "mine"), an_entry(NODE, 9), 5, Committed),
+        (an_entry(POD, 12, "mine"), an_entry(NODE, 9), 6, Committed),
+        (an_entry(POD, 12, "another"), an_entry(NODE, 9), 5, Conflict),
+        (None, an_entry(NODE, 9), 5, Conflict),
+        (an_entry(POD, 7), an_entry(NODE, 10), 5, Conflict),
+        (an_entry(POD, 7), None, 5, Conflict),
+        (an_entry(POD, 7), an_entry(NODE, 9), 6, Fenced),
+        (an_entry(POD, 7), an_entry(NODE, 9), 5, Unknown),
+    ],
+)
+def test_an_unknown_outcome_is_settled_only_where_nothing_can_change_it_any_more(
+    pod: Entry | None, node: Entry | None, epoch: int, expected: type[Outcome]
+) -> None:
+    entries: Mapping[bytes, Entry | None] = {POD: pod, NODE: node, b"/epoch": Entry(b"/epoch", b"{}", 1, epoch)}
+    assert set(keys_to_settle(GUARD, [BIND])) == set(entries)
+    (outcome,) = settle(entries, 20, GUARD, [BIND])
+    assert isinstance(outcome, expected)
+    match outcome:
+        case Committed(revision=revision):
+            assert revision == 12
+        case Conflict():
+            assert (outcome.current, outcome.also, outcome.revision) == (pod, (node,), 20)
+        case Fenced():
+            assert outcome.epoch == 6
+
+
+def test_a_failed_call_is_unknown_unless_etcd_said_that_it_did_nothing() -> None:
+    assert without_answer(StoreUnavailable("gone"), [BIND, BIND]) == [Unknown("gone"), Unknown("gone")]
+    full = StoreFull("no space")
+    assert without_answer(full, [BIND]) == [Refused(full)]
