@@ -1,0 +1,55 @@
+"""PreEnqueue: who may enter activeQ and backoffQ.
+
+The plugins of the pod's profile are asked in order until one refuses; that one gates the pod. The plugin that gated the pod
+before is asked first, since it is the likeliest to refuse again. A plugin that raises refuses with Code.ERROR.
+
+PreEnqueue and QueueSort are the only plugins that the queue calls.
+Source: runPreEnqueuePlugins of kube-scheduler 1.34. Cost: that of the plugins; nothing for a profile without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rayched.framework.plugin import PreEnqueuePlugin
+from rayched.framework.status import SUCCESS, Status, error
+from rayched.queue.queued_pod import QueuedPod
+
+PreEnqueuePlugins = Mapping[str, Sequence[PreEnqueuePlugin]]
+"""By scheduler name, in the order of the profile."""
+
+_NO_PLUGINS: Final[tuple[PreEnqueuePlugin, ...]] = ()
+
+
+class EntryGate:
+    """Asks the PreEnqueue plugins of a pod's profile."""
+
+    __slots__ = ("_plugins",)
+
+    def __init__(self, plugins: PreEnqueuePlugins) -> None:
+        self._plugins = {profile: tuple(of_profile) for profile, of_profile in plugins.items()}
+
+    def examine(self, pod: QueuedPod) -> Status:
+        """SUCCESS, or the refusal with its plugin's name. The pod is left as it is."""
+        plugins = self._plugins.get(pod.scheduler_name, _NO_PLUGINS)
+        if pod.gating_plugin:
+            plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != pod.gating_plugin))
+        for plugin in plugins:
+            try:
+                status = plugin.pre_enqueue(pod.pod)
+            except Exception as raised:
+                return error(f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}').by(plugin.name)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def __call__(self, pod: QueuedPod) -> bool:
+        """Examines the pod and writes the answer into it. True: it may enter."""
+        status = self.examine(pod)
+        if status.ok:
+            pod.gating_plugin, pod.gating_reasons = "", ()
+            return True
+        pod.gating_plugin, pod.gating_reasons = status.plugin, status.reasons
+        pod.unschedulable_plugins |= {status.plugin}
+        return False

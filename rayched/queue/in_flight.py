@@ -1,0 +1,190 @@
+"""Pods being scheduled, and the events that came about meanwhile.
+
+A pod that was popped looks at a snapshot that some later events are no part of. When its attempt fails, exactly those events are
+replayed to it; else a wake-up would be lost to the race.
+
+Events carry the position in the caller's log at which they were applied. A pod's attempt has seen everything up to the position
+at which its cycle began; the caller names that position with the outcome, and where it does not, the position of the pop counts.
+
+Invariants: positions never decrease. `_flights` is in the order of popping, so its first pod is the one that needs the oldest
+event; what lies before that is dropped. With no pod in flight no event is kept.
+
+Limit: EVENTS_MAX. When a pod stays in flight so long that more come together, the older half is dropped and whoever needed
+it is treated as if one of them had been worth an attempt.
+
+Owner: SchedulingQueue. Source: inFlightPods and inFlightEvents of kube-scheduler 1.34. Cost: O(1) amortised for a pod or an
+event; a replay is linear in the events since the cycle began.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.queue.cluster_event import ClusterEvent
+from rayched.queue.queued_pod import QueuedPod
+
+EVENTS_MAX: Final = 65_536
+"""Events kept for pods in flight: half a minute of 2,000 a second, far beyond any attempt's time."""
+
+_TRIM_MIN: Final = 1_024
+"""Dropped events are cut off the list once there are so many; each cut costs the length of the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An event that came about while pods were in flight."""
+
+    position: int
+    event: ClusterEvent
+    old: object
+    new: object
+    uid: str = ""
+    """The only pod that it concerns; "" for all."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """A popped pod until its attempt has ended."""
+
+    pod: QueuedPod
+    began: int
+    """Events up to this position were known when the pod was popped."""
+    since: float
+    """When it was popped. Seconds."""
+    deleted: bool = False
+    """The pod is gone; its outcome only ends the flight."""
+    woken: bool = False
+    """Someone asked for another attempt meanwhile, whatever this one brings; no snapshot could show that."""
+
+
+class InFlightPods:
+    """See the module."""
+
+    __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "position")
+
+    def __init__(self, limit: int = EVENTS_MAX) -> None:
+        self._flights: OrderedDict[str, Flight] = OrderedDict()
+        self._by_key: dict[str, Flight] = {}
+        self._events: list[Occurrence] = []
+        self._head = 0
+        self._limit = limit
+        self._forgotten_through = -1
+        """The last position of which an event was dropped that a pod in flight may need."""
+        self.position = 0
+        """Position of the last event."""
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def __iter__(self) -> Iterator[Flight]:
+        return iter(self._flights.values())
+
+    @property
+    def n_events(self) -> int:
+        return len(self._events) - self._head
+
+    def get(self, uid: str) -> Flight | None:
+        return self._flights.get(uid)
+
+    def by_key(self, key: str) -> Flight | None:
+        """The flight of the pod that has this name now; none for a pod that was deleted in flight."""
+        return self._by_key.get(key)
+
+    def advance(self, position: int | None) -> int:
+        """An entry of the caller's log is being applied: its position, or the next one where the caller does not number them."""
+        if position is None:
+            position = self.position + 1
+        elif position < self.position:
+            raise ValueError(f"position {position} of an event comes after position {self.position}")
+        self.position = position
+        return position
+
+    def record(self, event: ClusterEvent, old: object, new: object, uid: str = "") -> None:
+        """The event belongs to the current position."""
+        if not self._flights:
+            return
+        self._events.append(Occurrence(self.position, event, old, new, uid))
+        if self.n_events > self._limit:
+            self._forget_older_half()
+
+    def begin(self, pod: QueuedPod, now: float) -> None:
+        flight = Flight(pod, self.position, now)
+        self._flights[pod.uid] = flight
+        self._by_key[pod.key] = flight
+
+    def wake_all(self) -> None:
+        """Every pod in flight is worth another attempt if this one fails."""
+        for flight in self._flights.values():
+            flight.woken = True
+
+    def mark_deleted(self, flight: Flight) -> None:
+        flight.deleted = True
+        if self._by_key.get(flight.pod.key) is flight:
+            del self._by_key[flight.pod.key]
+
+    def end(self, uid: str) -> Flight | None:
+        """Idempotent; events that nobody needs any more are dropped."""
+        flight = self._flights.pop(uid, None)
+        if flight is None:
+            return None
+        if self._by_key.get(flight.pod.key) is flight:
+            del self._by_key[flight.pod.key]
+        self._drop_unneeded()
+        return flight
+
+    def since(self, flight: Flight, began: int | None) -> Iterator[Occurrence] | None:
+        """What the attempt could not know: the events after its cycle began. None: some of them were forgotten."""
+        start = flight.began if began is None else max(flight.began, began)
+        if start < self._forgotten_through:
+            return None
+        first = bisect_right(self._events, start, lo=self._head, key=_position)
+        events, uid = self._events, flight.pod.uid
+        return (events[i] for i in range(first, len(events)) if events[i].uid in ("", uid))
+
+    def verify(self) -> list[str]:
+        wrong: list[str] = []
+        last = -1
+        for uid, flight in self._flights.items():
+            if flight.began < last:
+                wrong.append(f"{flight.pod.key} is in flight out of order")
+            if flight.pod.uid != uid:
+                wrong.append(f"{flight.pod.key} is in flight under another pod's uid")
+            if not flight.deleted and self._by_key.get(flight.pod.key) is not flight:
+                wrong.append(f"{flight.pod.key} is in flight and cannot be found by its name")
+            last = flight.began
+        if len(self._by_key) != sum(not flight.deleted for flight in self._flights.values()):
+            wrong.append("pods are found in flight by name that are not in flight")
+        if not self._flights and self.n_events:
+            wrong.append(f"{self.n_events} events are kept for no pod")
+        positions = [occurrence.position for occurrence in self._events[self._head :]]
+        if positions != sorted(positions):
+            wrong.append("events in flight are out of order")
+        return wrong
+
+    def _drop_unneeded(self) -> None:
+        if not self._flights:
+            self._events.clear()
+            self._head = 0
+            return
+        oldest = next(iter(self._flights.values())).began
+        events, head = self._events, self._head
+        while head < len(events) and events[head].position <= oldest:
+            head += 1
+        self._head = head
+        if head >= _TRIM_MIN and head * 2 >= len(events):
+            del events[:head]
+            self._head = 0
+
+    def _forget_older_half(self) -> None:
+        middle = self._head + self.n_events // 2
+        self._forgotten_through = self._events[middle - 1].position
+        del self._events[:middle]
+        self._head = 0
+
+
+def _position(occurrence: Occurrence) -> int:
+    return occurrence.position

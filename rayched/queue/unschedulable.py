@@ -1,0 +1,153 @@
+"""The unschedulable pods and the gated pods: those that wait for an event.
+
+A pod lies in a class: profile, plugins that rejected it, plugins it is pending for. An event that none of a class's plugins
+registered for costs one look-up for the whole class, and a hint is asked once for all pods of a template; so thousands of
+unschedulable pods cost a stream of irrelevant events next to nothing. Gated pods lie apart, by the plugin that gates them.
+
+Invariant: a pod's plugins, template, profile and gate do not change while it lies here; who changes them takes it out first.
+`_timeouts` holds exactly the pods that have a `flush_due`.
+
+Owner: SchedulingQueue. Source: unschedulablePods of kube-scheduler 1.34. Cost: O(1) to add and remove, O(log n) for the timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from rayched.queue.heap import KeyedHeap
+from rayched.queue.queued_pod import Place, QueuedPod
+
+RejectionClass = tuple[str, frozenset[str], frozenset[str]]
+"""(scheduler name, unschedulable plugins, pending plugins)."""
+Gate = tuple[str, str]
+"""(scheduler name, gating plugin)."""
+
+FLUSH_PERIOD_SECONDS: Final = 30.0
+"""A gated pod that every flush asks about is asked no more often than this; kube-scheduler's period of that flush."""
+
+
+class UnschedulablePods:
+    """See the module."""
+
+    __slots__ = ("_classes", "_gated", "_gates", "_pods", "_timeouts")
+
+    def __init__(self) -> None:
+        self._pods: dict[str, QueuedPod] = {}
+        self._classes: dict[RejectionClass, dict[object, dict[str, QueuedPod]]] = {}
+        self._gates: dict[Gate, dict[str, QueuedPod]] = {}
+        self._gated = 0
+        self._timeouts: KeyedHeap[QueuedPod] = KeyedHeap(lambda pod: pod.key, lambda pod: pod.flush_due)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    @property
+    def n_unschedulable(self) -> int:
+        return len(self._pods) - self._gated
+
+    @property
+    def n_gated(self) -> int:
+        return self._gated
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self._pods.get(key)
+
+    def add(self, pod: QueuedPod, flush_due: float | None) -> None:
+        """A pod that is not here. `flush_due`: when it is to be tried again without any event; None for never."""
+        self._pods[pod.key] = pod
+        pod.flush_due = flush_due
+        if flush_due is not None:
+            self._timeouts.add(pod)
+        if pod.gated:
+            pod.place = Place.GATED
+            self._gated += 1
+            self._gates.setdefault(_gate(pod), {})[pod.key] = pod
+        else:
+            pod.place = Place.UNSCHEDULABLE
+            self._classes.setdefault(_class(pod), {}).setdefault(_sharing(pod), {})[pod.key] = pod
+
+    def remove(self, pod: QueuedPod) -> None:
+        del self._pods[pod.key]
+        if pod.flush_due is not None:
+            self._timeouts.delete(pod.key)
+            pod.flush_due = None
+        if pod.place is Place.GATED:
+            self._gated -= 1
+            gate = self._gates[_gate(pod)]
+            del gate[pod.key]
+            if not gate:
+                del self._gates[_gate(pod)]
+            return
+        templates = self._classes[_class(pod)]
+        sharing = templates[_sharing(pod)]
+        del sharing[pod.key]
+        if not sharing:
+            del templates[_sharing(pod)]
+            if not templates:
+                del self._classes[_class(pod)]
+
+    def classes(self) -> Iterator[tuple[RejectionClass, Iterable[Mapping[str, QueuedPod]]]]:
+        """Each class with its pods, those of one template together, never none. Views: no pod may be moved meanwhile."""
+        for found, templates in self._classes.items():
+            yield found, templates.values()
+
+    def gates(self) -> Iterator[tuple[Gate, Mapping[str, QueuedPod]]]:
+        """Each gate with the pods it holds. Views: no pod may be moved meanwhile."""
+        yield from self._gates.items()
+
+    def overdue(self, now: float) -> list[QueuedPod]:
+        """The pods whose time here has passed `flush_due`. They stay."""
+        over: list[QueuedPod] = []
+        while (first := self._timeouts.peek()) is not None and first.flush_due is not None and now > first.flush_due:
+            over.append(self._timeouts.pop())
+        for pod in over:
+            self._timeouts.add(pod)
+        return over
+
+    def next_due(self) -> float | None:
+        first = self._timeouts.peek()
+        return None if first is None else first.flush_due
+
+    def clear(self) -> None:
+        self._pods.clear()
+        self._classes.clear()
+        self._gates.clear()
+        self._gated = 0
+        self._timeouts.clear()
+
+    def verify(self) -> list[str]:
+        wrong = self._timeouts.verify()
+        filed = {key for templates in self._classes.values() for pods in templates.values() for key in pods}
+        filed_gated = {key for pods in self._gates.values() for key in pods}
+        for key, pod in self._pods.items():
+            if pod.place not in (Place.UNSCHEDULABLE, Place.GATED):
+                wrong.append(f"{key} lies among the unschedulable pods, but its place is {pod.place}")
+            elif (key in filed, key in filed_gated) != (not pod.gated, pod.gated):
+                wrong.append(f"{key} is filed where no event would find it")
+            elif not pod.gated and key not in self._classes.get(_class(pod), {}).get(_sharing(pod), {}):
+                wrong.append(f"{key} is filed under plugins that do not hold it")
+            elif pod.gated and key not in self._gates.get(_gate(pod), {}):
+                wrong.append(f"{key} is filed under a plugin that does not gate it")
+            if (pod.flush_due is not None) != (key in self._timeouts):
+                wrong.append(f"{key} has a timer that would not ring")
+            if not pod.gated and pod.flush_due is None:
+                wrong.append(f"{key} would wait for an event for ever")
+        if len(filed) + len(filed_gated) != len(self._pods):
+            wrong.append("pods are filed that are not here")
+        if len(filed_gated) != self._gated:
+            wrong.append(f"{len(filed_gated)} pods are gated and {self._gated} are counted")
+        return wrong
+
+
+def _class(pod: QueuedPod) -> RejectionClass:
+    return pod.scheduler_name, pod.unschedulable_plugins, pod.pending_plugins
+
+
+def _gate(pod: QueuedPod) -> Gate:
+    return pod.scheduler_name, pod.gating_plugin
+
+
+def _sharing(pod: QueuedPod) -> object:
+    """What pods have in common whose hints agree; a pod without a template shares with none."""
+    return pod if pod.template is None else ("template", pod.template)

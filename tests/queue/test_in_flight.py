@@ -1,0 +1,132 @@
+"""Pods in flight and their events: each attempt gets exactly what came about after its cycle began."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rayched.queue.cluster_event import NODE_ADD
+from rayched.queue.in_flight import InFlightPods
+from rayched.queue.queued_pod import Place, QueuedPod
+from tests.queue.builders import pending
+
+
+def began(pods: InFlightPods, name: str) -> QueuedPod:
+    pod = QueuedPod(pending(name), 0.0)
+    pod.place = Place.IN_FLIGHT
+    pods.begin(pod, 0.0)
+    return pod
+
+
+def happened(pods: InFlightPods, what: str, position: int | None = None, only: str = "") -> None:
+    pods.advance(position)
+    pods.record(NODE_ADD, None, what, only)
+
+
+def replayed(pods: InFlightPods, name: str, cycle_began: int | None = None) -> list[object] | None:
+    flight = pods.get(f"uid-{name}")
+    assert flight is not None
+    occurrences = pods.since(flight, cycle_began)
+    return None if occurrences is None else [occurrence.new for occurrence in occurrences]
+
+
+@pytest.mark.row("Q42")
+def test_an_attempt_gets_the_events_after_its_pop_and_no_earlier_ones() -> None:
+    pods = InFlightPods()
+    began(pods, "a")
+    happened(pods, "first")
+    began(pods, "b")
+    happened(pods, "second")
+    assert replayed(pods, "a") == ["first", "second"]
+    assert replayed(pods, "b") == ["second"]
+
+
+def test_an_attempt_that_began_after_its_pop_gets_only_what_its_snapshot_could_not_hold() -> None:
+    pods = InFlightPods()
+    began(pods, "a")
+    for position in (3, 7, 7, 9):
+        happened(pods, f"at {position}", position)
+    assert replayed(pods, "a", 0) == ["at 3", "at 7", "at 7", "at 9"]
+    assert replayed(pods, "a", 6) == ["at 7", "at 7", "at 9"]
+    assert replayed(pods, "a", 7) == ["at 9"]
+    assert replayed(pods, "a", 9) == []
+
+
+def test_an_event_of_one_pod_is_replayed_to_that_pod_alone() -> None:
+    pods = InFlightPods()
+    began(pods, "a")
+    began(pods, "b")
+    happened(pods, "a's own", only="uid-a")
+    assert replayed(pods, "a") == ["a's own"]
+    assert replayed(pods, "b") == []
+
+
+def test_positions_never_decrease() -> None:
+    pods = InFlightPods()
+    pods.advance(5)
+    with pytest.raises(ValueError, match="position 4 of an event comes after position 5"):
+        pods.advance(4)
+    assert pods.advance(5) == 5
+    assert pods.advance(None) == 6
+
+
+def test_events_that_nobody_needs_are_dropped() -> None:
+    pods = InFlightPods()
+    happened(pods, "before any pod")
+    assert pods.n_events == 0
+    began(pods, "a")
+    for i in range(5_000):
+        happened(pods, str(i))
+    began(pods, "b")
+    happened(pods, "last")
+    pods.end("uid-a")
+    assert pods.n_events == 1
+    assert len(pods._events) < 5_000
+    assert replayed(pods, "b") == ["last"]
+    pods.end("uid-b")
+    assert (pods.n_events, len(pods)) == (0, 0)
+    assert pods.end("uid-b") is None
+
+
+def test_a_pod_in_flight_for_too_long_is_told_that_events_were_forgotten() -> None:
+    pods = InFlightPods(limit=100)
+    began(pods, "old")
+    for i in range(1_000):
+        happened(pods, str(i))
+    began(pods, "new")
+    happened(pods, "last")
+    assert pods.n_events <= 100
+    assert replayed(pods, "old") is None
+    assert replayed(pods, "new") == ["last"]
+    assert replayed(pods, "old", cycle_began=1_000) == ["last"]
+    assert pods.verify() == []
+
+
+STEP = st.tuples(st.sampled_from(["begin", "end", "event", "event"]), st.integers(0, 5), st.integers(0, 2))
+
+
+@given(st.lists(STEP, max_size=60))
+def test_any_course_of_events_is_replayed_as_a_full_record_would_be(steps: list[tuple[str, int, int]]) -> None:
+    pods = InFlightPods()
+    record: list[tuple[int, str]] = []
+    popped_at: dict[str, int] = {}
+    position = 0
+    for number, (what, n, skip) in enumerate(steps):
+        name = f"p{n}"
+        if what == "begin" and name not in popped_at:
+            began(pods, name)
+            popped_at[name] = position
+        elif what == "end":
+            pods.end(f"uid-{name}")
+            popped_at.pop(name, None)
+        elif what == "event":
+            position += skip
+            happened(pods, str(number), position)
+            record.append((position, str(number)))
+        for name, at in popped_at.items():
+            for cycle_began in (None, at + 1):
+                start = at if cycle_began is None else cycle_began
+                assert replayed(pods, name, cycle_began) == [text for when, text in record if when > start]
+        assert pods.verify() == []
+        assert popped_at or pods.n_events == 0
