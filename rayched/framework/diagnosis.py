@@ -1,0 +1,132 @@
+"""Why no node is feasible: the first failing filter of each node, counted per reason, and the message that users read.
+
+    0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint {gpu: }.
+
+Source: Diagnosis and FitError of kube-scheduler 1.34. Reasons are sorted as texts, counts included. A rejection by PreFilter
+stands for all nodes and is printed once, without a count. Nodes that PreFilter left out have no failing plugin.
+Cost: a few passes over the codes, and the filters' `reasons` on the rows they reject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rayched.framework.plugin import FilterPlugin
+from rayched.framework.plugin_calls import call_reasons
+from rayched.framework.questions import Asked
+from rayched.framework.status import SUCCESS, Code, Status
+from rayched.snapshot.columns import CodeColumn, RowIndex
+from rayched.snapshot.rows import Rows
+
+NO_NODES: Final = "no nodes available to schedule pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What kept a pod off the nodes. Columns have the shape (n_rows,)."""
+
+    n_nodes: int
+    pre_filter: Status
+    """SUCCESS, or PreFilter's rejection; then the rest is empty."""
+    reasons: Mapping[str, int]
+    """Each reason with the number of nodes it holds for; a node has one or more."""
+    unschedulable_plugins: frozenset[str]
+    """Plugins that rejected a node, or the pod as a whole, or left nodes out."""
+    pending_plugins: frozenset[str]
+    """Plugins that keep the pod waiting for something outside the cluster."""
+    codes: CodeColumn
+    """The code that keeps the pod off each row; SUCCESS where it is feasible, and for rows that are no nodes."""
+    failing: NDArray[np.int16]
+    """The place in `filters` of the first filter that rejects the row; -1 where none does."""
+    filters: tuple[str, ...] = field(default=())
+    """Names of the filters that were asked, in their order."""
+
+    def message(self) -> str:
+        """The sentence that says so; what PostFilter adds comes after it."""
+        if not self.n_nodes:
+            return NO_NODES
+        text = f"0/{self.n_nodes} nodes are available:"
+        if not self.pre_filter.ok:
+            return f"{text} {self.pre_filter.message()}."
+        counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+        return f"{text} {', '.join(counted)}." if counted else text
+
+
+def rejected_outright(n_nodes: int, n_rows: int, status: Status, narrowing: Iterable[str]) -> Diagnosis:
+    """PreFilter rejected the pod: every node has that status."""
+    plugins = {status.plugin} - {""}
+    pending = plugins if status.code is Code.PENDING else set[str]()
+    return Diagnosis(
+        n_nodes=n_nodes,
+        pre_filter=status,
+        reasons={},
+        unschedulable_plugins=frozenset(narrowing) | plugins - pending,
+        pending_plugins=frozenset(pending),
+        codes=np.full(n_rows, status.code, np.uint8),
+        failing=np.full(n_rows, -1, np.int16),
+    )
+
+
+def diagnose_rows(
+    rows: Rows, filters: Sequence[Asked], columns: Sequence[CodeColumn | None], narrowing: Sequence[str]
+) -> Diagnosis:
+    """Count the reasons of the first failing filter of each row.
+
+    `rows` are the nodes that were looked at, `columns` the codes of each filter over the whole table. Where `narrowing` names
+    plugins, the nodes that are not among `rows` were left out by them.
+    """
+    table = rows.snapshot
+    codes = np.zeros(table.n_rows, np.uint8)
+    failing = np.full(table.n_rows, -1, np.int16)
+    counts: dict[str, int] = {}
+    rejecting = set(narrowing)
+    remaining: RowIndex = rows.index
+    for place, (asked, column) in enumerate(zip(filters, columns, strict=True)):
+        if column is None:
+            continue
+        rejects = column[remaining] != Code.SUCCESS
+        if not rejects.any():
+            continue
+        at, remaining = remaining[rejects], remaining[~rejects]
+        codes[at], failing[at] = column[at], place
+        rejecting.add(asked.plugin.name)
+        for reason, where in call_reasons(cast(FilterPlugin, asked.plugin), asked.state, Rows(table, at), column[at]):
+            count = int(np.count_nonzero(where))
+            if count:
+                counts[reason] = counts.get(reason, 0) + count
+    if narrowing:
+        left_out = table.alive.copy()
+        left_out[rows.index] = False
+        codes[left_out] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        # Counted as kube-scheduler does: all nodes but those that a filter rejected.
+        count = table.n_nodes - (rows.n - len(remaining))
+        if count:
+            counts[left_out_by(narrowing)] = count
+    return Diagnosis(
+        n_nodes=table.n_nodes,
+        pre_filter=SUCCESS,
+        reasons=counts,
+        unschedulable_plugins=frozenset(rejecting),
+        pending_plugins=frozenset(),
+        codes=codes,
+        failing=failing,
+        filters=tuple(asked.plugin.name for asked in filters),
+    )
+
+
+def left_out_by(narrowing: Iterable[str]) -> str:
+    """The reason of nodes that PreFilter left out."""
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}]"
+
+
+def nothing_left_by(narrowing: Iterable[str]) -> str:
+    """The reason of a pod for which PreFilter left no node at all."""
+    plugins = sorted(narrowing)
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"

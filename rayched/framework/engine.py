@@ -1,0 +1,279 @@
+"""The engine: evaluates templates over a table of nodes and computes nothing again that has not changed.
+
+It knows aspects, keys and bounds; it knows no plugin's arithmetic. For each template:
+
+    feasible   no filter rejects the row
+    total      sum of weight * normalised score, normalised by the bounds over the feasible rows
+
+PreFilter may reject the pod, or name the only nodes worth looking at; these few are then evaluated directly, without columns to
+keep, as each such template would need columns of its own. While at most one row is feasible nobody is asked for a score.
+
+Invariants:
+
+* What is cached never shows: totals are those of a full evaluation of every plugin, with or without workers, to the bit.
+* A plugin that raises, or answers what its contract forbids, ends the evaluation with PluginError and leaves caches as they were.
+* Columns and sums take up `bytes_max` at most, beyond those of the template at hand; the least recently used plans go first.
+
+Owner: the scheduler; one thread. One engine for each profile.
+
+Cost: see benchmarks/engine.py. After one binding, the plugins that read usage look at one row, which is two thirds of it; then
+come one addition and one maximum over the rows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from rayched.framework.column_store import ColumnStore, SharedEntry
+from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright
+from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
+from rayched.framework.kept_columns import Kept, refresh_each
+from rayched.framework.plan import Plan, Planner, Stage
+from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
+from rayched.framework.profile import Profile
+from rayched.framework.row_evaluation import Filtered, evaluate_rows, filter_rows
+from rayched.framework.score_range import check_scores, scores_may_be_outside
+from rayched.framework.shards import ColumnBuilder, ShardEvaluator
+from rayched.framework.static_sum import weighted
+from rayched.framework.usage_sum import TotalColumn, scale_for
+from rayched.snapshot.columns import RowIndex
+from rayched.snapshot.rows import Rows
+from rayched.snapshot.table import NodeTable
+from rayched.snapshot.templates import PodTemplate
+
+__all__ = ["BYTES_MAX", "PLANS_MAX", "Engine", "PluginError"]
+
+BYTES_MAX: Final = 128 << 20
+"""Columns kept: at 5,000 nodes about 700 request shapes with their sums."""
+_SCORING: Final = frozenset((SCORE, NORMALIZE_SCORE))
+PLANS_MAX: Final = 16_384
+"""Templates whose plan is kept; a plan without columns of its own takes about 2 KB."""
+
+
+class Engine:
+    """Evaluates templates for one profile."""
+
+    def __init__(
+        self, snapshot: NodeTable, profile: Profile, shards: ShardEvaluator | None = None, *, bytes_max: int = BYTES_MAX
+    ) -> None:
+        self._table = snapshot
+        self._bytes_max = bytes_max
+        self._store = ColumnStore()
+        self._scale = scale_for([profile.weights[plugin.name] for plugin in profile.score])
+        self._planner = Planner(snapshot, profile, self._store, self._scale)
+        self._builder = ColumnBuilder(snapshot, shards)
+        self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._generation = snapshot.generation
+        self._capacity = snapshot.capacity
+        self._total: TotalColumn = np.zeros(0, self._scale.dtype)
+
+    # ------------------------------------------------------------------------------------------------------- evaluating
+
+    def evaluate(self, template: PodTemplate, without: RowIndex | None = None) -> Evaluation:
+        """The template over all rows; `without` names rows that are not feasible for reasons that no plugin knows.
+
+        Raises PluginError.
+        """
+        plan = self._plan(template)
+        if not plan.status.ok or plan.narrowed is not None:
+            return self._narrowed(plan, without)
+        if plan.scoring is None:
+            plan.scoring = self._planner.stage(plan, with_scores=True)
+        if plan.scoring.was_built():
+            try:
+                return self._scored(plan.scoring, without)
+            except PluginError as problem:
+                if problem.point not in _SCORING:
+                    raise
+        return self._filtered_first(plan, plan.scoring, without)
+
+    def warm(self, templates: Iterable[PodTemplate]) -> None:
+        """Build the columns that these templates lack, all in one go: worth it where workers can share the work.
+
+        Where a plugin fails nothing is built; `evaluate` finds out for which template.
+        """
+        kept: dict[int, Kept] = {}
+        stages = []
+        for template in templates:
+            plan = self._plan(template)
+            if plan.status.ok and plan.narrowed is None and plan.scoring is None:
+                plan.scoring = self._planner.stage(plan, with_scores=True)
+                stages.append(plan.scoring)
+                kept.update((id(one), one) for one in plan.scoring.kept())
+        try:
+            refresh_each(kept.values(), self._builder.build)
+        except PluginError:
+            return
+        for stage in stages:
+            self._account(stage.entries)
+
+    def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
+        """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
+        plan = self._plan(template)
+        return evaluate_rows(plan.filters, plan.scores, self._rows(rows))
+
+    def filter_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> Filtered:
+        """Filters over these rows alone; PreFilter is not asked. Raises PluginError."""
+        return filter_rows(self._plan(template).filters, self._rows(rows))
+
+    # -------------------------------------------------------------------------------------------------------- answering
+
+    def explain(self, template: PodTemplate) -> Explanation:
+        """What every plugin says about every node that is looked at. Raises PluginError."""
+        plan = self._plan(template)
+        index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
+        rows = evaluate_rows(plan.filters, plan.scores, Rows(self._table, index), explain=True)
+        return Explanation(plan.status, plan.narrowed, rows)
+
+    def diagnose(self, template: PodTemplate) -> Diagnosis:
+        """Why nodes are not feasible. Raises PluginError."""
+        plan, table = self._plan(template), self._table
+        if not plan.status.ok:
+            return rejected_outright(table.n_nodes, table.n_rows, plan.status, plan.narrowing)
+        rows = Rows(table, self._looked_at(plan))
+        if plan.narrowed is not None:
+            columns = []
+            for found in filter_rows(plan.filters, rows).columns:
+                column = None
+                if found.codes is not None:
+                    column = np.zeros(table.n_rows, np.uint8)
+                    column[rows.index] = found.codes
+                columns.append(column)
+            return diagnose_rows(rows, plan.filters, columns, plan.narrowing)
+        codes = self._planner.codes(plan)
+        refresh_each(codes, self._builder.build)
+        self._account(codes)
+        return diagnose_rows(rows, plan.filters, [kept.column for kept in codes], plan.narrowing)
+
+    # -------------------------------------------------------------------------------------------------- the memoised way
+
+    def _filtered_first(self, plan: Plan, scoring: Stage, without: RowIndex | None) -> Evaluation:
+        """A template whose scores are not known yet: filters first, and scores only where two rows or more are feasible."""
+        if plan.filtering is None:
+            plan.filtering = self._planner.stage(plan, with_scores=False)
+        total = self._sum(plan.filtering, without)
+        self._account(plan.filtering.entries)
+        feasible = (total >= 0).nonzero()[0]
+        if len(feasible) <= 1:
+            return Evaluation(len(total), total, 0 if len(feasible) else NOT_FEASIBLE, n_feasible=len(feasible))
+        try:
+            evaluation = self._scored(scoring, without)
+        except PluginError as problem:
+            if problem.point not in _SCORING:
+                raise
+            # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
+            return self._direct(plan, feasible)
+        self._account(scoring.entries)
+        self._planner.drop_stage(plan.filtering)
+        plan.filtering = None
+        return evaluation
+
+    def _scored(self, stage: Stage, without: RowIndex | None) -> Evaluation:
+        """Totals from the sums. Each step refreshes what is stale, so nothing here depends on what was evaluated before."""
+        total = self._sum(stage, without)
+        best = int(total[total.argmax()]) if len(total) else NOT_FEASIBLE
+        if best < 0:
+            return Evaluation(len(total), total, NOT_FEASIBLE, n_feasible=0)
+        static = stage.static
+        if static.raw_scores:
+            assert stage.bounds is not None
+            if not static.hold(stage.bounds, total):
+                bounds = static.bounds_of(total)
+                if bounds != stage.bounds:
+                    stage.bounds = bounds
+                    total = self._add(stage, without)
+                    best = int(total[total.argmax()])
+                    self._account(stage.entries)
+        if stage.loose:
+            self._add_loose(stage, total)
+            best = int(total[total.argmax()])
+        evaluation = Evaluation(len(total), total, best)
+        if scores_may_be_outside(stage) and evaluation.n_feasible > 1:
+            check_scores(stage, total)
+        return evaluation
+
+    def _sum(self, stage: Stage, without: RowIndex | None) -> TotalColumn:
+        """Refresh and add up a stage's sums, by the bounds that held last. Shape (n_rows,); valid until the next one."""
+        build = self._builder.build
+        stage.usage.refresh(build)
+        stage.static.refresh(build)
+        if stage.bounds is None:
+            stage.bounds = stage.static.ranges()
+        return self._add(stage, without)
+
+    def _add(self, stage: Stage, without: RowIndex | None) -> TotalColumn:
+        n_rows = self._table.n_rows
+        if len(self._total) < n_rows:
+            self._total = np.zeros(self._table.capacity, self._scale.dtype)
+        assert stage.bounds is not None
+        total = self._total[:n_rows]
+        np.add(stage.usage.column[:n_rows], stage.static.column(stage.bounds)[:n_rows], out=total)
+        if without is not None:
+            total[without] = self._scale.infeasible
+        return total
+
+    def _add_loose(self, stage: Stage, total: TotalColumn) -> None:
+        """Scores that are normalised and change with bindings: their bounds are looked for each time."""
+        n_rows = len(total)
+        feasible = (total >= 0).nonzero()[0]
+        refresh_each([score.kept for score in stage.loose], self._builder.build)
+        for score in stage.loose:
+            scaled = score.kept.scaled(score.kept.bounds_over(feasible))
+            if scaled is not None:
+                total += weighted(scaled[:n_rows], score.weight, self._scale)
+
+    # ------------------------------------------------------------------------------------------------------------ plans
+
+    def _plan(self, template: PodTemplate) -> Plan:
+        table = self._table
+        if table.generation != self._generation or table.capacity != self._capacity:
+            # Numbers mean something else now, or the table has outgrown all columns. Both are rare.
+            self._forget()
+        plan = self._plans.get(template.id)
+        if plan is not None:
+            self._plans.move_to_end(template.id)
+            return plan
+        plan = self._plans[template.id] = self._planner.plan(template)
+        if len(self._plans) > PLANS_MAX:
+            self._planner.drop(self._plans.popitem(last=False)[1])
+        return plan
+
+    def _forget(self) -> None:
+        for plan in self._plans.values():
+            self._planner.drop(plan)
+        self._plans.clear()
+        self._generation, self._capacity = self._table.generation, self._table.capacity
+
+    def _account(self, entries: Iterable[SharedEntry]) -> None:
+        """Count what these take up, and make room for it. The plan they belong to was used last and so stays."""
+        self._store.account(entries)
+        while self._store.n_bytes > self._bytes_max and len(self._plans) > 1:
+            self._planner.drop(self._plans.popitem(last=False)[1])
+
+    # ------------------------------------------------------------------------------------------------------------- rows
+
+    def _narrowed(self, plan: Plan, without: RowIndex | None) -> Evaluation:
+        index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
+        if without is not None:
+            index = np.setdiff1d(index, without)
+        return self._direct(plan, index)
+
+    def _direct(self, plan: Plan, index: RowIndex) -> Evaluation:
+        """The template over these rows and no others."""
+        total = evaluate_rows(plan.filters, plan.scores, Rows(self._table, index)).total
+        best = int(total.max()) if len(total) else NOT_FEASIBLE
+        return Evaluation(self._table.n_rows, total, best, status=plan.status, rows=index, narrowed=plan.narrowed)
+
+    def _looked_at(self, plan: Plan) -> RowIndex:
+        """Rows of the nodes that PreFilter leaves, ascending."""
+        if plan.narrowed is None:
+            return self._table.alive.nonzero()[0]
+        rows = [row for row in map(self._table.row_of, plan.narrowed) if row is not None]
+        return np.array(sorted(rows), np.intp)
+
+    def _rows(self, rows: Rows | RowIndex) -> Rows:
+        return rows if isinstance(rows, Rows) else Rows(self._table, rows)

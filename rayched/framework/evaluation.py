@@ -1,0 +1,132 @@
+"""What an evaluation says: which rows are feasible, their totals, and on request every plugin's part in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rayched.framework.status import SUCCESS, Code, Status
+from rayched.framework.usage_sum import TotalColumn
+from rayched.snapshot.columns import BoolColumn, CodeColumn, RowIndex, ScoreColumn
+
+NOT_FEASIBLE = -1
+"""As `Evaluation.best`: no row is feasible."""
+
+
+class Evaluation:
+    """A template against all rows. Valid until the engine is asked again or the snapshot changes."""
+
+    __slots__ = ("_n_feasible", "_rows", "_total", "best", "n_rows", "narrowed", "status")
+
+    def __init__(
+        self,
+        n_rows: int,
+        total: TotalColumn,
+        best: int,
+        *,
+        status: Status = SUCCESS,
+        rows: RowIndex | None = None,
+        narrowed: frozenset[str] | None = None,
+        n_feasible: int | None = None,
+    ) -> None:
+        self.n_rows = n_rows
+        """Length of the columns."""
+        self.best = best
+        """The highest total; NOT_FEASIBLE where no row is feasible.
+
+        With exactly one feasible row it is any number from 0 up, as nobody need be asked for scores then.
+        """
+        self.status = status
+        """SUCCESS, or why PreFilter rejected the pod; then no row is feasible."""
+        self.narrowed = narrowed
+        """Names of the only nodes that were looked at; None: all of them."""
+        self._total = total
+        self._rows = rows
+        self._n_feasible = n_feasible
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether any row is."""
+        return self.best >= 0
+
+    @property
+    def total(self) -> TotalColumn:
+        """Totals; negative where a row is not feasible. Shape (n_rows,), signed integers as wide as the weights need."""
+        if self._rows is None:
+            return self._total
+        total: TotalColumn = np.full(self.n_rows, NOT_FEASIBLE, self._total.dtype)
+        total[self._rows] = self._total
+        return total
+
+    @property
+    def feasible(self) -> BoolColumn:
+        """Shape (n_rows,)."""
+        feasible: BoolColumn = self.total >= 0
+        return feasible
+
+    @property
+    def n_feasible(self) -> int:
+        if self._n_feasible is None:
+            self._n_feasible = int(np.count_nonzero(self._total >= 0))
+        return self._n_feasible
+
+    @property
+    def best_rows(self) -> RowIndex:
+        """The feasible rows with the highest total, ascending. Shape (ties,)."""
+        if self.best < 0:
+            return np.zeros(0, np.intp)
+        ties: RowIndex = (self._total == self.best).nonzero()[0]
+        return ties if self._rows is None else self._rows[ties]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginColumns:
+    """What one plugin says about some rows; None: nothing. All of shape (rows,).
+
+    Scores are those of feasible rows and 0 elsewhere, as nobody asks for scores of other rows.
+    """
+
+    plugin: str
+    codes: CodeColumn | None = None
+    raw: ScoreColumn | None = None
+    normalized: ScoreColumn | None = None
+    weighted: ScoreColumn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsEvaluation:
+    """A template against some rows, plugin by plugin. All columns have the shape (rows,)."""
+
+    index: RowIndex
+    """The rows."""
+    codes: CodeColumn
+    """The code of the first filter that rejects a row; SUCCESS where none does.
+
+    A row that is no node is UNSCHEDULABLE_AND_UNRESOLVABLE without a filter that fails.
+    """
+    failing: NDArray[np.int16]
+    """The place of that filter in `filters`; -1 where none rejects the row."""
+    filters: tuple[PluginColumns, ...]
+    """Filters that are asked for this template, in their order."""
+    scores: tuple[PluginColumns, ...]
+    """Score plugins that add something, in their order."""
+    total: ScoreColumn
+    """Sum of the weighted scores; NOT_FEASIBLE where a row is not feasible."""
+
+    @property
+    def feasible(self) -> BoolColumn:
+        feasible: BoolColumn = self.codes == Code.SUCCESS
+        return feasible
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything about one template: PreFilter's word, then each plugin on each row that is looked at."""
+
+    status: Status
+    """SUCCESS, or why PreFilter rejected the pod; then there are no rows."""
+    narrowed: frozenset[str] | None
+    """Names of the only nodes worth looking at; None: all of them."""
+    rows: RowsEvaluation

@@ -1,0 +1,230 @@
+"""The plan of a template: which plugins it asks and with what state, what PreFilter says, and the sums that its total comes from.
+
+PreFilter's answers depend on the pod alone, so they are part of the plan. Keys are asked for once a template; plugins that skip
+it (key None) do not occur in its plan.
+
+Source: RunPreFilterPlugins of kube-scheduler 1.34: UNSCHEDULABLE_AND_UNRESOLVABLE ends it at once, UNSCHEDULABLE lets the others
+speak, sets of nodes are intersected, and an empty intersection is a rejection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rayched.framework.column_store import ColumnStore, SharedEntry
+from rayched.framework.diagnosis import nothing_left_by
+from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept, RawScoreColumn
+from rayched.framework.plugin import ColumnPlugin, NormalizingPlugin
+from rayched.framework.plugin_calls import call_key, call_narrow, call_prepare
+from rayched.framework.profile import Profile
+from rayched.framework.questions import Asked, Part, Question
+from rayched.framework.row_evaluation import AskedScore
+from rayched.framework.static_sum import AllBounds, StaticSum, WeightedFinal, WeightedRaw
+from rayched.framework.status import SUCCESS, Code, Status, unresolvable
+from rayched.framework.usage_sum import Scale, UsageSum
+from rayched.snapshot.columns import Log
+from rayched.snapshot.table import NodeTable
+from rayched.snapshot.templates import PodTemplate
+
+C = TypeVar("C", bound=Kept)
+
+VOLATILE: Log = Log.USAGE | Log.PORTS
+"""Aspects that bindings change. A plugin that reads one of them has its columns refreshed at each decision."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """Sums for filters alone, or for filters and scores."""
+
+    usage: UsageSum
+    static: StaticSum
+    loose: tuple[WeightedRaw, ...]
+    """Scores that are normalised and change with bindings; added to each total."""
+    entries: list[SharedEntry]
+    """What the stage holds of the store."""
+    bounds: AllBounds | None = None
+    """The bounds that held last; None before the first evaluation."""
+
+    def kept(self) -> list[Kept]:
+        """All that is evaluated for this stage."""
+        return [self.usage, *self.static.kept(), *(score.kept for score in self.loose)]
+
+    def was_built(self) -> bool:
+        """Whether all of it was evaluated before, so that a few rows bring it up to date."""
+        return self.bounds is not None or all(kept.was_built for kept in self.kept())
+
+
+@dataclass(slots=True)
+class Plan:
+    """All that is known of a template."""
+
+    template: PodTemplate
+    entries: list[SharedEntry]
+    """What the plan itself holds of the store."""
+    filters: list[Asked] = field(default_factory=list)
+    scores: list[AskedScore] = field(default_factory=list)
+    status: Status = SUCCESS
+    """PreFilter's word."""
+    narrowed: frozenset[str] | None = None
+    """Names of the only nodes worth looking at."""
+    narrowing: list[str] = field(default_factory=list)
+    """Plugins that left nodes out."""
+    filtering: Stage | None = None
+    """Filters alone: used while at most one row is feasible, as nobody is asked for scores then."""
+    scoring: Stage | None = None
+    codes: list[FilterColumn] | None = None
+    """Codes of each filter, in order; only where somebody asked why no node is feasible."""
+
+
+class Planner:
+    """Makes plans and their stages for one profile over one table."""
+
+    __slots__ = ("_normalizing", "_profile", "_scale", "_store", "_table")
+
+    def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
+        self._table = table
+        self._profile = profile
+        self._store = store
+        self._scale = scale
+        self._normalizing = frozenset(plugin.name for plugin in profile.score if isinstance(plugin, NormalizingPlugin))
+
+    def plan(self, template: PodTemplate) -> Plan:
+        """Raises PluginError; then nothing is kept."""
+        plan = Plan(template, [])
+        try:
+            asked: dict[str, Asked | None] = {}
+            profile = self._profile
+            self._pre_filter(plan, asked)
+            for filter_plugin in profile.filter:
+                found = self._ask(plan, asked, filter_plugin)
+                if found is not None:
+                    plan.filters.append(found)
+            for score_plugin in profile.score:
+                found = self._ask(plan, asked, score_plugin)
+                if found is not None:
+                    name = score_plugin.name
+                    plan.scores.append(AskedScore(found, profile.weights[name], name in self._normalizing))
+        except BaseException:
+            self._store.release(plan.entries)
+            raise
+        return plan
+
+    def drop(self, plan: Plan) -> None:
+        """Give back all that the plan holds."""
+        self.drop_stage(plan.filtering)
+        self.drop_stage(plan.scoring)
+        plan.filtering = plan.scoring = None
+        self._store.release(plan.entries)
+
+    def drop_stage(self, stage: Stage | None) -> None:
+        if stage is not None:
+            self._store.release(stage.entries)
+
+    def stage(self, plan: Plan, *, with_scores: bool) -> Stage:
+        """The plan's sums; nothing is evaluated yet."""
+        entries: list[SharedEntry] = []
+        filters = [Question(asked, Part.FILTER) for asked in plan.filters]
+        scores = [(Question(score.asked, Part.SCORE), score) for score in plan.scores if with_scores]
+        raws = [
+            (question, WeightedRaw(self._column(entries, RawScoreColumn, question), score.weight))
+            for question, score in scores
+            if score.normalizes
+        ]
+        finals = [(question, score.weight) for question, score in scores if not score.normalizes]
+        usage = self._usage_sum(
+            entries,
+            [question for question in filters if _is_volatile(question)],
+            [(question, weight) for question, weight in finals if _is_volatile(question)],
+        )
+        static = self._static_sum(
+            entries,
+            [self._column(entries, FilterColumn, question) for question in filters if not _is_volatile(question)],
+            [
+                WeightedFinal(self._column(entries, FinalScoreColumn, question), weight)
+                for question, weight in finals
+                if not _is_volatile(question)
+            ],
+            [raw for question, raw in raws if not _is_volatile(question)],
+        )
+        return Stage(usage, static, tuple(raw for question, raw in raws if _is_volatile(question)), entries)
+
+    def codes(self, plan: Plan) -> list[FilterColumn]:
+        """A column for each filter of the plan, in order; the plan holds them from now on. Nothing is evaluated yet."""
+        if plan.codes is None:
+            plan.codes = [self._column(plan.entries, FilterColumn, Question(asked, Part.FILTER)) for asked in plan.filters]
+        return plan.codes
+
+    # -------------------------------------------------------------------------------------------------------- PreFilter
+
+    def _pre_filter(self, plan: Plan, asked: dict[str, Asked | None]) -> None:
+        for plugin in self._profile.pre_filter:
+            found = self._ask(plan, asked, plugin)
+            if found is None:
+                continue
+            answer = call_narrow(plugin, found.state)
+            if isinstance(answer, Status):
+                plan.status = answer
+                if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    return
+            elif answer is not None:
+                plan.narrowing.append(plugin.name)
+                plan.narrowed = answer if plan.narrowed is None else plan.narrowed & answer
+                if not plan.narrowed:
+                    plan.status = unresolvable(nothing_left_by(plan.narrowing))
+                    return
+
+    def _ask(self, plan: Plan, asked: dict[str, Asked | None], plugin: ColumnPlugin) -> Asked | None:
+        """What the plugin is asked for this template, once for all its extension points; None: it skips the template."""
+        name = plugin.name
+        if name in asked:
+            return asked[name]
+        key = call_key(plugin, plan.template.pod)
+        found = None
+        if key is not None:
+            entry_key = ("asked", name, key)
+            found = self._store.take(
+                entry_key,
+                lambda: Asked(entry_key, plugin, call_prepare(plugin, plan.template.pod), plan.template.content),
+            )
+            plan.entries.append(found)
+        asked[name] = found
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- the columns
+
+    def _column(self, entries: list[SharedEntry], kind: Callable[[Hashable, NodeTable, Question], C], question: Question) -> C:
+        key = ("column", question.key)
+        column = self._store.take(key, lambda: kind(key, self._table, question))
+        entries.append(column)
+        return column
+
+    def _usage_sum(
+        self, entries: list[SharedEntry], filters: Sequence[Question], scores: Sequence[tuple[Question, int]]
+    ) -> UsageSum:
+        key = ("usage", _keys(filters), _keys(question for question, _ in scores))
+        found = self._store.take(key, lambda: UsageSum(key, self._table, self._scale, filters, scores))
+        entries.append(found)
+        return found
+
+    def _static_sum(
+        self,
+        entries: list[SharedEntry],
+        filters: Sequence[FilterColumn],
+        scores: Sequence[WeightedFinal],
+        raw_scores: Sequence[WeightedRaw],
+    ) -> StaticSum:
+        kept: list[Kept] = [*filters, *(score.kept for score in scores), *(score.kept for score in raw_scores)]
+        key = ("static", tuple(column.key for column in kept))
+        found = self._store.take(key, lambda: StaticSum(key, self._table, self._scale, filters, scores, raw_scores))
+        entries.append(found)
+        return found
+
+
+def _keys(questions: Iterable[Question]) -> tuple[Hashable, ...]:
+    return tuple(question.key for question in questions)
+
+
+def _is_volatile(question: Question) -> bool:
+    return bool(question.asked.plugin.reads & VOLATILE)

@@ -1,0 +1,178 @@
+"""The contract between plugins and the framework: one Protocol for each extension point.
+
+A plugin is a stateless object with a `name`; it takes part in the extension points whose methods it has. Two families:
+
+* **Column plugins** (PreFilter, Filter, PreScore, Score, NormalizeScore) work on columns. `key(pod)` is what the plugin reads of
+  the pod, `reads` what it reads of the cluster; whatever it has not declared it may not read. From these the engine knows when
+  a column may be kept, which rows to evaluate again and which cluster events can help a pod that the plugin rejected.
+  A column plugin evaluates any set of rows: the whole table, a shard, three rows that changed, rows as they would be.
+* **Per-pod plugins** (PreEnqueue, QueueSort, PostFilter, Reserve, Permit, PreBind, Bind, PostBind) are called once for each pod that
+  reaches them, with the CycleState of its attempt.
+
+Order of an attempt: PreEnqueue and QueueSort in the queue; then PreFilter, Filter, (PostFilter where no node is feasible),
+PreScore, Score, NormalizeScore, Reserve, Permit in the scheduling cycle; then PreBind, Bind, PostBind in the binding cycle.
+
+Source: fwk interfaces of kube-scheduler 1.34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from rayched.framework.cycle_state import CycleState
+from rayched.framework.status import Status
+from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.rows import Rows
+from rayched.v1.core_pb2 import Pod
+
+MAX_NODE_SCORE = 100
+"""A normalised score lies in 0..MAX_NODE_SCORE."""
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+# ---------------------------------------------------------------------------------------------------- column plugins
+
+
+@runtime_checkable
+class ColumnPlugin(Plugin, Protocol):
+    """What Filter and Score plugins have in common."""
+
+    @property
+    def reads(self) -> Log:
+        """The aspects of a node whose change makes this plugin's value of that row stale."""
+
+    def key(self, pod: Pod) -> Hashable | None:
+        """What is read of the pod. Equal keys give equal columns on any cluster.
+
+        None skips the plugin for this pod: it rejects nothing and adds nothing (PreFilter's and PreScore's Skip in one).
+        """
+
+    def prepare(self, pod: Pod) -> Any:
+        """The frozen state that `filter`, `score` and `narrow` work on; computed once for each key."""
+
+
+@runtime_checkable
+class NarrowingPlugin(ColumnPlugin, Protocol):
+    """PreFilter: reduces the nodes before any is looked at, or rejects the pod outright."""
+
+    def narrow(self, state: Any) -> frozenset[str] | Status | None:
+        """Names of the only nodes worth looking at; or a rejection; None: all nodes."""
+
+
+@runtime_checkable
+class FilterPlugin(ColumnPlugin, Protocol):
+    def filter(self, state: Any, rows: Rows) -> CodeColumn | None:
+        """A Code for each row: SUCCESS, UNSCHEDULABLE or UNSCHEDULABLE_AND_UNRESOLVABLE.
+
+        Shape (rows,), uint8. None, whatever the rows: nothing is rejected (PreFilter's Skip).
+        """
+
+    def reasons(self, state: Any, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:
+        """Why rows are rejected: each reason once, with the rows it applies to.
+
+        `codes` is this plugin's own answer for the same rows. A rejected row has at least one reason; a row that passes has none.
+        """
+
+
+@runtime_checkable
+class ScorePlugin(ColumnPlugin, Protocol):
+    def score(self, state: Any, rows: Rows) -> ScoreColumn | None:
+        """The raw score of each row. Shape (rows,), int64. None, whatever the rows: the plugin adds nothing (PreScore's Skip)."""
+
+
+@runtime_checkable
+class NormalizingPlugin(ScorePlugin, Protocol):
+    """A Score plugin whose raw scores are not yet 0..100."""
+
+    def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:
+        """Raw scores turned into 0..100, monotone; `low` and `high` are the bounds of raw over the feasible rows.
+
+        Shape (rows,), int64. Depends on nothing else. A raw value outside the bounds belongs to a row that is not feasible;
+        its result is not used.
+        """
+
+
+# --------------------------------------------------------------------------------------------------- per-pod plugins
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScore:
+    name: str
+    score: int
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Plugin, Protocol):
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Anything but SUCCESS keeps the pod out of activeQ (gated) until an event of interest."""
+
+
+class QueuedPod(Protocol):
+    """What QueueSort may order by."""
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def timestamp(self) -> float:
+        """When the pod entered the queue this time. Seconds."""
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+
+
+@runtime_checkable
+class QueueSortPlugin(Plugin, Protocol):
+    def sort_key(self, pod: QueuedPod) -> Any:
+        """Lowest first. Keys of one plugin are comparable with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What a PostFilter plugin achieved: the node that the pod may hope for; "" clears an earlier nomination."""
+
+    nominated_node_name: str
+
+
+@runtime_checkable
+class PostFilterPlugin(Plugin, Protocol):
+    def post_filter(self, state: CycleState, pod: Pod) -> tuple[PostFilterResult | None, Status]:
+        """Called where no node is feasible, in order, until one answers SUCCESS or ERROR."""
+
+
+@runtime_checkable
+class ReservePlugin(Plugin, Protocol):
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Undoes `reserve`, in reverse order for all plugins, after any later failure. Idempotent; also where `reserve` was not called."""
+
+
+@runtime_checkable
+class PermitPlugin(Plugin, Protocol):
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        """SUCCESS, a rejection, or WAIT with a timeout in seconds."""
+
+
+@runtime_checkable
+class PreBindPlugin(Plugin, Protocol):
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
+
+
+@runtime_checkable
+class BindPlugin(Plugin, Protocol):
+    def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """SUCCESS hands the binding to the store; SKIP leaves it to the next plugin; anything else rolls the attempt back."""
+
+
+@runtime_checkable
+class PostBindPlugin(Plugin, Protocol):
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...

@@ -1,0 +1,70 @@
+"""What plugins are asked: one half of one plugin, on behalf of all pods with one key, about some rows."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rayched.framework.column_store import SharedEntry
+from rayched.framework.plugin import ColumnPlugin, FilterPlugin, ScorePlugin
+from rayched.framework.plugin_calls import FILTER, SCORE, PluginError, call_filter, call_score
+from rayched.snapshot.rows import Rows
+
+Answer: TypeAlias = NDArray[Any] | None
+"""Codes, uint8, or raw scores, int64, of shape (rows,). None, whatever the rows: nothing is rejected, nothing is added."""
+
+
+class Part(enum.Enum):
+    """Which half of a plugin an answer comes from."""
+
+    FILTER = "filter"
+    SCORE = "score"
+
+
+class Asked(SharedEntry):
+    """A plugin and its prepared state for one key."""
+
+    __slots__ = ("content", "plugin", "state")
+
+    def __init__(self, key: Hashable, plugin: ColumnPlugin, state: Any, content: bytes) -> None:
+        super().__init__(key)
+        self.plugin = plugin
+        self.state = state
+        self.content = content
+        """A pod with this key, serialised: tells a worker what is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One half of a plugin."""
+
+    asked: Asked
+    part: Part
+
+    def ask(self, rows: Rows) -> Answer:
+        """The checked answer. Raises PluginError."""
+        asked = self.asked
+        if self.part is Part.FILTER:
+            return call_filter(cast(FilterPlugin, asked.plugin), asked.state, rows)
+        return call_score(cast(ScorePlugin, asked.plugin), asked.state, rows)
+
+    @property
+    def key(self) -> Hashable:
+        return self.part, self.asked.key
+
+
+def join(plugin: str, part: Part, answers: Sequence[Answer]) -> Answer:
+    """Answers to one question for consecutive sets of rows, put together. Raises PluginError where only some are None."""
+    columns = [answer for answer in answers if answer is not None]
+    if not columns:
+        return None
+    if len(columns) < len(answers):
+        # It would let through what the plugin rejects elsewhere.
+        problem = "answered None for some rows and a column for others"
+        raise PluginError(plugin, FILTER if part is Part.FILTER else SCORE, problem)
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)

@@ -1,0 +1,110 @@
+"""A check of a whole snapshot: everything is recounted from its node objects and bound pods, one by one, and compared.
+
+Shares no arithmetic with the snapshot: no columns, no vectors, no differences. For tests, after each step, and for a look into a
+running scheduler. Cost: about 20 µs a node and 5 µs a pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rayched.api import quantity
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.table import NO_VALUE
+from rayched.v1.core_pb2 import Node
+
+
+class SnapshotError(AssertionError):
+    """A snapshot that does not say what its nodes and pods say. Each line: a row, a column, what is there, what should be."""
+
+
+def verify(snapshot: Snapshot) -> None:
+    """Raises SnapshotError."""
+    faults = [*_faults_of_rows(snapshot), *_faults_of_ports(snapshot), *_faults_of_images(snapshot)]
+    if faults:
+        raise SnapshotError("\n".join(faults))
+
+
+def _faults_of_rows(snapshot: Snapshot) -> Iterator[str]:
+    names = snapshot.node_names()
+    rows = {name: snapshot.row_of(name) for name in names}
+    yield from _difference("snapshot", "n_nodes", snapshot.n_nodes, len(names))
+    yield from _difference("snapshot", "rows", len(set(rows.values()) - {None}), len(names))
+    alive = {row for row in range(snapshot.n_rows) if snapshot.alive[row]}
+    yield from _difference("snapshot", "alive", alive, set(rows.values()))
+    for name, row in rows.items():
+        node = snapshot.node(name)
+        if row is not None and node is not None:
+            yield from _difference(f"row {row}", "name", snapshot.name_of(row), name)
+            yield from _faults_of_usage(snapshot, row, node)
+            yield from _faults_of_node(snapshot, row, node)
+    for row in set(range(snapshot.n_rows)) - alive:
+        yield from _difference(f"row {row}", "name", snapshot.name_of(row), "")
+        yield from _difference(f"row {row}", "allocatable", snapshot.allocatable[:, row].any(), False)
+        yield from _difference(f"row {row}", "requested", snapshot.requested[:, row].any(), False)
+        yield from _difference(f"row {row}", "labels", _labels(snapshot, row), {})
+
+
+def _faults_of_usage(snapshot: Snapshot, row: int, node: Node) -> Iterator[str]:
+    requested: Counter[str] = Counter()
+    cpu = memory = 0
+    for template in snapshot.pods_on(node.metadata.name).values():
+        requested.update({**template.accounted, "pods": 1})
+        cpu, memory = cpu + template.non_zero[0], memory + template.non_zero[1]
+    offered = {
+        name: quantity.milli_value(amount.string) if name == "cpu" else quantity.value(amount.string)
+        for name, amount in node.status.allocatable.items()
+    }
+    place = f"row {row}"
+    for name, at in snapshot.resources.items():
+        yield from _difference(place, f'allocatable["{name}"]', snapshot.allocatable[at, row], offered.get(name, 0))
+        yield from _difference(place, f'requested["{name}"]', snapshot.requested[at, row], requested[name])
+    yield from _difference(place, "resources", set(offered) | set(requested) <= set(snapshot.resources), True)
+    yield from _difference(place, "non_zero_requested", snapshot.non_zero_requested[:, row].tolist(), [cpu, memory])
+
+
+def _faults_of_node(snapshot: Snapshot, row: int, node: Node) -> Iterator[str]:
+    place = f"row {row}"
+    yield from _difference(place, "labels", _labels(snapshot, row), dict(node.metadata.labels))
+    yield from _difference(place, "unschedulable", bool(snapshot.unschedulable[row]), node.spec.unschedulable)
+    taints = [(taint.key, taint.value, taint.effect) for taint in snapshot.taint_sets[snapshot.taint_set[row]]]
+    yield from _difference(place, "taints", taints, [(taint.key, taint.value, taint.effect) for taint in node.spec.taints])
+    images = {name for image in node.status.images for name in image.names}
+    yield from _difference(place, "images", set(snapshot.image_sets[snapshot.image_set[row]]), images)
+
+
+def _labels(snapshot: Snapshot, row: int) -> dict[str, str]:
+    return {key: snapshot.label_values[column[row]] for key, column in snapshot.labels.items() if column[row] != NO_VALUE}
+
+
+def _faults_of_ports(snapshot: Snapshot) -> Iterator[str]:
+    expected: Counter[tuple[str, int, str, int]] = Counter()
+    for name in snapshot.node_names():
+        row = snapshot.row_of(name)
+        for template in snapshot.pods_on(name).values():
+            for protocol, port, ip in template.host_ports:
+                if row is not None:
+                    expected[protocol, port, ip, row] += 1
+    found = {
+        (protocol, port, ip, row): count
+        for (protocol, port), by_ip in snapshot.port_use.items()
+        for ip, users in by_ip.items()
+        for row, count in users.items()
+    }
+    yield from _difference("snapshot", "port_use", found, dict(expected))
+
+
+def _faults_of_images(snapshot: Snapshot) -> Iterator[str]:
+    """The size depends on which node came first, so only that some node reports, or reported, the image is checked."""
+    nodes: Counter[str] = Counter()
+    for name in snapshot.node_names():
+        node = snapshot.node(name)
+        if node is not None:
+            nodes.update({image for reported in node.status.images for image in reported.names})
+    yield from _difference("snapshot", "image_states", {name: n for name, (_, n) in snapshot.image_states.items()}, dict(nodes))
+
+
+def _difference(place: str, column: str, found: object, expected: object) -> Iterator[str]:
+    if found != expected:
+        yield f"{place}: {column} is {found}, expected {expected}"

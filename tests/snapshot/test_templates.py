@@ -1,0 +1,118 @@
+"""Templates: which pods are the same to the scheduler."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rayched.snapshot.templates import TemplateTable
+from rayched.v1.core_pb2 import Pod
+from tests.snapshot.objects import a_pod
+
+
+def changed(change: Callable[[Pod], Any]) -> Pod:
+    pod = a_pod({"cpu": "1"}, labels={"app": "web", "tier": "front"}, name="one")
+    change(pod)
+    return pod
+
+
+def resized(pod: Pod, cpu: str, allocated: str = "") -> None:
+    status = pod.status.container_statuses.add(name="main")
+    status.resources.requests["cpu"].string = cpu
+    if allocated:
+        status.allocated_resources["cpu"].string = allocated
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (lambda p: setattr(p.metadata, "name", "two"), True),
+        (lambda p: setattr(p.metadata, "uid", "2"), True),
+        (lambda p: setattr(p.metadata, "resource_version", "7"), True),
+        (lambda p: p.metadata.annotations.update({"a": "b"}), True),
+        (lambda p: setattr(p.spec, "node_name", "n"), True),
+        (lambda p: setattr(p.status, "phase", "Running"), True),
+        (lambda p: resized(p, "1", "1"), True),
+        (lambda p: p.metadata.owner_references.add(name="a", kind="Whatever"), True),
+        (lambda p: setattr(p.metadata, "namespace", "other"), False),
+        (lambda p: p.metadata.labels.update({"app": "db"}), False),
+        (lambda p: p.metadata.owner_references.add(name="a", kind="ReplicaSet", controller=True), False),
+        (lambda p: setattr(p.spec, "priority", 5), False),
+        (lambda p: p.spec.tolerations.add(key="k"), False),
+        (lambda p: resized(p, "2"), False),
+    ],
+)
+def test_pods_share_a_template_if_scheduling_reads_the_same_of_them(change: Callable[[Pod], Any], same: bool) -> None:
+    table = TemplateTable()
+    template = table.intern(changed(lambda _: None))
+    other = table.intern(changed(change))
+    assert (other is template) is same
+
+
+def test_the_order_of_labels_makes_no_difference() -> None:
+    table = TemplateTable()
+    one, other = Pod(), Pod()
+    one.metadata.labels.update({"a": "1", "b": "2"})
+    other.metadata.labels.update({"b": "2", "a": "1"})
+    assert table.intern(one) is table.intern(other)
+
+
+def test_a_template_holds_what_the_pod_asks_for() -> None:
+    pod = a_pod({"cpu": "250m", "x/gpu": "1"}, labels={"app": "web"}, ports=[("", 80, ""), ("UDP", 53, "::1"), ("", 0, "")])
+    sidecar = pod.spec.init_containers.add(name="s", restart_policy="Always")
+    sidecar.ports.add(host_port=9)
+    pod.spec.init_containers.add(name="i").ports.add(host_port=10)
+    pod.spec.priority = 7
+    pod.spec.scheduler_name = "mine"
+    template = TemplateTable().intern(pod)
+    assert template.requests == {"cpu": 250, "x/gpu": 1}
+    assert template.non_zero == (350, 400 << 20)
+    assert template.host_ports == (("TCP", 9, "0.0.0.0"), ("TCP", 80, "0.0.0.0"), ("UDP", 53, "::1"))
+    assert (template.namespace, template.labels, template.priority, template.scheduler_name) == (
+        "default",
+        {"app": "web"},
+        7,
+        "mine",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cpu", "allocated", "reason", "taken"),
+    [("2", "", "", 2000), ("500m", "", "", 1000), ("500m", "3", "", 3000), ("500m", "", "Infeasible", 500)],
+)
+def test_a_bound_pod_that_is_being_resized_takes_up_what_1_34_counts(cpu: str, allocated: str, reason: str, taken: int) -> None:
+    pod = changed(lambda p: resized(p, cpu, allocated))
+    if reason:
+        pod.status.conditions.add(type="PodResizePending", reason=reason)
+    template = TemplateTable().intern(pod)
+    assert template.accounted["cpu"] == taken and template.requests["cpu"] == 1000
+
+
+def test_the_node_a_pod_asks_for_is_kept_where_it_is_asked_for() -> None:
+    table = TemplateTable()
+    pod = changed(lambda p: setattr(p.spec, "node_name", "n"))
+    assert table.intern(pod).pod.spec.node_name == ""
+    assert table.intern(pod, with_node_name=True).pod.spec.node_name == "n"
+
+
+def test_the_template_that_was_not_asked_for_longest_goes_and_numbers_are_never_given_again() -> None:
+    table = TemplateTable(limit=2)
+    pods = [a_pod({"cpu": str(n)}) for n in range(1, 4)]
+    first, second = table.intern(pods[0]), table.intern(pods[1])
+    assert table.intern(pods[0]) is first
+    third = table.intern(pods[2])
+    again = table.intern(pods[1])
+    assert again is not second and again.content == second.content and len(table) == 2
+    assert len({first.id, second.id, third.id, again.id}) == 4
+
+
+def test_a_template_does_not_change_with_the_pod_it_came_from() -> None:
+    pod = a_pod({"cpu": "1"}, labels={"app": "web"})
+    template = TemplateTable().intern(pod)
+    before = copy.deepcopy(template.pod)
+    pod.metadata.labels["app"] = "db"
+    pod.spec.containers[0].image = "other"
+    assert template.pod == before and template.labels == {"app": "web"}
