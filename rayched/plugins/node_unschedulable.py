@@ -1,0 +1,43 @@
+"""NodeUnschedulable: keep pods off cordoned nodes.
+
+Filter: a node with spec.unschedulable rejects pods that do not tolerate the taint node.kubernetes.io/unschedulable:NoSchedule.
+No preemption can help, so the code is UNSCHEDULABLE_AND_UNRESOLVABLE.
+
+Source: node.spec.unschedulable (core/v1), kube-scheduler 1.34.
+Cost: one comparison over the rows; one column for all pods, as all that counts of a pod is whether it is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rayched.api.tolerations import NO_SCHEDULE, tolerated
+from rayched.framework import names
+from rayched.framework.status import Code
+from rayched.plugins.coding import coded
+from rayched.snapshot.columns import BoolColumn, CodeColumn, Log
+from rayched.snapshot.rows import Rows
+from rayched.v1.core_pb2 import Pod, Taint
+
+REASON: Final = "node(s) were unschedulable"
+_CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable:
+    name: Final = names.NODE_UNSCHEDULABLE
+    reads: Final = Log.UNSCHEDULABLE
+
+    def key(self, pod: Pod) -> tuple[()] | None:
+        """None for pods that tolerate the cordon; all others are alike."""
+        return None if tolerated(pod.spec.tolerations, _CORDON) else ()
+
+    def prepare(self, pod: Pod) -> None:  # noqa: ARG002 - nothing of the pod is needed beyond its key
+        return None
+
+    def filter(self, state: None, rows: Rows) -> CodeColumn:  # noqa: ARG002
+        """Shape (rows,), uint8."""
+        return coded(rows.unschedulable, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+    def reasons(self, state: None, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
+        return ((REASON, codes != Code.SUCCESS),)

@@ -1,0 +1,27 @@
+"""SchedulingGates: hold a pod back for as long as its spec names scheduling gates.
+
+PreEnqueue: a pod with gates does not enter activeQ. It is looked at again when the pod itself changes, which is the only way to
+remove a gate.
+
+Source: pod.spec.schedulingGates (core/v1), kube-scheduler 1.34.
+Cost: one look at the pod.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rayched.framework import names
+from rayched.framework.status import SUCCESS, Status, unresolvable
+from rayched.v1.core_pb2 import Pod
+
+
+class SchedulingGates:
+    name: Final = names.SCHEDULING_GATES
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """The reason lists the gates in the pod's order."""
+        if not pod.spec.scheduling_gates:
+            return SUCCESS
+        gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return unresolvable(f"waiting for scheduling gates: [{gates}]").by(self.name)

@@ -1,0 +1,80 @@
+"""TaintToleration: keep pods off nodes whose taints they do not tolerate, and prefer nodes without such taints.
+
+Filter: a NoSchedule or NoExecute taint that no toleration covers rejects the node; the reason names the first such taint. No
+preemption can help, so the code is UNSCHEDULABLE_AND_UNRESOLVABLE.
+Score: the number of PreferNoSchedule taints that no toleration covers; normalised so that the fewest win. Never skipped: where
+nobody has such taints, all nodes get 100.
+
+Source: node.spec.taints, pod.spec.tolerations (core/v1), kube-scheduler 1.34.
+Cost: one look at each set of taints that occurs among the rows, then one gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rayched.api.tolerations import EQUAL, PREFER_NO_SCHEDULE, first_untolerated, tolerated
+from rayched.framework import names
+from rayched.framework.status import Code
+from rayched.plugins.normalizing import fewest_first
+from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.rows import Rows
+from rayched.v1.core_pb2 import Pod, Taint, Toleration
+
+TolerationKey = tuple[tuple[str, str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerations:
+    hard: tuple[Toleration, ...]
+    soft: tuple[Toleration, ...]
+    """Those that cover taints of the effect PreferNoSchedule."""
+
+
+class TaintToleration:
+    name: Final = names.TAINT_TOLERATION
+    reads: Final = Log.TAINTS
+
+    def key(self, pod: Pod) -> TolerationKey:
+        """The tolerations, each once, in any order."""
+        return tuple(sorted({(t.key, t.operator or EQUAL, t.value, t.effect) for t in pod.spec.tolerations}))
+
+    def prepare(self, pod: Pod) -> Tolerations:
+        tolerations = tuple(pod.spec.tolerations)
+        return Tolerations(tolerations, tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE)))
+
+    def filter(self, state: Tolerations, rows: Rows) -> CodeColumn:
+        """Shape (rows,), uint8."""
+        codes = np.zeros(len(rows.snapshot.taint_sets) + 1, np.uint8)
+        for number, taints in _present(rows):
+            if first_untolerated(state.hard, taints) is not None:
+                codes[number] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return codes[rows.taint_set]
+
+    def reasons(self, state: Tolerations, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
+        sets_of: dict[str, list[int]] = {}
+        for number, taints in _present(rows):
+            taint = first_untolerated(state.hard, taints)
+            if taint is not None:
+                sets_of.setdefault(f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}", []).append(number)
+        return [(reason, np.isin(rows.taint_set, numbers)) for reason, numbers in sets_of.items()]
+
+    def score(self, state: Tolerations, rows: Rows) -> ScoreColumn:
+        """Taints that the pod would rather avoid. Shape (rows,), int64."""
+        counts = np.zeros(len(rows.snapshot.taint_sets) + 1, np.int64)
+        for number, taints in _present(rows):
+            counts[number] = sum(t.effect == PREFER_NO_SCHEDULE and not tolerated(state.soft, t) for t in taints)
+        return counts[rows.taint_set]
+
+    def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:  # noqa: ARG002
+        return fewest_first(raw, high)
+
+
+def _present(rows: Rows) -> list[tuple[int, tuple[Taint, ...]]]:
+    """The sets of taints among the rows, with their numbers. Rows that are no nodes have number -1, the last slot of a table."""
+    sets = rows.snapshot.taint_sets
+    return [(number, sets[number]) for number in np.unique(rows.taint_set).tolist() if number >= 0]
