@@ -1,0 +1,147 @@
+"""What crosses between the SchedulerActor and the QueueActor: one call, `exchange`, and its answer.
+
+```
+  SchedulerActor                                          QueueActor
+     │  exchange(session, templates, log, now, want)          │
+     │───────────────────────────────────────────────────────▶│  applies the log in order, then hands out up to `want` pods
+     │◀───────────────────────────────────────────────────────│
+     │  pods, when something falls due, what became gated      │
+```
+
+* The log holds cluster events and outcomes of attempts in the order in which the SchedulerActor applied them. Its entries are
+  numbered through the session; `first` is the number of the first one in this call. An outcome names the number at which its
+  cycle began, and the queue replays to it only what came later.
+* A session begins with an empty queue. Its number is higher than any before; whoever gets a message of an older one drops it.
+* There is one caller, and one call at a time. It never blocks.
+* A pod crosses once, as uid, name, template, priority and time; a template crosses once, as content. The way back is the uid.
+
+Times are seconds of the one clock that both actors' host has (CLOCK_BOOTTIME).
+
+These classes have no slots: an instance with a __dict__ is pickled in C, one with slots in Python, which takes twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rayched.queue.cluster_event import ClusterEvent
+
+ENTRIES_MAX: Final = 4_096
+"""Log entries in one call. What is left goes with the next ones, and no pod is handed out before it has all crossed."""
+PODS_MAX: Final = 1_024
+"""Pods in one answer, and pods that a scheduler has in its hand."""
+TEMPLATES_MAX: Final = 16_384
+"""Templates that a session remembers as crossed."""
+
+
+@dataclass(frozen=True)
+class PendingPodSeen:
+    """A pod that has no node came, or something changed that the queue goes by."""
+
+    uid: str
+    name: str
+    """namespace/name."""
+    template: int
+    priority: int
+    timestamp: float
+    nominated_node_name: str = ""
+    is_new: bool = True
+
+
+@dataclass(frozen=True)
+class PendingPodGone:
+    """The pod was deleted, got a node, or is over."""
+
+    uid: str
+    name: str
+
+
+@dataclass(frozen=True)
+class AssignedPod:
+    """A pod on a node, as an event is about it."""
+
+    template: int
+    node_name: str
+
+
+@dataclass(frozen=True)
+class SentObject:
+    """An object of another kind, serialised."""
+
+    kind: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class ClusterChange:
+    """Something happened that may help pods: the event, and the object before and after."""
+
+    event: ClusterEvent
+    old: AssignedPod | SentObject | None = None
+    new: AssignedPod | SentObject | None = None
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """The pod has its node, or nobody will try it again."""
+
+    uid: str
+
+
+@dataclass(frozen=True)
+class AttemptFailed:
+    """Rejected by these plugins; by an error where there are none."""
+
+    uid: str
+    began: int
+    unschedulable_plugins: frozenset[str] = frozenset()
+    pending_plugins: frozenset[str] = frozenset()
+    nominated_node_name: str | None = None
+
+
+@dataclass(frozen=True)
+class GivenBack:
+    """Pods that were handed out but not tried, or whose attempt lost a race: as if they had not been handed out."""
+
+    uids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Activated:
+    """Pods to be tried at once, by name."""
+
+    names: tuple[str, ...]
+
+
+LogEntry = PendingPodSeen | PendingPodGone | ClusterChange | AttemptEnded | AttemptFailed | GivenBack | Activated
+
+
+@dataclass(frozen=True)
+class ExchangeRequest:
+    session: int
+    first: int
+    """Position of the first entry."""
+    entries: tuple[LogEntry, ...]
+    now: float
+    want: int
+    templates: Mapping[int, bytes] = field(default_factory=dict)
+    """Contents of templates that the entries name and that have not crossed in this session."""
+    forget: tuple[int, ...] = ()
+    """Templates that will not be named again without crossing anew."""
+
+
+@dataclass(frozen=True)
+class ExchangeAnswer:
+    session: int
+    uids: tuple[str, ...] = ()
+    """Pods handed out, in the order in which they are to be tried."""
+    more: bool = False
+    """More pods could have been handed out."""
+    next_due: float | None = None
+    """When the queue has something to do without being told anything; None: never."""
+    gated: tuple[str, ...] = ()
+    """Uids of pods that PreEnqueue refused."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Pods in each place: active, backoff, unschedulable, gated, in_flight."""

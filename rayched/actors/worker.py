@@ -1,0 +1,55 @@
+"""FilterScoreWorker: evaluates columns over its shard of the table, which it keeps up to date from RowsUpdates.
+
+It knows rows and plugins, neither pods nor nodes. An update that does not fit is answered with OutOfStep; the sender starts anew.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.shards import column_plugins
+from rayched.framework.questions import Answer
+from rayched.framework.shards import ColumnRequest, ShardAnswers
+from rayched.snapshot.transfer import RowsUpdate, TableCopy
+
+
+class FilterScoreWorker:
+    """Shell around a TableCopy and the plugins of all profiles."""
+
+    def __init__(self, configuration: ProfilesText) -> None:
+        self._table = TableCopy()
+        self._answers: dict[str, ShardAnswers] = {}
+        for name, profile in profiles_of(configuration).profiles.items():
+            self._answers[name] = ShardAnswers(self._table, column_plugins(profile))
+        self._lock = threading.Lock()
+        self._dead = threading.Event()
+
+    def evaluate(
+        self, profile: str, update: RowsUpdate, requests: Sequence[ColumnRequest], start: int, stop: int
+    ) -> list[Answer]:
+        """A column over rows start..stop for each request, as of the update."""
+        # The second thread is for `alive`; before that is called, a late question and the next one might meet here.
+        with self._lock:
+            self._table.import_rows(update)
+            return self._answers[profile].answer(requests, slice(start, stop))
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def alive(self) -> None:
+        """Never returns."""
+        self._dead.wait()
+
+
+def create_workers(count: int, configuration: ProfilesText) -> list[Any]:
+    """Handles of `count` workers, spread over the nodes of the Ray cluster where there are several."""
+    import ray
+
+    remote: Any = ray.remote(FilterScoreWorker)
+    strategy = "SPREAD" if count > 1 else "DEFAULT"
+    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=2, scheduling_strategy=strategy)
+    return [options.remote(configuration) for _ in range(count)]

@@ -1,0 +1,135 @@
+"""The window of transactions: which guarded writes are under way, which of them have to be sent again, and what became of each.
+
+A batch of writes is in the window from its first sending until each of its writes has a definite outcome, or the term ends. The
+window holds at most TRANSACTIONS_MAX batches, so a store that does not answer stops whoever fills it.
+
+```
+              send                 answer: Committed, Conflict, Fenced, Refused
+  (caller) ──────────▶ under way ────────────────────────────────────────────────▶ outcome to the caller
+                        ▲     │ no answer, or the store took nothing for now
+                        └─────┴── again, after a pause ──┘
+```
+
+* Without an answer nobody knows whether the writes happened. The same batch is sent again: of the two sendings only one can pass
+  the conditions, the answer tells which (it recognises its own attempt), and a definite refusal of the second means that the
+  first can never happen any more, because a revision that has moved on never comes back. Only a batch that asks for it (`once`)
+  is given up instead.
+* When the term ends, nothing is sent again. Batches under way are kept until their answers come, which `quiet` waits for.
+* A request that etcd refuses as it stands is taken apart, so one write that it cannot take spoils no other.
+
+No I/O, no clock. Cost: about 15 µs a write, to build and to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rayched.store import transactions
+from rayched.store.errors import NotApplied, StoreBusy, StoreError, StoreFull
+from rayched.store.transactions import Guard, Outcome, Write
+
+TRANSACTIONS_MAX: Final = 4
+"""Batches in the window: enough to hide the disk's latency (PERFORMANCE: 4 in flight reach etcd's own limit)."""
+RESEND_SECONDS_MIN: Final = 0.05
+RESEND_SECONDS_MAX: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A transaction for the carrier: it answers with the TxnResponse, or with the StoreError that came in its place."""
+
+    number: int
+    request: Any
+
+
+@dataclass(slots=True)
+class _Batch:
+    writes: Sequence[Write]
+    guard: Guard
+    once: bool
+    pause_seconds: float = RESEND_SECONDS_MIN
+    due: float = 0.0
+    uncertain: bool = False
+    """An earlier sending has no answer and may still arrive."""
+    over: bool = False
+    """The term has ended: the answer is awaited, its outcome is nobody's any more."""
+
+
+class WriteWindow:
+    """See the module. Numbers are never given twice."""
+
+    def __init__(self) -> None:
+        self._next_number = 1
+        self._under_way: dict[int, _Batch] = {}
+        self._again: list[_Batch] = []
+
+    @property
+    def room(self) -> int:
+        """How many more batches it takes now."""
+        return TRANSACTIONS_MAX - len(self._under_way) - len(self._again)
+
+    @property
+    def quiet(self) -> bool:
+        """No transaction is under way."""
+        return not self._under_way
+
+    def next_due(self) -> float | None:
+        """When a batch has to be sent again."""
+        return min((batch.due for batch in self._again), default=None)
+
+    def send(self, writes: Sequence[Write], guard: Guard, *, once: bool = False) -> Send:
+        """Put a batch into the window. One call for what `transactions.split` gives."""
+        return self._send(_Batch(writes, guard, once))
+
+    def send_again(self, now: float) -> Iterator[Send]:
+        """What is due once more. To be called only while the epoch is believed in."""
+        due = [batch for batch in self._again if batch.due <= now]
+        if due:
+            self._again = [batch for batch in self._again if batch.due > now]
+        for batch in due:
+            yield self._send(batch)
+
+    def answered(self, number: int, answer: Any, now: float) -> list[tuple[Write, Outcome]]:
+        """The definite outcomes that an answer brings, in the order of the writes; `answer` may be a StoreError.
+
+        With `once` an Unknown or Refused is given out as well. Answers to unknown numbers and of ended terms bring nothing.
+        """
+        batch = self._under_way.pop(number, None)
+        if batch is None or batch.over:
+            return []
+        if not isinstance(answer, StoreError):
+            return list(zip(batch.writes, transactions.read(answer, batch.writes), strict=True))
+        taken_nothing = isinstance(answer, NotApplied)
+        if taken_nothing and not batch.uncertain and not isinstance(answer, StoreBusy | StoreFull):
+            if len(batch.writes) == 1:
+                return list(zip(batch.writes, transactions.without_answer(answer, batch.writes), strict=True))
+            self._again.extend(_Batch([write], batch.guard, batch.once, due=now) for write in batch.writes)
+            return []
+        if batch.once:
+            return list(zip(batch.writes, transactions.without_answer(answer, batch.writes), strict=True))
+        batch.uncertain |= not taken_nothing
+        batch.due = now + batch.pause_seconds
+        batch.pause_seconds = min(2 * batch.pause_seconds, RESEND_SECONDS_MAX)
+        self._again.append(batch)
+        return []
+
+    def end_term(self) -> list[Write]:
+        """The epoch is over: what waits to be sent again is dropped, and answers still to come concern nobody.
+
+        Returns the writes whose outcome will never be known here.
+        """
+        lost = [write for batch in self._again for write in batch.writes]
+        self._again.clear()
+        for batch in self._under_way.values():
+            if not batch.over:
+                batch.over = True
+                lost.extend(batch.writes)
+        return lost
+
+    def _send(self, batch: _Batch) -> Send:
+        number = self._next_number
+        self._next_number += 1
+        self._under_way[number] = batch
+        return Send(number, transactions.build(batch.guard, batch.writes))

@@ -1,0 +1,91 @@
+"""One attempt to schedule one pod, and how an attempt fails.
+
+```
+  schedule ──▶ WAITING ──▶ READY ──▶ BINDING ──▶ bound
+      │   └───────────────▲ │          │
+      │ (nobody waits)      │          │ conflict, refusal, a plugin's word
+      ▼           rejected, ▼ timeout  ▼
+   Failure ◀───────────────────────── rolled back: Unreserve, room given back
+```
+
+An attempt holds room from its assumption until it is rolled back or the pod is seen bound.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rayched.framework.cycle_state import CycleState
+from rayched.framework.lifecycle import Lifecycle
+from rayched.framework.status import Code, Status
+from rayched.snapshot.templates import PodTemplate
+from rayched.v1.core_pb2 import Pod
+
+NO_PLUGINS: frozenset[str] = frozenset()
+
+
+class Phase(enum.Enum):
+    WAITING = "waiting"
+    """A Permit plugin asked to wait."""
+    READY = "ready"
+    """Nothing is in the way of the binding cycle."""
+    BINDING = "binding"
+    """PreBind and Bind succeeded; the store has the word."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Owned by the Scheduler; changed by nobody else."""
+
+    uid: str
+    name: str
+    """namespace/name."""
+    number: int
+    """The decision's number in this scheduler's life; the draw between ties depends on it."""
+    began: int
+    """Position in the log to the queue at which the cycle began."""
+    template: PodTemplate
+    pod: Pod
+    lifecycle: Lifecycle
+    node_name: str = ""
+    id: str = ""
+    """Goes with the binding into the store; "" before its binding cycle."""
+    phase: Phase = Phase.READY
+    state: CycleState = field(default_factory=CycleState)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt did not lead to a binding. Without any plugin it failed with an error."""
+
+    status: Status
+    message: str
+    """For people; the text of the pod's condition."""
+    unschedulable_plugins: frozenset[str] = NO_PLUGINS
+    pending_plugins: frozenset[str] = NO_PLUGINS
+    nominated_node_name: str | None = None
+    """What PostFilter made of it; None: nothing changes."""
+
+    @property
+    def rejected(self) -> bool:
+        """The pod was turned down; else something is broken."""
+        return self.status.rejected
+
+
+def failed_on_node(status: Status) -> Failure:
+    """Reserve, Permit, PreBind or Bind turned the pod down, or broke, after a node was chosen.
+
+    Source: the FitError of one node that kube-scheduler 1.34 makes of it.
+    """
+    if not status.rejected:
+        return Failure(status, status.message())
+    plugins = frozenset({status.plugin})
+    pending = plugins if status.code is Code.PENDING else NO_PLUGINS
+    return Failure(status, _none_of_one_node(status.reasons), plugins - pending, pending)
+
+
+def _none_of_one_node(reasons: Iterable[str]) -> str:
+    counted = ", ".join(sorted(f"1 {reason}" for reason in reasons))
+    return f"0/1 nodes are available: {counted}." if counted else "0/1 nodes are available:"

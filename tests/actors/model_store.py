@@ -1,0 +1,112 @@
+"""A model of etcd for the simulation: plain dictionaries and the whole history, transactions and deliveries of a watch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leader.etcd_shim import kv, rpc
+from rayched.store.entries import Change, Deleted, Entry
+from rayched.store.list_watch import Changed, Listed
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import Stored
+
+
+class ModelStore:
+    """history[i] holds the changes of revision i + 1."""
+
+    def __init__(self) -> None:
+        self.now: dict[bytes, Entry] = {}
+        self.history: list[list[Change]] = [[]]
+
+    @property
+    def revision(self) -> int:
+        return len(self.history)
+
+    # ------------------------------------------------------------------------------------------------------------ users
+
+    def put(self, key: bytes, value: bytes) -> int:
+        return self._commit([(key, value)])
+
+    def delete(self, key: bytes) -> int:
+        return self._commit([(key, None)])
+
+    def pod(self, key: bytes) -> Pod | None:
+        entry = self.now.get(key)
+        return None if entry is None else Stored.FromString(entry.value).object.pod
+
+    def pods(self) -> dict[bytes, Pod]:
+        """All readable pods; tests call the others bad-something."""
+        return {
+            key: Stored.FromString(entry.value).object.pod
+            for key, entry in self.now.items()
+            if b"/pods/" in key and b"/bad" not in key
+        }
+
+    # ------------------------------------------------------------------------------------------------------ transactions
+
+    def txn(self, request: Any) -> Any:
+        writes: list[tuple[bytes, bytes | None]] = []
+        answer = self._run(request, writes)
+        if writes:
+            assert len({key for key, _ in writes}) == len(writes), "etcd refuses a key that is written twice"
+            self._commit(writes)
+        answer.header.revision = self.revision
+        return answer
+
+    def _run(self, request: Any, writes: list[tuple[bytes, bytes | None]]) -> Any:
+        answer = rpc.TxnResponse()
+        answer.succeeded = all(self._mod(compare.key) == compare.mod_revision for compare in request.compare)
+        for op in request.success if answer.succeeded else request.failure:
+            response = answer.responses.add()
+            kind = op.WhichOneof("request")
+            if kind == "request_txn":
+                response.response_txn.CopyFrom(self._run(op.request_txn, writes))
+            elif kind == "request_put":
+                writes.append((op.request_put.key, op.request_put.value))
+                response.response_put.SetInParent()
+            elif kind == "request_delete_range":
+                writes.append((op.request_delete_range.key, None))
+                response.response_delete_range.SetInParent()
+            else:
+                response.response_range.SetInParent()
+                entry = self.now.get(op.request_range.key)
+                if entry is not None:
+                    response.response_range.kvs.append(
+                        kv.KeyValue(
+                            key=entry.key,
+                            value=entry.value,
+                            create_revision=entry.create_revision,
+                            mod_revision=entry.mod_revision,
+                        )
+                    )
+        return answer
+
+    def _mod(self, key: bytes) -> int:
+        entry = self.now.get(key)
+        return 0 if entry is None else entry.mod_revision
+
+    def _commit(self, writes: list[tuple[bytes, bytes | None]]) -> int:
+        revision = self.revision + 1
+        changes: list[Change] = []
+        for key, value in writes:
+            old = self.now.get(key)
+            if value is None:
+                if old is not None:
+                    del self.now[key]
+                    changes.append(Deleted(key, revision))
+            else:
+                entry = self.now[key] = Entry(key, value, old.create_revision if old else revision, revision)
+                changes.append(entry)
+        self.history.append(changes)
+        return revision
+
+    # ----------------------------------------------------------------------------------------------------------- watch
+
+    def changed(self, after: int, count: int) -> Changed | None:
+        """Up to `count` revisions after one, as a watch would deliver them."""
+        changes = [change for revision in self.history[after : after + count] for change in revision]
+        through = min(after + count, self.revision)
+        return Changed(tuple(changes), through) if through > after else None
+
+    def listed(self) -> Listed:
+        return Listed(tuple(self.now[key] for key in sorted(self.now)), self.revision)
