@@ -1,0 +1,198 @@
+"""How long bindings pause when a leader dies: `make failover`.
+
+Three replicas, hollow nodes, a steady stream of submissions, and some pods that stay pending. Then
+
+* ten kills with SIGKILL, in turn of the leading replica's process, of its SchedulerActor's process, and of its whole tree;
+* ten graceful stops with SIGTERM;
+* 5,000 submissions a second to the leader for 30 s, under which it must keep its lease.
+
+The pause is the time from the signal to the moment at which an auditor, reading etcd's history, sees the first binding under a
+later epoch. Exit code 1 when a bound is exceeded or the auditor found a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.load import SteadyLoad, small_pods, too_large_pods
+from rayched.cli import printing
+from rayched.cli.cluster_commands import wait_for_leader
+from rayched.cli.rehearsal import Kill, Rehearsal, RehearsalFailed, scratch_directory
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.replica.processes import descendants
+
+KILLED_SECONDS_MAX = {"replica": 3.5, "scheduler": 2.0, "tree": 3.5}
+STOPPED_SECONDS_MAX = 1.5
+_ZONES = 3
+_NODES = 100
+_RATE = 100.0
+_PENDING = 20
+_SEARCH_SECONDS = 20.0
+_STORM_NODES = 1500
+_STORM_CLIENTS = 4
+_STORM_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    kind: str
+    seconds: float | None
+    """None: no binding came."""
+    bound: float
+
+    @property
+    def within(self) -> bool:
+        return self.seconds is not None and self.seconds <= self.bound
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.failover", description="How long bindings pause when a leader dies."
+    )
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--stops", type=int, default=10)
+    parser.add_argument("--rate", type=float, default=_RATE, help="submissions a second meanwhile")
+    parser.add_argument("--storm-rate", type=float, default=5000.0, help="submissions a second to the leader")
+    parser.add_argument("--storm-seconds", type=float, default=30.0, help="0: no storm")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    arguments = parser.parse_args()
+    try:
+        pauses, wrong = _failovers(arguments.kills, arguments.stops, arguments.rate)
+        storm, storm_wrong = _storm(arguments.storm_rate, arguments.storm_seconds) if arguments.storm_seconds else ({}, [])
+    except (RehearsalFailed, ApiError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    wrong += storm_wrong
+    wrong += [f"{pause.kind}: {pause.seconds} s, allowed are {pause.bound} s" for pause in pauses if not pause.within]
+    _print(pauses, storm)
+    if arguments.json:
+        figures = {"pauses": [asdict(pause) for pause in pauses], "storm": storm, "wrong": wrong}
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
+    for words in wrong:
+        print(f"error: {words}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _failovers(kills: int, stops: int, rate: float) -> tuple[list[Pause], list[str]]:
+    pauses: list[Pause] = []
+    with scratch_directory("failover") as directory:
+        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "250"}))
+        with Rehearsal(directory, nodes) as rehearsal:
+            rehearsal.submit(too_large_pods("too-large", _PENDING))
+            load = SteadyLoad(rehearsal.client, small_pods("steady"), rate).start()
+            kinds = itertools.cycle(KILLED_SECONDS_MAX)
+            plan = [(kind, KILLED_SECONDS_MAX[kind]) for kind in itertools.islice(kinds, kills)]
+            plan += [("stop", STOPPED_SECONDS_MAX)] * stops
+            with printing.progress("failovers", len(plan)) as bar:
+                for kind, bound in plan:
+                    _steady(rehearsal)
+                    fault = strike(rehearsal, kind)
+                    binding = rehearsal.first_binding_after(fault, _SEARCH_SECONDS)
+                    pauses.append(Pause(kind, None if binding is None else binding.seconds - fault.seconds, bound))
+                    rehearsal.revive()
+                    bar.advance(bar.task_ids[0])
+            load.stop()
+            rehearsal.acknowledged += load.acknowledged
+            rehearsal.wait_until_bound(len(load.acknowledged), 30.0)
+            verdict = rehearsal.verdict()
+            wrong = list(verdict.words)
+            if load.refused:
+                wrong.append(f"{len(load.refused)} submissions were refused; the first: {load.refused[0]}")
+            if verdict.bound != len(load.acknowledged):
+                wrong.append(f"{verdict.bound} pods are bound, {len(load.acknowledged)} were acknowledged and fit")
+    return pauses, wrong
+
+
+def strike(rehearsal: Rehearsal, kind: str) -> Kill:
+    """One fault on the leader: its replica, its SchedulerActor, its whole tree, or a polite stop."""
+    match kind:
+        case "replica":
+            return rehearsal.kill_leader(signal.SIGKILL)
+        case "stop":
+            return rehearsal.kill_leader(signal.SIGTERM)
+        case "scheduler":
+            pid = rehearsal.client.scheduler_status().pids["scheduler"]
+            fault = Kill(kind, rehearsal.ask(lambda auditor: auditor.epoch), time.monotonic())
+            os.kill(pid, signal.SIGKILL)
+            return fault
+        case "tree":
+            below = descendants(rehearsal.leader().pid)
+            fault = rehearsal.kill_leader(signal.SIGKILL)
+            for pid in below:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            return fault
+        case _:
+            raise ValueError(f"no fault is called {kind!r}")
+
+
+def _steady(rehearsal: Rehearsal) -> None:
+    """All replicas are back and bindings flow."""
+    wait_for_leader(rehearsal.cluster, rehearsal.client)
+    before = rehearsal.ask(lambda auditor: len(auditor.bindings))
+    if not rehearsal.follower.wait_for(lambda auditor: len(auditor.bindings) > before, _SEARCH_SECONDS):
+        raise RehearsalFailed(f"no pod was bound for {_SEARCH_SECONDS:.0f} s without a fault")
+
+
+def _storm(rate: float, seconds: float) -> tuple[dict[str, float], list[str]]:
+    """Submissions to the leader as fast as asked for; whether it kept its lease."""
+    with scratch_directory("storm") as directory:
+        nodes = hollow_nodes(_STORM_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "250"}))
+        with Rehearsal(directory, nodes, agents=False) as rehearsal:
+            before = rehearsal.client.leader()
+            clients = [Client([before.address], timeout_seconds=30.0) for _ in range(_STORM_CLIENTS)]
+            loads = [
+                SteadyLoad(client, small_pods(f"storm-{number}"), rate / _STORM_CLIENTS, _STORM_BATCH).start()
+                for number, client in enumerate(clients)
+            ]
+            time.sleep(seconds)
+            for load in loads:
+                load.stop()
+                rehearsal.acknowledged += load.acknowledged
+            after = rehearsal.client.leader()
+            bound = rehearsal.ask(lambda auditor: auditor.bound_pods())
+            for client in clients:
+                client.close()
+            verdict = rehearsal.verdict()
+    achieved = sum(load.achieved for load in loads)
+    figures = {
+        "seconds": seconds,
+        "asked_per_second": rate,
+        "submissions_per_second": round(achieved, 1),
+        "bound_meanwhile": bound,
+        "transitions": after.transitions - before.transitions,
+    }
+    wrong = list(verdict.words)
+    if after.epoch != before.epoch:
+        wrong.append(f"the leader lost its lease in the storm: epoch {before.epoch} became {after.epoch}")
+    return figures, wrong
+
+
+def _print(pauses: list[Pause], storm: dict[str, float]) -> None:
+    rows = []
+    for kind in dict.fromkeys(pause.kind for pause in pauses):
+        found = [pause for pause in pauses if pause.kind == kind]
+        seconds = [pause.seconds for pause in found if pause.seconds is not None]
+        text = f"median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s" if seconds else "no binding came"
+        rows.append((f"{kind}, {len(found)} times", f"{text}, allowed {found[0].bound} s"))
+    if storm:
+        rate = f"{storm['submissions_per_second']:,.0f} submissions/s for {storm['seconds']:.0f} s"
+        rows.append(("storm", f"{rate}, {storm['transitions']:.0f} transitions"))
+    printing.figures("from the fault to the first binding under a later epoch", rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Load for rehearsals: pods by the number, at a steady rate, from threads that end when told to."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+from rayched.client.client import Client
+from rayched.v1.core_pb2 import Pod
+
+
+def small_pods(prefix: str, cpu: str = "10m", memory: str = "16Mi") -> Iterator[Pod]:
+    """Endless pods of one template."""
+    for number in itertools.count():
+        pod = Pod(api_version="v1", kind="Pod")
+        pod.metadata.name = f"{prefix}-{number}"
+        pod.metadata.namespace = "default"
+        pod.metadata.labels["app"] = prefix
+        container = pod.spec.containers.add(name="main", image="registry.example/load:1")
+        container.resources.requests["cpu"].string = cpu
+        container.resources.requests["memory"].string = memory
+        yield pod
+
+
+def too_large_pods(prefix: str, count: int) -> list[Pod]:
+    """Pods that no node can take: they stay pending."""
+    return list(itertools.islice(small_pods(prefix, cpu="1000"), count))
+
+
+class SteadyLoad:
+    """Submits `rate` pods a second in equal batches, on a thread of its own. What was acknowledged is kept for the auditor.
+
+    A batch that is late is not made up for, so a rate that cannot be reached is simply not reached; `achieved` tells.
+    """
+
+    def __init__(self, client: Client, pods: Iterator[Pod], rate: float, batch: int = 10) -> None:
+        self._client = client
+        self._pods = pods
+        self._batch = batch
+        self._period = batch / rate
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self.acknowledged: list[str] = []
+        self.refused: list[str] = []
+        self._began = self._ended = 0.0
+
+    def start(self) -> SteadyLoad:
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(60.0)
+        self._ended = time.monotonic()
+
+    @property
+    def achieved(self) -> float:
+        """Acknowledged submissions a second."""
+        return len(self.acknowledged) / max(1e-9, (self._ended or time.monotonic()) - self._began)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stopped.is_set():
+            for outcome in self._client.submit_many(itertools.islice(self._pods, self._batch), timeout_seconds=30.0):
+                if outcome.error is None:
+                    self.acknowledged.append(outcome.uid)
+                else:
+                    self.refused.append(str(outcome.error))
+            due = max(due + self._period, time.monotonic() - self._period)
+            self._stopped.wait(max(0.0, due - time.monotonic()))

@@ -1,0 +1,216 @@
+"""Columns of `rayched get`: what a person sees of each kind, as kubectl prints it.
+
+Pure: `now` comes in, text comes out. A kind without columns of its own shows name and age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from rayched.api import kinds
+from rayched.api.kinds import AnyObject, Kind
+from rayched.nodes.shapes import ZONE_LABEL
+from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
+from rayched.v1.meta_pb2 import IntOrString
+from rayched.v1.workloads_pb2 import PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading and what stands below it. `wide`: only with -o wide."""
+
+    heading: str
+    text: Callable[[AnyObject, float], str]
+    wide: bool = False
+
+
+def columns_of(kind: Kind, *, wide: bool, namespaces: bool) -> list[Column]:
+    """The columns of a kind, NAMESPACE in front where objects of several are shown."""
+    columns = [column for column in _COLUMNS.get(kind.name, [_NAME, _AGE]) if wide or not column.wide]
+    return [_NAMESPACE, *columns] if namespaces and kind.namespaced else columns
+
+
+def cells(item: AnyObject, columns: Sequence[Column], now: float) -> list[str]:
+    return [column.text(item, now) for column in columns]
+
+
+def age(since: Timestamp, now: float) -> str:
+    """How long ago, in one or two units: 42s, 3m10s, 5h, 12d."""
+    if not since.seconds:
+        return UNKNOWN
+    seconds = max(0, int(now - since.seconds))
+    if seconds < 120:
+        return f"{seconds}s"
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 10:
+        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    hours, rest = divmod(minutes, 60)
+    if hours < 8:
+        return f"{hours}h{rest}m" if rest else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    return f"{hours // 24}d"
+
+
+def pod_status(pod: Pod) -> str:
+    """The one word that says how a pod is doing."""
+    if pod.metadata.HasField("deletion_timestamp"):
+        return "Terminating"
+    if pod.status.reason:
+        return pod.status.reason
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.reason == "SchedulingGated":
+            return "SchedulingGated"
+    return pod.status.phase or "Pending"
+
+
+def node_status(node: Node) -> str:
+    ready = next((condition.status for condition in node.status.conditions if condition.type == "Ready"), "Unknown")
+    words = [{"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")]
+    return ",".join([*words, "SchedulingDisabled"] if node.spec.unschedulable else words)
+
+
+def _ready(pod: Pod, _now: float) -> str:
+    return f"{sum(status.ready for status in pod.status.container_statuses)}/{len(pod.spec.containers)}"
+
+
+def _ports(service: Service, _now: float) -> str:
+    return ",".join(f"{port.port}/{port.protocol or 'TCP'}" for port in service.spec.ports) or NONE
+
+
+def _int_or_string(found: IntOrString) -> str:
+    which = found.WhichOneof("value")
+    return "N/A" if which is None else str(getattr(found, which))
+
+
+def _subject(event: Event, _now: float) -> str:
+    return f"{event.involved_object.kind.lower()}/{event.involved_object.name}"
+
+
+def _desired(item: ReplicaSet | StatefulSet | ReplicationController) -> str:
+    return str(item.spec.replicas if item.spec.HasField("replicas") else 1)
+
+
+_NAME = Column("NAME", lambda item, _: item.metadata.name)
+_NAMESPACE = Column("NAMESPACE", lambda item, _: item.metadata.namespace)
+_AGE = Column("AGE", lambda item, now: age(item.metadata.creation_timestamp, now))
+
+
+def _column(heading: str, text: Callable[..., str], wide: bool = False) -> Column:
+    """A column of one kind; its function is called with objects of that kind alone."""
+    return Column(heading, text, wide)
+
+
+def _pod_columns() -> list[Column]:
+    def restarts(pod: Pod, _now: float) -> str:
+        return str(sum(status.restart_count for status in pod.status.container_statuses))
+
+    return [
+        _NAME,
+        _column("READY", _ready),
+        _column("STATUS", lambda pod, _: pod_status(pod)),
+        _column("RESTARTS", restarts),
+        _AGE,
+        _column("IP", lambda pod, _: pod.status.pod_ip or NONE, wide=True),
+        _column("NODE", lambda pod, _: pod.spec.node_name or NONE, wide=True),
+        _column("NOMINATED NODE", lambda pod, _: pod.status.nominated_node_name or NONE, wide=True),
+    ]
+
+
+def _node_columns() -> list[Column]:
+    def roles(node: Node, _now: float) -> str:
+        prefix = "node-role.kubernetes.io/"
+        return ",".join(sorted(key.removeprefix(prefix) for key in node.metadata.labels if key.startswith(prefix))) or NONE
+
+    def offers(resource: str) -> Callable[..., str]:
+        return lambda node, _: node.status.allocatable[resource].string if resource in node.status.allocatable else NONE
+
+    return [
+        _NAME,
+        _column("STATUS", lambda node, _: node_status(node)),
+        _column("ROLES", roles),
+        _AGE,
+        _column("VERSION", lambda node, _: node.status.node_info.kubelet_version or UNKNOWN),
+        _column("ZONE", lambda node, _: node.metadata.labels.get(ZONE_LABEL, NONE), wide=True),
+        _column("CPU", offers("cpu"), wide=True),
+        _column("MEMORY", offers("memory"), wide=True),
+        _column("TAINTS", lambda node, _: str(len(node.spec.taints)), wide=True),
+    ]
+
+
+def _priority_class_columns() -> list[Column]:
+    def policy(item: PriorityClass, _now: float) -> str:
+        return item.preemption_policy or "PreemptLowerPriority"
+
+    return [
+        _NAME,
+        _column("VALUE", lambda item, _: str(item.value)),
+        _column("GLOBAL-DEFAULT", lambda item, _: str(item.global_default).lower()),
+        _AGE,
+        _column("PREEMPTIONPOLICY", policy),
+    ]
+
+
+def _budget_columns() -> list[Column]:
+    def field(name: str) -> Callable[..., str]:
+        return lambda item, _: _int_or_string(getattr(item.spec, name))
+
+    def allowed(item: PodDisruptionBudget, _now: float) -> str:
+        return str(item.status.disruptions_allowed)
+
+    return [
+        _NAME,
+        _column("MIN AVAILABLE", field("min_available")),
+        _column("MAX UNAVAILABLE", field("max_unavailable")),
+        _column("ALLOWED DISRUPTIONS", allowed),
+        _AGE,
+    ]
+
+
+def _event_columns() -> list[Column]:
+    return [
+        _column("LAST SEEN", lambda event, now: age(event.last_timestamp, now)),
+        _column("TYPE", lambda event, _: event.type),
+        _column("REASON", lambda event, _: event.reason),
+        _column("OBJECT", _subject),
+        _column("MESSAGE", lambda event, _: event.message),
+    ]
+
+
+def _namespace_status(item: Namespace, _now: float) -> str:
+    return "Terminating" if item.metadata.HasField("deletion_timestamp") else item.status.phase or "Active"
+
+
+def _handler(item: RuntimeClass, _now: float) -> str:
+    return item.handler
+
+
+_REPLICAS = [_NAME, _column("DESIRED", lambda item, _: _desired(item)), _AGE]
+
+_COLUMNS: dict[str, list[Column]] = {
+    kinds.POD.name: _pod_columns(),
+    kinds.NODE.name: _node_columns(),
+    kinds.NAMESPACE.name: [_NAME, _column("STATUS", _namespace_status), _AGE],
+    kinds.PRIORITY_CLASS.name: _priority_class_columns(),
+    kinds.POD_DISRUPTION_BUDGET.name: _budget_columns(),
+    kinds.RUNTIME_CLASS.name: [_NAME, _column("HANDLER", _handler), _AGE],
+    kinds.SERVICE.name: [
+        _NAME,
+        _column("TYPE", lambda item, _: item.spec.type or "ClusterIP"),
+        _column("CLUSTER-IP", lambda item, _: item.spec.cluster_ip or NONE),
+        _column("PORT(S)", _ports),
+        _AGE,
+    ],
+    kinds.REPLICA_SET.name: _REPLICAS,
+    kinds.STATEFUL_SET.name: _REPLICAS,
+    kinds.REPLICATION_CONTROLLER.name: _REPLICAS,
+    kinds.EVENT.name: _event_columns(),
+}

@@ -1,0 +1,139 @@
+"""demo: three replicas, a hundred hollow nodes, the examples, a thousand pods, a dead leader, and the figures."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rayched.api import kinds
+from rayched.api.kinds import AnyObject
+from rayched.cli import printing
+from rayched.cli.manifests import read_manifests
+from rayched.cli.printing import fail, note, out
+from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
+from rayched.client.errors import ApiError
+from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.replica.etcd_binary import EtcdServerError
+from rayched.replica.local_cluster import ReplicaFailed
+from rayched.replica.settings import DEFAULT_PORT
+from rayched.v1.core_pb2 import Pod
+
+_ZONES = 3
+_TEMPLATES = (("web", "100m", "128Mi"), ("api", "250m", "512Mi"), ("batch", "500m", "1Gi"))
+_BOUND_SECONDS_MAX = 40.0
+_KEPT = """
+The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another terminal:
+
+  rayched leader                                 # who leads
+  rayched get pods -o wide | head                # where things are
+  rayched get nodes -o wide
+  rayched describe pod on-ssd
+  kill -9 {pid}                                    # the leader's process; then rayched leader -w
+  rayched cordon node-000
+  rayched delete pods -l app=batch
+"""
+
+
+def demo(
+    nodes: Annotated[int, typer.Option(help="Hollow nodes.", min=1, max=5000)] = 100,
+    pods: Annotated[int, typer.Option(help="Pods to submit.", min=2, max=100_000)] = 1000,
+    replicas: Annotated[int, typer.Option(help="Replicas.", min=2, max=5)] = 3,
+    examples: Annotated[Path, typer.Option(help="Manifests to apply first.")] = Path("examples"),
+    port: Annotated[int, typer.Option(help="Of the first replica.", min=1, max=65_000)] = DEFAULT_PORT,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running at the end.")] = False,
+) -> None:
+    """Show it all in a minute: a cluster, its load, its leader killed, and what an independent auditor counts."""
+    manifests = [kinds.unwrap(result.object) for result in read_manifests([str(examples)])]
+    profiles = examples / "scheduler" / "profiles.yaml"
+    options = ["--config", str(profiles.absolute())] if profiles.exists() else []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began = time.monotonic()
+    note(f"starting etcd, {replicas} replicas and {nodes} hollow nodes in {_ZONES} zones")
+    shapes = hollow_nodes(nodes, _ZONES, NodeShape())
+    try:
+        with (
+            scratch_directory("demo") as directory,
+            Rehearsal(directory, shapes, replicas, first_port=port, options=options) as rehearsal,
+        ):
+            if wrong := _run(rehearsal, manifests, pods, began):
+                raise RehearsalFailed("; ".join(wrong))
+            if keep:
+                rehearsal.revive()
+                _stay(rehearsal)
+    except KeyboardInterrupt:
+        note("stopped")
+    except (RehearsalFailed, ReplicaFailed, EtcdServerError, ApiError) as error:
+        fail(str(error))
+
+
+def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: float) -> list[str]:
+    """What is wrong, in words."""
+    apply_all(rehearsal.client, manifests)
+    examples = sum(isinstance(item, Pod) and not item.spec.scheduling_gates for item in manifests)
+    gated = sum(isinstance(item, Pod) and bool(item.spec.scheduling_gates) for item in manifests)
+    note(f"{len(manifests)} objects of the examples applied; submitting {pods} pods")
+    load = list(_load(pods))
+    half = pods // 2
+    expected = pods + examples
+    with printing.progress("bound", expected) as bar:
+
+        def advance(bound: int) -> None:
+            bar.advance(bar.task_ids[0], bound)
+
+        rehearsal.submit(load[:half])
+        if not rehearsal.wait_until_bound(examples + half // 2, _BOUND_SECONDS_MAX):
+            return [
+                *rehearsal.verdict().words,
+                f"{rehearsal.verdict().bound} pods bound within {_BOUND_SECONDS_MAX:.0f} s of the first submissions",
+            ]
+        kill = rehearsal.kill_leader()
+        note("the leader was killed with SIGKILL; submitting the rest")
+        rehearsal.submit(load[half:])
+        rehearsal.wait_until_bound(expected, _BOUND_SECONDS_MAX, advance)
+        binding = rehearsal.first_binding_after(kill, 1.0)
+    verdict = rehearsal.verdict()
+    pause = None if binding is None else binding.seconds - kill.seconds
+    zones = ", ".join(f"{zone or 'without a zone'} {count}" for zone, count in verdict.zones.items())
+    printing.figures(
+        "rayched demo",
+        [
+            ("pods bound", f"{verdict.bound:,} of {expected:,}" + (f", and {gated} gated" if gated else "")),
+            ("spread over zones", zones),
+            ("kill to next binding", "none came" if pause is None else f"{pause:.2f} s"),
+            ("lost", str(verdict.lost)),
+            ("bound twice", str(verdict.bound_twice)),
+            ("over capacity", str(verdict.over_capacity)),
+            ("took", f"{time.monotonic() - began:.0f} s in all"),
+        ],
+    )
+    wrong = list(verdict.words)
+    if verdict.bound != expected:
+        wrong.append(f"{verdict.bound} pods are bound, {expected} should be")
+    if pause is None:
+        wrong.append("after the kill no binding came under a later epoch")
+    return wrong
+
+
+def _load(pods: int) -> Iterator[Pod]:
+    for number in range(pods):
+        app, cpu, memory = _TEMPLATES[number % len(_TEMPLATES)]
+        pod = Pod(api_version="v1", kind="Pod")
+        pod.metadata.name = f"{app}-{number // len(_TEMPLATES)}"
+        pod.metadata.namespace = "default"
+        pod.metadata.labels["app"] = app
+        container = pod.spec.containers.add(name="main", image=f"registry.example/{app}:1")
+        container.resources.requests["cpu"].string = cpu
+        container.resources.requests["memory"].string = memory
+        yield pod
+
+
+def _stay(rehearsal: Rehearsal) -> None:
+    pid = rehearsal.leader().pid
+    out(_KEPT.format(addresses=", ".join(rehearsal.cluster.addresses), pid=pid))
+    while True:
+        time.sleep(1.0)

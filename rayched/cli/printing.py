@@ -1,0 +1,84 @@
+"""What the command prints: tables that adapt to what is in them, errors in one line, progress where something takes long.
+
+Standard output carries results, standard error everything else, so that a pipe gets results alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+GAP = 3
+"""Blanks between columns, as kubectl has."""
+_PIPE_WIDTH = 100_000
+"""A table that nobody's terminal bounds is never folded."""
+
+_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def out(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Something a person may want to know; not part of the result."""
+    _errors.print(text, markup=False)
+
+
+def fail(text: str, code: int = 1) -> NoReturn:
+    """Ends the command with one line on standard error."""
+    note(f"error: {' '.join(text.split())}")
+    raise SystemExit(code)
+
+
+def fail_all(texts: Iterable[str], code: int = 1) -> NoReturn:
+    """Ends the command with one line for each of several errors."""
+    for text in texts:
+        note(f"error: {' '.join(text.split())}")
+    raise SystemExit(code)
+
+
+def widths(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int]:
+    found = [len(heading) for heading in headings]
+    for row in rows:
+        found = [max(width, len(cell)) for width, cell in zip(found, row, strict=True)]
+    return found
+
+
+def line(row: Sequence[str], column_widths: Sequence[int]) -> str:
+    """One row of a plain table; the last column is not padded."""
+    padded = [cell.ljust(width + GAP) for cell, width in zip(row, column_widths, strict=True)]
+    return "".join([*padded[:-1], row[-1]])
+
+
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table in kubectl's looks: no lines, never folded."""
+    column_widths = widths(headings, rows)
+    for row in [headings, *rows]:
+        out(line(row, column_widths))
+
+
+def figures(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """A table of names and values, as the demo and the benchmarks end with."""
+    table = Table(title=title, show_header=False, title_justify="left", min_width=len(title))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+
+
+@contextmanager
+def progress(text: str, total: int) -> Iterator[Progress]:
+    """A progress bar on standard error, only where that is a terminal; `advance(task_ids[0], n)` moves it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=_errors, transient=True, disable=not sys.stderr.isatty()) as bar:
+        bar.add_task(text, total=total)
+        yield bar

@@ -1,0 +1,204 @@
+"""Hollow nodes: agents without machines. They register nodes, keep their heartbeat, and answer for the pods bound to them.
+
+One HollowNodes stands for any number of nodes over one client:
+
+* registers them, at first and whenever the API says that it does not know one;
+* sends their heartbeat every `heartbeat_seconds`;
+* follows the pods: one that is bound here is admitted (phase Running) or refused (phase Failed, reason OutOfcpu and the like);
+  one that is being deleted is stopped after `stop_seconds` and its object removed; one that ended gives back what it held.
+
+Reports go out in batches, at most `_FLUSH_SECONDS` after what caused them. A report that fails is tried again a second later.
+
+Threads: one follows pods, one reports and sends heartbeats; both belong to this object and end with `stop`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.client.watch import EventType, StreamClosed, WatchStream
+from rayched.nodes.node_admission import NodeAdmission, Refusal
+from rayched.v1.core_pb2 import Node, Pod, PodStatus
+from rayched.v1.services_pb2 import PodStatusUpdate
+
+_FLUSH_SECONDS = 0.05
+_RETRY_SECONDS = 1.0
+_REGISTRATIONS_AT_ONCE = 16
+_FINAL_PHASES = ("Succeeded", "Failed")
+_REPORT_ATTEMPTS_MAX = 5
+
+log = logging.getLogger(__name__)
+
+
+class HollowNodes:
+    """The agents of `nodes`. Start it once, stop it once."""
+
+    def __init__(
+        self, client: Client, nodes: Sequence[Node], *, heartbeat_seconds: float = 10.0, stop_seconds: float = 0.0
+    ) -> None:
+        self._client = client
+        self._nodes = {node.metadata.name: node for node in nodes}
+        self._admissions = {name: NodeAdmission(node) for name, node in self._nodes.items()}
+        self._heartbeat_seconds = heartbeat_seconds
+        self._stop_seconds = stop_seconds
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._reports: dict[str, tuple[float, int, PodStatusUpdate]] = {}
+        """By uid: when it is due, how often it was tried, the report. A later report on a pod replaces an earlier one."""
+        self._wake = threading.Event()
+        self._watch: WatchStream | None = None
+        self._threads = [
+            threading.Thread(target=self._follow_pods, name="hollow-pods", daemon=True),
+            threading.Thread(target=self._report, name="hollow-reports", daemon=True),
+        ]
+        self.failure: ApiError | None = None
+        """What ended the agents early, if something did."""
+
+    def register(self, done: Callable[[int], None] | None = None) -> None:
+        """Registers all nodes, several at a time; `done` is told how many more are. Raises ApiError."""
+        with ThreadPoolExecutor(_REGISTRATIONS_AT_ONCE, "hollow-register") as pool:
+            for _ in pool.map(self._client.register_node, self._nodes.values()):
+                if done is not None:
+                    done(1)
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+        if self._watch is not None:
+            self._watch.close()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(5.0)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until the agents are stopped or fail; whether they are."""
+        return self._stopped.wait(seconds)
+
+    # --------------------------------------------------------------------------------------------------------------- pods
+
+    def _follow_pods(self) -> None:
+        try:
+            with self._client.watch("pods") as self._watch:
+                for event in self._watch:
+                    if isinstance(event.object, Pod) and event.object.spec.node_name in self._nodes:
+                        self._pod_changed(event.type, event.object)
+        except StreamClosed:
+            return
+        except ApiError as error:
+            self.failure = error
+            self._stopped.set()
+            self._wake.set()
+
+    def _pod_changed(self, kind: EventType, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        admission = self._admissions[pod.spec.node_name]
+        if kind is EventType.DELETED or pod.status.phase in _FINAL_PHASES:
+            admission.leave(uid)
+            if kind is EventType.DELETED:
+                with self._lock:
+                    self._reports.pop(uid, None)
+            elif pod.metadata.HasField("deletion_timestamp"):
+                self._report_later(_removal(pod), 0.0)
+        elif pod.metadata.HasField("deletion_timestamp"):
+            self._report_later(_removal(pod), self._stop_seconds)
+        elif not admission.holds(uid):
+            refusal = admission.take(pod)
+            if refusal is not None:
+                self._report_later(_refused(pod, refusal), 0.0)
+            elif pod.status.phase != "Running":
+                self._report_later(_running(pod), 0.0)
+
+    def _report_later(self, update: PodStatusUpdate, seconds: float, tried: int = 0) -> None:
+        with self._lock:
+            self._reports[update.uid] = time.monotonic() + seconds, tried, update
+        self._wake.set()
+
+    # ------------------------------------------------------------------------------------------------------------ reports
+
+    def _report(self) -> None:
+        next_heartbeat = time.monotonic() + self._heartbeat_seconds
+        while not self._stopped.is_set():
+            self._wake.wait(max(0.0, min(next_heartbeat, self._next_report()) - time.monotonic()))
+            self._wake.clear()
+            self._stopped.wait(_FLUSH_SECONDS)
+            self._send_reports()
+            if time.monotonic() >= next_heartbeat:
+                next_heartbeat = time.monotonic() + self._heartbeat_seconds
+                self._send_heartbeats()
+
+    def _next_report(self) -> float:
+        with self._lock:
+            return min((due for due, _, _ in self._reports.values()), default=float("inf"))
+
+    def _send_reports(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            due = [(tried, update) for when, tried, update in self._reports.values() if when <= now]
+            for _, update in due:
+                del self._reports[update.uid]
+        if not due:
+            return
+        outcomes: tuple[ApiError | None, ...]
+        try:
+            outcomes = self._client.update_pod_statuses([update for _, update in due])
+        except ApiError as failure:
+            outcomes = (failure,) * len(due)
+        for (tried, update), error in zip(due, outcomes, strict=True):
+            if error is None or error.code.name == "NOT_FOUND":
+                continue
+            if tried + 1 < _REPORT_ATTEMPTS_MAX and not self._stopped.is_set():
+                with self._lock:
+                    newer = update.uid in self._reports
+                if not newer:
+                    self._report_later(update, _RETRY_SECONDS, tried + 1)
+            else:
+                log.warning("report on pod %s/%s given up: %s", update.namespace, update.name, error)
+
+    def _send_heartbeats(self) -> None:
+        try:
+            for name in self._client.heartbeat(list(self._nodes)):
+                self._client.register_node(self._nodes[name])
+        except ApiError as error:
+            log.warning("heartbeat failed, next one in %.0f s: %s", self._heartbeat_seconds, error)
+
+
+def _running(pod: Pod) -> PodStatusUpdate:
+    status = PodStatus(phase="Running")
+    status.start_time.CopyFrom(_now())
+    for condition in ("Initialized", "ContainersReady", "Ready"):
+        status.conditions.add(type=condition, status="True").last_transition_time.CopyFrom(status.start_time)
+    for container in pod.spec.containers:
+        report = status.container_statuses.add(name=container.name, image=container.image, ready=True)
+        report.state.running.started_at.CopyFrom(status.start_time)
+    return _update(pod, status)
+
+
+def _refused(pod: Pod, refusal: Refusal) -> PodStatusUpdate:
+    return _update(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message))
+
+
+def _removal(pod: Pod) -> PodStatusUpdate:
+    return PodStatusUpdate(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, remove=True)
+
+
+def _update(pod: Pod, status: PodStatus) -> PodStatusUpdate:
+    return PodStatusUpdate(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, status=status)
+
+
+def _now() -> Timestamp:
+    now = Timestamp()
+    now.GetCurrentTime()
+    now.nanos = 0
+    return now

@@ -1,0 +1,56 @@
+"""Hollow nodes as manifests: how many, how large, in which zones, with which labels.
+
+Node i is `<prefix>-<i>`, of zone i modulo the number of zones. Every third node has a solid-state disk (label `disktype`), so
+that the examples have something to choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rayched.v1.core_pb2 import Node
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+REGION_LABEL = "topology.kubernetes.io/region"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+_SOLID_STATE_EVERY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What each node offers; quantities as in a manifest."""
+
+    resources: Mapping[str, str] = field(default_factory=lambda: {"cpu": "16", "memory": "64Gi", "pods": "110"})
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def hollow_nodes(count: int, zones: int, shape: NodeShape, prefix: str = "node") -> list[Node]:
+    """`count` nodes spread over zone-a, zone-b, ...; zones 0: nodes without a zone."""
+    width = max(3, len(str(count - 1)))
+    return [_node(f"{prefix}-{number:0{width}}", number, zones, shape) for number in range(count)]
+
+
+def zone_name(number: int) -> str:
+    """zone-a to zone-z, then zone-27 and so on."""
+    return f"zone-{chr(ord('a') + number)}" if number < 26 else f"zone-{number + 1}"
+
+
+def _node(name: str, number: int, zones: int, shape: NodeShape) -> Node:
+    node = Node(api_version="v1", kind="Node")
+    node.metadata.name = name
+    labels = node.metadata.labels
+    labels[HOSTNAME_LABEL] = name
+    labels["disktype"] = "ssd" if number % _SOLID_STATE_EVERY == 0 else "hdd"
+    if zones:
+        labels[ZONE_LABEL] = zone_name(number % zones)
+        labels[REGION_LABEL] = "region-1"
+    for key, label in shape.labels.items():
+        labels[key] = label
+    for resource, quantity in shape.resources.items():
+        node.status.capacity[resource].string = quantity
+        node.status.allocatable[resource].string = quantity
+    node.status.conditions.add(type="Ready", status="True", reason="KubeletReady", message="hollow node is posting ready status")
+    node.status.node_info.operating_system = "linux"
+    node.status.node_info.kubelet_version = "hollow"
+    return node

@@ -1,0 +1,101 @@
+"""Processes below this one: who they are, and that none outlives its owner. Linux.
+
+A *subreaper* adopts the orphans among its descendants, so that the whole tree below it can be found and ended by pid whatever
+daemonised itself on the way. A *parent-death signal* tells a child that its parent is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Collection
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_ROUNDS_MAX = 50
+"""A tree that forks while it is being ended is looked at again, this often at most."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the subreaper of its descendants."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(death_signal: signal.Signals = signal.SIGTERM) -> None:
+    """Has the kernel send `death_signal` to us when the parent (the thread that started us) ends; at once if it already has."""
+    _prctl(_PR_SET_PDEATHSIG, int(death_signal))
+    if os.getppid() == 1:
+        os.kill(os.getpid(), death_signal)
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids below `pid`, children before grandchildren; zombies included."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (parent := _parent(entry)) is not None:
+            children[parent].append(int(entry.name))
+    found: list[int] = []
+    level = [pid]
+    while level:
+        level = [child for parent in level for child in children[parent]]
+        found += level
+    return found
+
+
+def alive(pid: int) -> bool:
+    """The process exists and is no zombie."""
+    stat = _stat(Path("/proc", str(pid)))
+    return stat is not None and stat[0] not in "ZX"
+
+
+def end_descendants(pid: int, keep: Collection[int] = ()) -> int:
+    """SIGKILLs what is below `pid`, but for `keep` and what is below these; reaps what became our child. Number killed."""
+    killed: set[int] = set()
+    for _ in range(_ROUNDS_MAX):
+        spared = set(keep)
+        for kept in keep:
+            spared.update(descendants(kept))
+        left = [p for p in descendants(pid) if p not in spared and alive(p)]
+        if not left:
+            break
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            killed.add(process)
+        time.sleep(0.01)
+    reap(killed)
+    return len(killed)
+
+
+def reap(pids: Collection[int]) -> None:
+    """Collects those of `pids` that are our children and have ended."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _parent(entry: Path) -> int | None:
+    stat = _stat(entry)
+    return None if stat is None else int(stat[1])
+
+
+def _stat(entry: Path) -> list[str] | None:
+    """Fields of /proc/PID/stat behind the command's name: state, parent, ..."""
+    try:
+        text = (entry / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _prctl(option: int, argument: int) -> None:
+    if _libc.prctl(option, argument, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl({option}, {argument}): {os.strerror(error)}")

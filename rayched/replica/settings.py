@@ -1,0 +1,82 @@
+"""Settings of a replica and of `up`: what the flags say, checked as a whole before anything starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DEFAULT_PORT = 7420
+"""Of the first replica; those of `up` count on from here."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+WORKERS_MAX = 64
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: one line, naming flag, value and what is allowed."""
+
+
+def default_data_dir() -> Path:
+    """$RAYCHED_HOME, or rayched below the user's state directory."""
+    if home := os.environ.get("RAYCHED_HOME"):
+        return Path(home)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rayched"
+
+
+def new_identity() -> str:
+    """Unique for each process: the host's name and a random part."""
+    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+
+
+def split_endpoints(text: str) -> tuple[str, ...]:
+    """A comma-separated list, blanks ignored."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """One replica. Addresses are host:port."""
+
+    listen: str = f"127.0.0.1:{DEFAULT_PORT}"
+    etcd_endpoints: tuple[str, ...] = ()
+    """Empty: an etcd of its own, below data_dir."""
+    root: str = "/rayched"
+    data_dir: Path = field(default_factory=default_data_dir)
+    identity: str = field(default_factory=new_identity)
+    election_profile: str = "fast"
+    workers: int = 2
+    shard_always: bool = False
+    """Send every evaluation to the workers, whatever it costs. For tests."""
+    ray_address: str | None = None
+    scheduler_configuration: Path | None = None
+    seed: int = 0
+    compact: bool = True
+    """The leader compacts etcd every 5 minutes and keeps 10."""
+    insecure_bind: bool = False
+
+    def __post_init__(self) -> None:
+        host, port = split_address("--listen", self.listen)
+        if host not in LOOPBACK and not self.insecure_bind:
+            raise SettingsError(
+                f"--listen {self.listen}: {host} is no loopback address; without TLS this needs --insecure-bind as well"
+            )
+        if not 0 <= port <= 65535:
+            raise SettingsError(f"--listen {self.listen}: the port is 0 to 65535")
+        if not 0 <= self.workers <= WORKERS_MAX:
+            raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}")
+        if self.election_profile not in ("fast", "kube"):
+            raise SettingsError(f"--election-profile {self.election_profile}: allowed are fast and kube")
+        if not self.root.startswith("/") or self.root.endswith("/"):
+            raise SettingsError(f"--etcd-root {self.root}: it starts with a slash and does not end with one")
+        for endpoint in self.etcd_endpoints:
+            split_address("--etcd-endpoints", endpoint.removeprefix("http://"))
+
+
+def split_address(flag: str, address: str) -> tuple[str, int]:
+    """Host and port; raises SettingsError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal():
+        raise SettingsError(f"{flag} {address!r}: an address is host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,281 @@
+"""ApiServer: all services of one replica on one gRPC port, from start to graceful stop, in one asyncio loop.
+
+It starts without etcd and without a leader: calls say UNAVAILABLE and health NOT_SERVING until this replica has read the
+cluster's state, made sure of the system's namespaces, and is of use. The feed of the hub has a connection of its own, so that a
+large list never delays it.
+
+Stopping: `announce_stop` turns health off, so that clients go elsewhere; `stop` ends the streams with UNAVAILABLE and the
+revision to go on from, lets calls under way finish for a moment, and closes everything. Between the two the replica gives up
+the lead.
+
+Binds to loopback only, unless told otherwise: there is no authentication yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import tenacity
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from leader.channel import open_aio_channel, open_channel
+from rayched.api.defaulting import default
+from rayched.api.kinds import EVENT, NAMESPACE, wrap
+from rayched.server.admin_service import AdminService
+from rayched.server.admission import Admission
+from rayched.server.changes import EventEncoder
+from rayched.server.creation import Creator
+from rayched.server.deletion import SYSTEM_NAMESPACES, Deleter
+from rayched.server.health import SERVICES, Health
+from rayched.server.history import History
+from rayched.server.leader_service import LeadershipService, SchedulingService
+from rayched.server.node_service import NodeService
+from rayched.server.objects import Objects, lost_write, timestamp_now
+from rayched.server.ports import LeadershipPort, SchedulerPort
+from rayched.server.rpc import handler_of
+from rayched.server.submission_service import SubmissionService
+from rayched.server.watch_feed import WatchFeed
+from rayched.server.watch_hub import HubLimits, WatchHub
+from rayched.server.watch_service import WatchLimits, WatchService, WatchSource
+from rayched.store.calls import Deadlines
+from rayched.store.client import AsyncStoreClient
+from rayched.store.codec import encode
+from rayched.store.keys import Keys
+from rayched.store.transactions import Committed, Conflict, GuardedPut
+from rayched.v1 import services_pb2
+from rayched.v1.core_pb2 import Namespace
+
+_log = logging.getLogger(__name__)
+
+REQUEST_BYTES_MAX: Final = 4 << 20
+"""Above the limits of objects and batches, so that exceeding those is told in the API's own words."""
+_CALLS_GRACE_SECONDS: Final = 1.0
+_STORE_DEADLINES: Final = Deadlines(read_seconds=1.0, page_seconds=2.5, write_seconds=2.0, patience_seconds=1.5)
+"""A call that needs one answer of etcd knows within three seconds that there is none."""
+_OPTIONS: Final = (
+    # Without it two servers could share a port and each get some of the calls.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+    # The client pings every 6 s, also without a call.
+    ("grpc.http2.min_ping_interval_without_data_ms", 4000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A client that vanished without a word is noticed, and its streams end.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
+
+
+class ListenError(Exception):
+    """The server cannot listen where it was told to; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where an ApiServer listens and where its store is."""
+
+    listen_address: str
+    """host:port; port 0 lets the system choose."""
+    etcd_endpoints: Sequence[str]
+    keys: Keys = field(default_factory=Keys)
+    version: str = ""
+    allow_remote: bool = False
+    """Listen on other addresses than loopback as well."""
+    hub: HubLimits = field(default_factory=HubLimits)
+    watch: WatchLimits = field(default_factory=WatchLimits)
+
+
+class ApiServer:
+    """One replica's API. Create, start and stop it in the same event loop."""
+
+    def __init__(self, options: ServerOptions, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
+        self._options = options
+        self._leadership = leadership
+        self._scheduler = scheduler
+        self._health = Health()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: _Running | None = None
+        self.address = options.listen_address
+        """host:port; with the real port once started."""
+
+    async def start(self) -> None:
+        """Returns when the port is open. Raises ListenError."""
+        host, port = _listen_address(self._options)
+        running = _Running(self._options, self._leadership, self._scheduler)
+        server = running.server
+        for name, service in running.services.items():
+            server.add_generic_rpc_handlers((handler_of(services_pb2.DESCRIPTOR.services_by_name[name], service),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, server)
+        health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+        reflection.enable_server_reflection((*SERVICES.values(), health_name, reflection.SERVICE_NAME), server)
+        await self._health.starting()
+        try:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            await running.close()
+            raise ListenError(f"cannot listen on {host}:{port}: the port is in use, or the address is not of this machine")
+        self.address = f"{host}:{bound}"
+        self._running = running
+        running.sources.start()
+        await server.start()
+        self._spawn(self._become_useful(running))
+        self._spawn(self._watch_feed(running))
+
+    async def announce_stop(self) -> None:
+        """Health turns NOT_SERVING for good; calls are still served."""
+        await self._health.shutting_down()
+
+    async def stop(self) -> None:
+        """Idempotent; returns within about three seconds."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        await self.announce_stop()
+        await running.watch.close()
+        await running.leadership.close()
+        await running.server.stop(_CALLS_GRACE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await running.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(asyncio.create_task(work))
+
+    async def _become_useful(self, running: _Running) -> None:
+        """Health turns SERVING when the state is there, and follows the lead from then on."""
+        await running.sources.cluster().feed.synced.wait()
+        await _make_namespaces(running.objects)
+        running.ready.set()
+        await self._health.synced(self._leadership.leads)
+        async for _ in self._leadership.changes():
+            await self._health.leading(self._leadership.leads)
+
+    async def _watch_feed(self, running: _Running) -> None:
+        await running.sources.cluster().feed.failed.wait()
+        await self._health.blind()
+
+
+class _Sources:
+    """The hub of the cluster's objects, and that of events once somebody asks for it."""
+
+    def __init__(self, options: ServerOptions, store: AsyncStoreClient, aio_channel: Any, encoder: EventEncoder) -> None:
+        self._options = options
+        self._store = store
+        self._aio_channel = aio_channel
+        self._encoder = encoder
+        self._feed_channel = open_channel(options.etcd_endpoints)
+        self._cluster = self._source(options.keys.cluster_prefix)
+        self._events: WatchSource | None = None
+
+    def start(self) -> None:
+        self._cluster.feed.start()
+
+    def cluster(self) -> WatchSource:
+        return self._cluster
+
+    def events(self) -> WatchSource:
+        if self._events is None:
+            self._events = self._source(self._options.keys.prefix(EVENT))
+            self._events.feed.start()
+        return self._events
+
+    async def revision(self) -> int:
+        return await self._store.revision()
+
+    async def close(self) -> None:
+        for source in (self._cluster, self._events):
+            if source is not None:
+                await source.feed.stop()
+        self._feed_channel.close()
+
+    def _source(self, prefix: bytes) -> WatchSource:
+        keys = self._options.keys
+        hub = WatchHub(keys.parse, self._encoder, self._options.hub)
+        return WatchSource(WatchFeed(self._feed_channel, prefix, hub), History(self._aio_channel, keys, prefix))
+
+
+class _Running:
+    """What a started server is made of."""
+
+    def __init__(self, options: ServerOptions, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
+        self.ready = asyncio.Event()
+        self._channel = open_aio_channel(options.etcd_endpoints)
+        store = AsyncStoreClient(self._channel, _STORE_DEADLINES)
+        encoder = EventEncoder()
+        self.sources = _Sources(options, store, self._channel, encoder)
+        self.objects = Objects(store, options.keys)
+        hub = self.sources.cluster().feed.hub
+        admission = Admission(hub, self.objects, self.ready)
+        creator, deleter = Creator(self.objects, admission), Deleter(self.objects)
+        self.watch = WatchService(self.sources, encoder, options.watch)
+        self.leadership = LeadershipService(leadership, options.version)
+        self.services: dict[str, object] = {
+            "Submission": SubmissionService(self.objects, admission, creator, deleter),
+            "Watch": self.watch,
+            "Nodes": NodeService(self.objects),
+            "Admin": AdminService(self.objects),
+            "Leadership": self.leadership,
+            "Scheduling": SchedulingService(leadership, scheduler),
+        }
+        self.server: Any = grpc.aio.server(options=_OPTIONS)
+
+    async def close(self) -> None:
+        await self.sources.close()
+        await self._channel.close()
+
+
+def _listen_address(options: ServerOptions) -> tuple[str, int]:
+    host, _, port = options.listen_address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ListenError(f"listen address {options.listen_address!r}: want host:port")
+    if not options.allow_remote and not _is_loopback(host):
+        raise ListenError(
+            f"listen address {options.listen_address!r}: is not loopback; there is no authentication, so that must be asked for"
+        )
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False
+
+
+async def _make_namespaces(objects: Objects) -> None:
+    """The system's namespaces, where they are not there yet; tried until etcd takes them."""
+    async for attempt in tenacity.AsyncRetrying(wait=tenacity.wait_random_exponential(0.1, 2.0), before_sleep=_log_retry):
+        with attempt:
+            await _make_namespaces_once(objects)
+
+
+async def _make_namespaces_once(objects: Objects) -> None:
+    writes = []
+    for name in SYSTEM_NAMESPACES:
+        namespace = Namespace()
+        namespace.metadata.name = name
+        namespace.metadata.uid = f"namespace-{name}"
+        namespace.metadata.generation = 1
+        namespace.metadata.creation_timestamp.CopyFrom(timestamp_now())
+        default(namespace)
+        writes.append(GuardedPut(objects.keys.object_key(NAMESPACE, "", name), 0, encode(wrap(namespace))))
+    for write, outcome in zip(writes, await objects.store.send(None, writes), strict=True):
+        if not isinstance(outcome, Committed | Conflict):
+            raise lost_write(outcome, f"key {write.key.decode()}")
+
+
+def _log_retry(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    _log.warning("cannot create the system's namespaces yet: %s", error)

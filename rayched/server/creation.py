@@ -1,0 +1,305 @@
+"""Creating objects, one or a hundred: admission, one guarded transaction, and the same answer to the same uid.
+
+The transaction that creates an object also writes the record of its submission. It is conditional on neither being there and on
+the namespace being as it was seen. So
+
+* two submissions with one uid create one object, in whatever order and at whichever replicas they arrive;
+* the second gets what the first got, from the record, also after the object was deleted or its class, its namespace went away;
+* one that differs in content is ALREADY_EXISTS and names the object;
+* nothing is created in a namespace that is being deleted.
+
+Failures are values here: every entry of a batch has its own. An entry whose transaction has no answer is UNAVAILABLE, and may be
+submitted again with the same uid.
+
+Source of the rules for generated names: Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rayched.api import kinds
+from rayched.api.errors import FieldError
+from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
+from rayched.api.validation.limits import OBJECT_BYTES
+from rayched.server.admission import Admission, namespace_of
+from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, over_limit
+from rayched.server.objects import Objects, lost_write, read_entry, timestamp_now
+from rayched.store.codec import encode
+from rayched.store.entries import Entry
+from rayched.store.errors import Compacted
+from rayched.store.keys import KeyTextError
+from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, split
+from rayched.v1 import services_pb2
+from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.storage_pb2 import SubmissionRecord
+from rayched.v1.workloads_pb2 import Object
+
+_FIRST: Final = (NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS)
+"""Kinds that other objects of the same batch may refer to."""
+_ROUNDS_MAX: Final = 4
+"""How often a creation is tried again because its namespace changed or its generated name was taken."""
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_CHARACTERS: Final = 5
+_GENERATE_NAME_CHARACTERS_MAX: Final = 58
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """An object that is in the store. `item` is None where the answer was repeated from the record."""
+
+    uid: str
+    revision: int
+    warnings: tuple[str, ...]
+    key: services_pb2.ObjectKey
+    item: Object | None
+
+
+Creation = Created | ApiFailure
+
+
+@dataclass(slots=True, eq=False)
+class _Submission:
+    """One object on its way into the store."""
+
+    index: int
+    item: Object
+    kind: Kind
+    message: AnyObject
+    subject: str
+    uid: str
+    digest: bytes
+    by_client: bool
+    """The uid came with the object, so there may be a record of it."""
+    warnings: list[str]
+    namespace: str
+    generate_name: str = ""
+    result: Creation | None = None
+    write: GuardedPut | None = field(default=None)
+
+
+class Creator:
+    """Creates objects; shared by the services that do."""
+
+    def __init__(self, objects: Objects, admission: Admission) -> None:
+        self._objects = objects
+        self._admission = admission
+
+    async def create(self, items: Sequence[Object], dry_run: bool = False) -> list[Creation]:
+        """One result each, in order. The items are used up: they are what is stored."""
+        results: list[Creation | None] = [None] * len(items)
+        submissions = []
+        for index, item in enumerate(items):
+            try:
+                submissions.append(_received(index, item))
+            except Exception as error:
+                results[index] = failure_of(error, "Submission")
+        for wave in _waves(submissions):
+            await self._create_wave(wave, dry_run)
+        for submission in submissions:
+            results[submission.index] = submission.result
+        return [result for result in results if result is not None]
+
+    async def as_created(self, created: Created) -> Object:
+        """The object of an answer that is given again: as it was created, where etcd still knows."""
+        if created.item is not None:
+            return created.item
+        target = self._objects.target(created.key)
+        try:
+            page = await self._objects.store.list_page(target.store_key, limit=1, revision=created.revision)
+            entry = page.entries[0] if page.entries else None
+        except Compacted:
+            entry = await self._objects.store.get(target.store_key)
+        if entry is not None and entry.key == target.store_key:
+            read = read_entry(entry)
+            if read.message.metadata.uid == created.uid:
+                return read.stored.object
+        bare = Object()
+        metadata = getattr(bare, target.kind.field).metadata
+        metadata.name, metadata.namespace, metadata.uid = target.key.name, target.key.namespace, created.uid
+        return bare
+
+    # ---- one wave: admission, then as many rounds as it takes
+
+    async def _create_wave(self, wave: list[_Submission], dry_run: bool) -> None:
+        pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
+        classes = await self._admission.classes_for(pods)
+        for submission in wave:
+            errors = [*_received_faults(submission), *self._admission.admit(submission.message, classes)]
+            if errors:
+                submission.result = invalid_fields(submission.subject, errors)
+        for _ in range(_ROUNDS_MAX):
+            pending = [submission for submission in wave if submission.result is None]
+            if not pending:
+                break
+            await self._round(pending, dry_run)
+        for submission in wave:
+            if submission.result is None:
+                submission.result = conflict(f"{submission.subject}: its namespace keeps changing; try again")
+        await self._repeat_answers(wave)
+
+    async def _round(self, pending: list[_Submission], dry_run: bool) -> None:
+        revisions = await self._admission.namespace_revisions(one.namespace for one in pending if one.namespace)
+        for submission in pending:
+            try:
+                submission.write = self._write(submission, revisions)
+            except (ApiFailure, KeyTextError) as error:
+                submission.result = failure_of(error, "Submission")
+        ready = [submission for submission in pending if submission.write is not None and submission.result is None]
+        if dry_run:
+            await self._try(ready)
+            return
+        by_write = {id(submission.write): submission for submission in ready}
+        for batch in split(submission.write for submission in ready if submission.write is not None):
+            outcomes = await self._objects.store.send(None, batch)
+            for write, outcome in zip(batch, outcomes, strict=True):
+                self._settle(by_write[id(write)], outcome)
+
+    def _write(self, submission: _Submission, namespace_revisions: dict[str, int]) -> GuardedPut:
+        keys, message = self._objects.keys, submission.message
+        metadata = message.metadata
+        record_key = keys.submission(submission.uid)
+        also = [(record_key, 0)]
+        if submission.namespace:
+            revision = namespace_revisions.get(submission.namespace)
+            if revision is None:
+                raise ApiFailure(Code.NOT_FOUND, f"{submission.subject}: namespace {submission.namespace} does not exist")
+            also.append((keys.object_key(NAMESPACE, "", submission.namespace), revision))
+        record = SubmissionRecord(
+            key=services_pb2.ObjectKey(kind=submission.kind.name, namespace=submission.namespace, name=metadata.name),
+            digest=submission.digest,
+            uid=submission.uid,
+            warnings=submission.warnings,
+        )
+        key = keys.object_key(submission.kind, submission.namespace, metadata.name)
+        # Not before admission, which knows templates by all that is not the object's own.
+        metadata.creation_timestamp.CopyFrom(timestamp_now())
+        return GuardedPut(key, 0, encode(submission.item), tuple(also), ((record_key, record.SerializeToString()),))
+
+    def _settle(self, submission: _Submission, outcome: Outcome) -> None:
+        match outcome:
+            case Committed(revision):
+                submission.message.metadata.resource_version = str(revision)
+                key = services_pb2.ObjectKey(
+                    kind=submission.kind.name, namespace=submission.namespace, name=submission.message.metadata.name
+                )
+                submission.result = Created(submission.uid, revision, tuple(submission.warnings), key, submission.item)
+            case Conflict(current, (record, *_)):
+                self._settle_conflict(submission, current, record)
+            case _:
+                submission.result = failure_of(lost_write(outcome, submission.subject), "Submission")
+
+    def _settle_conflict(self, submission: _Submission, current: Entry | None, record: Entry | None) -> None:
+        """Leaves the result open where only the namespace changed or a generated name was taken."""
+        if record is not None:
+            submission.result = _answer_again(submission, record)
+        elif current is None:
+            return
+        elif submission.generate_name:
+            _generate_name(submission)
+        else:
+            submission.result = exists(f"{submission.subject} already exists")
+
+    async def _try(self, ready: list[_Submission]) -> None:
+        """What would become of writes that are not sent."""
+        for submission in ready:
+            write = submission.write
+            if write is None:
+                continue
+            current, record = (await self._objects.store.get_many([write.key, write.also[0][0]])).entries
+            if current is not None or record is not None:
+                self._settle_conflict(submission, current, record)
+            else:
+                self._settle(submission, Committed(0))
+                submission.message.metadata.resource_version = ""
+
+    async def _repeat_answers(self, wave: list[_Submission]) -> None:
+        """A submission that was refused may have been accepted before: what it refers to was deleted, or its rules changed."""
+        doubtful = [submission for submission in wave if _may_have_been_accepted(submission)]
+        if not doubtful:
+            return
+        reading = await self._objects.store.get_many([self._objects.keys.submission(one.uid) for one in doubtful])
+        for submission, record in zip(doubtful, reading.entries, strict=True):
+            if record is not None:
+                submission.result = _answer_again(submission, record)
+
+
+# ----------------------------------------------------------------------------------------------------- what has arrived
+
+
+def _received(index: int, item: Object) -> _Submission:
+    """Raises for what is no object, or too large to look at."""
+    kind = kinds.of(item)
+    message = kinds.unwrap(item)
+    metadata = message.metadata
+    namespace = namespace_of(message)
+    name = metadata.name or (f"{metadata.generate_name}?" if metadata.generate_name else "without a name")
+    subject = f"{kind.name} {namespace}/{name}"[:320] if namespace else f"{kind.name} {name}"[:320]
+    size = message.ByteSize()
+    if size > OBJECT_BYTES:
+        raise over_limit(f"{subject}: {size} bytes; an object may have at most {OBJECT_BYTES} (256 KiB)")
+    digest = hashlib.sha256(item.SerializeToString(deterministic=True)).digest()
+    by_client = bool(metadata.uid)
+    metadata.uid = metadata.uid or str(uuid.uuid4())
+    submission = _Submission(index, item, kind, message, subject, metadata.uid, digest, by_client, [], namespace)
+    _clear_what_is_not_the_clients(submission)
+    if metadata.generate_name and not metadata.name:
+        submission.generate_name = metadata.generate_name[:_GENERATE_NAME_CHARACTERS_MAX]
+        _generate_name(submission)
+    return submission
+
+
+def _clear_what_is_not_the_clients(submission: _Submission) -> None:
+    message, metadata = submission.message, submission.message.metadata
+    if not isinstance(message, Node) and "status" in message.DESCRIPTOR.fields_by_name and message.HasField("status"):
+        message.ClearField("status")
+        submission.warnings.append("status: left out, it is not set by whoever creates the object")
+    for name in ("deletion_timestamp", "deletion_grace_period_seconds"):
+        metadata.ClearField(name)
+    metadata.ClearField("creation_timestamp")
+    metadata.generation = 1
+
+
+def _received_faults(submission: _Submission) -> list[FieldError]:
+    """What a new object must not carry, beside the rules for all objects."""
+    version = submission.message.metadata.resource_version
+    if not version:
+        return []
+    return [FieldError("metadata.resourceVersion", "must be empty: the object is new. To change one that exists, apply it")]
+
+
+def _generate_name(submission: _Submission) -> None:
+    suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_CHARACTERS))
+    submission.message.metadata.name = submission.generate_name + suffix
+
+
+def _waves(submissions: Iterable[_Submission]) -> list[list[_Submission]]:
+    """What others may refer to, then the others."""
+    submissions = list(submissions)
+    first = [submission for submission in submissions if submission.kind in _FIRST]
+    rest = [submission for submission in submissions if submission.kind not in _FIRST]
+    return [wave for wave in (first, rest) if wave]
+
+
+def _answer_again(submission: _Submission, record: Entry) -> Creation:
+    """The answer of the first submission of this uid, from its record."""
+    found = SubmissionRecord.FromString(record.value)
+    if found.digest != submission.digest:
+        place = f"{found.key.namespace}/{found.key.name}" if found.key.namespace else found.key.name
+        gone = ", which was deleted" if found.expires_at_ms else ""
+        text = f"uid {submission.uid} belongs to {found.key.kind} {place}{gone}, submitted with other content"
+        return exists(f"{submission.subject}: {text}; leave metadata.uid out or choose another")
+    return Created(found.uid, record.create_revision, tuple(found.warnings), found.key, None)
+
+
+def _may_have_been_accepted(submission: _Submission) -> bool:
+    """Not one that etcd left open: there is nobody to ask, and the caller will."""
+    failure = submission.result
+    if not submission.by_client or not isinstance(failure, ApiFailure) or failure.code is Code.UNAVAILABLE:
+        return False
+    return "/" not in submission.uid and "\0" not in submission.uid

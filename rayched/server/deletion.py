@@ -1,0 +1,180 @@
+"""Deleting objects: at once where nothing runs, else by a deletion_timestamp that the node's agent follows.
+
+| object | deleted |
+|---|---|
+| pod without a node, or that has ended | at once |
+| pod on a node, grace 0 | at once |
+| pod on a node | deletion_timestamp = now + grace; the agent stops it and removes it. Asked again, grace can only shrink |
+| namespace | at once when it is empty, else refused with what is in it; `default` and `kube-system` never |
+| others | at once |
+
+A removal and the last expiry of its submission's record are one transaction, so a uid is answered for an hour after the object.
+A namespace goes only while no key of it exists, which etcd checks in that transaction; its events go with it.
+
+Source: graceful deletion of pods in Kubernetes 1.34; its namespaces delete what is in them instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leader.etcd_shim import rpc
+from rayched.api.kinds import EVENT, KINDS, NAMESPACE, AnyObject
+from rayched.server.errors import conflict, forbidden_by_state, invalid, not_found
+from rayched.server.objects import ATTEMPTS_MAX, Objects, Read, Target, lost_write, milliseconds_now, read_entry, timestamp_now
+from rayched.server.reports import FINAL_PHASES
+from rayched.store.codec import encode
+from rayched.store.entries import Entry, first_entry
+from rayched.store.keys import prefix_end
+from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import SubmissionRecord
+
+RECORD_KEPT_MS: Final = 3_600_000
+SYSTEM_NAMESPACES: Final = ("default", "kube-system")
+_GRACE_SECONDS_MAX: Final = 2**31 - 1
+_NAMED_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The object as it was last, or with its deletion_timestamp where it still has to stop."""
+
+    read: Read
+    revision: int
+
+
+class Deleter:
+    """Deletes objects; shared by the services that do."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def delete(self, target: Target, uid: str, grace_seconds: int | None) -> Deleted:
+        if grace_seconds is not None and not 0 <= grace_seconds <= _GRACE_SECONDS_MAX:
+            raise invalid(f"grace_period_seconds: found {grace_seconds}, want 0 to {_GRACE_SECONDS_MAX}")
+        if target.kind is NAMESPACE:
+            if target.key.name in SYSTEM_NAMESPACES:
+                raise forbidden_by_state(f"{target}: cannot be deleted, it belongs to the system")
+            return await self._delete_namespace(target, uid)
+        entry = await self._objects.store.get(target.store_key)
+        for _ in range(ATTEMPTS_MAX):
+            read = _expected(target, entry, uid)
+            write = await self._write(target, read, grace_seconds)
+            if write is None:
+                return Deleted(read, read.entry.mod_revision)
+            outcome = (await self._objects.store.send(None, [write]))[0]
+            match outcome:
+                case Committed(revision):
+                    if isinstance(write, GuardedPut):
+                        read.message.metadata.resource_version = str(revision)
+                    return Deleted(read, revision)
+                case Conflict(current=current):
+                    entry = current
+                case _:
+                    raise lost_write(outcome, str(target))
+        raise conflict(f"{target}: others keep changing it; try again")
+
+    async def removal(self, target: Target, read: Read) -> GuardedDelete:
+        """The write that removes an object, and lets the record of its submission expire."""
+        record_key = self._record_key(read.message)
+        record = await self._objects.store.get(record_key) if record_key else None
+        return removal(target, read, record)
+
+    def _record_key(self, message: AnyObject) -> bytes:
+        uid = message.metadata.uid
+        return self._objects.keys.submission(uid) if uid and "/" not in uid else b""
+
+    async def _write(self, target: Target, read: Read, grace_seconds: int | None) -> Write | None:
+        """None: it is being deleted already, and no later than asked for."""
+        message = read.message
+        if not isinstance(message, Pod) or not message.spec.node_name or message.status.phase in FINAL_PHASES:
+            return await self.removal(target, read)
+        grace = message.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
+        if grace == 0:
+            return await self.removal(target, read)
+        metadata = message.metadata
+        if metadata.HasField("deletion_timestamp"):
+            if grace >= metadata.deletion_grace_period_seconds:
+                return None
+            asked_at = metadata.deletion_timestamp.seconds - metadata.deletion_grace_period_seconds
+            metadata.deletion_timestamp.seconds = asked_at + grace
+        else:
+            metadata.deletion_timestamp.seconds = timestamp_now().seconds + grace
+        metadata.deletion_grace_period_seconds = grace
+        return GuardedPut(target.store_key, read.entry.mod_revision, encode(read.stored.object, read.leader_write))
+
+    # ---- namespaces
+
+    async def _delete_namespace(self, target: Target, uid: str) -> Deleted:
+        for _ in range(ATTEMPTS_MAX):
+            read = _expected(target, await self._objects.store.get(target.store_key), uid)
+            removal = await self.removal(target, read)
+            answer = await self._objects.store.txn(self._namespace_request(target.key.name, removal))
+            if answer.succeeded:
+                return Deleted(read, answer.header.revision)
+            current = first_entry(answer.responses[0].response_range)
+            if current is not None and current.mod_revision == read.entry.mod_revision:
+                content = await self._content(target.key.name)
+                if content:
+                    raise forbidden_by_state(f"{target}: is not empty, delete its {content} first")
+        raise conflict(f"{target}: others keep changing it; try again")
+
+    def _namespace_request(self, name: str, removal: GuardedDelete) -> Any:
+        """Deletes the namespace and its events if it is as it was seen and no object is in it."""
+        keys = self._objects.keys
+        request = rpc.TxnRequest()
+        for key, revision in ((removal.key, removal.mod_revision), *removal.also):
+            request.compare.add(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=revision)
+        for kind in KINDS:
+            if kind.namespaced and kind is not EVENT:
+                prefix = keys.prefix(kind, name)
+                request.compare.add(
+                    key=prefix, range_end=prefix_end(prefix), target=rpc.Compare.VERSION, result=rpc.Compare.EQUAL, version=0
+                )
+        request.success.add().request_delete_range.key = removal.key
+        events = keys.prefix(EVENT, name)
+        request.success.add().request_delete_range.CopyFrom(rpc.DeleteRangeRequest(key=events, range_end=prefix_end(events)))
+        for key, value in removal.with_puts:
+            request.success.add().request_put.CopyFrom(rpc.PutRequest(key=key, value=value))
+        request.failure.add().request_range.key = removal.key
+        return request
+
+    async def _content(self, namespace: str) -> str:
+        """ "3 pods, 1 services"; at most 500 of a kind are counted."""
+        counts: Counter[str] = Counter()
+        for kind in KINDS:
+            if kind.namespaced and kind is not EVENT:
+                prefix = self._objects.keys.prefix(kind, namespace)
+                page = await self._objects.store.list_page(prefix, limit=_NAMED_MAX, keys_only=True)
+                counts[kind.plural] = len(page.entries)
+        return ", ".join(f"{count}{'+' if count == _NAMED_MAX else ''} {plural}" for plural, count in counts.items() if count)
+
+
+def removal(target: Target, read: Read, record: Entry | None) -> GuardedDelete:
+    """As `Deleter.removal`, with the record read already. The record's expiry is conditional on nobody else setting it."""
+    if record is None:
+        return GuardedDelete(target.store_key, read.entry.mod_revision)
+    found = SubmissionRecord.FromString(record.value)
+    if found.uid != read.message.metadata.uid or found.expires_at_ms:
+        return GuardedDelete(target.store_key, read.entry.mod_revision)
+    found.expires_at_ms = milliseconds_now() + RECORD_KEPT_MS
+    return GuardedDelete(
+        target.store_key,
+        read.entry.mod_revision,
+        also=((record.key, record.mod_revision),),
+        with_puts=((record.key, found.SerializeToString()),),
+    )
+
+
+def _expected(target: Target, entry: Entry | None, uid: str) -> Read:
+    """The object that is to be deleted; raises ApiFailure where it is not there, or another."""
+    if entry is None:
+        raise not_found(str(target))
+    read = read_entry(entry)
+    found = read.message.metadata.uid
+    if uid and uid != found:
+        raise conflict(f"{target}: has uid {found}, not {uid[:80]}; it is another object")
+    return read

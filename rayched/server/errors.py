@@ -1,0 +1,160 @@
+"""Failures of calls: a status code, one line, and a detail for each defect; and the one table that turns exceptions into them.
+
+Handlers raise ApiFailure for what they decide themselves. Everything else that is expected at the edge of a call stands in
+`_CODES`; what does not is a bug: it is logged with its traceback, and the caller gets INTERNAL without one.
+
+A failure travels as a google.rpc.Status in the trailing metadata. gRPC refuses trailers above 8 KiB, so details are cut where
+they would not fit, and the last one then counts the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+
+from rayched.api.errors import FieldError
+from rayched.api.kinds import UnknownKind
+from rayched.api.selectors import SelectorError
+from rayched.server.ports import Leader
+from rayched.store.codec import PoisonedObject
+from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
+from rayched.store.keys import KeyTextError
+from rayched.v1.services_pb2 import FieldViolation, LeaderAddress, Outcome, ResumeFrom
+
+_log = logging.getLogger(__name__)
+
+DETAILS_KEY: Final = "grpc-status-details-bin"
+DETAILS_BYTES_MAX: Final = 6_800
+MESSAGE_CHARACTERS_MAX: Final = 500
+"""Both together stay below the 8 KiB of trailers that gRPC accepts by default."""
+
+Code = grpc.StatusCode
+
+_CODES: Final[tuple[tuple[type[Exception], Any, str], ...]] = (
+    (UnknownKind, Code.INVALID_ARGUMENT, ""),
+    (SelectorError, Code.INVALID_ARGUMENT, ""),
+    (KeyTextError, Code.INVALID_ARGUMENT, ""),
+    (PoisonedObject, Code.DATA_LOSS, "the stored object cannot be read: "),
+    (Compacted, Code.OUT_OF_RANGE, "the revision is no longer kept, list again: "),
+    (FutureRevision, Code.OUT_OF_RANGE, "the revision has not happened, list again: "),
+    (RequestTooLarge, Code.RESOURCE_EXHAUSTED, "too large for etcd: "),
+    (StoreFull, Code.RESOURCE_EXHAUSTED, "etcd takes no more writes until somebody compacts and defragments it: "),
+    (StoreBusy, Code.UNAVAILABLE, "etcd is busy, try again: "),
+    (StoreUnavailable, Code.UNAVAILABLE, "etcd does not answer, try again: "),
+)
+"""Exception, status code, what is said before the exception's own text. The first that fits counts."""
+
+
+class ApiFailure(Exception):
+    """What a call ends with instead of an answer. `details` are packed into the status as they are."""
+
+    def __init__(self, code: Any, message: str, details: Sequence[Message] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = tuple(details)
+
+    @property
+    def violations(self) -> list[FieldViolation]:
+        return [detail for detail in self.details if isinstance(detail, FieldViolation)]
+
+    def outcome(self) -> Outcome:
+        """The failure as the outcome of one entry of a call on many; not cut, since it travels in a message."""
+        return Outcome(code=self.code.value[0], message=self.message, violations=self.violations)
+
+
+# ----------------------------------------------------------------------------------------------------------- to be raised
+
+
+def invalid_fields(subject: str, errors: Sequence[FieldError]) -> ApiFailure:
+    """All that is wrong with one object; `subject` is "Pod default/web"."""
+    violations = [FieldViolation(object=subject, field=error.path, message=error.message) for error in errors]
+    return ApiFailure(Code.INVALID_ARGUMENT, f"{subject}: {'; '.join(map(str, errors))}", violations)
+
+
+def invalid(message: str) -> ApiFailure:
+    return ApiFailure(Code.INVALID_ARGUMENT, message)
+
+
+def invalid_field(subject: str, path: str, message: str) -> ApiFailure:
+    return invalid_fields(subject, [FieldError(path, message)])
+
+
+def not_found(subject: str) -> ApiFailure:
+    return ApiFailure(Code.NOT_FOUND, f"{subject} not found")
+
+
+def exists(message: str) -> ApiFailure:
+    return ApiFailure(Code.ALREADY_EXISTS, message)
+
+
+def conflict(message: str) -> ApiFailure:
+    return ApiFailure(Code.ABORTED, message)
+
+
+def forbidden_by_state(message: str) -> ApiFailure:
+    return ApiFailure(Code.FAILED_PRECONDITION, message)
+
+
+def over_limit(message: str) -> ApiFailure:
+    return ApiFailure(Code.RESOURCE_EXHAUSTED, message)
+
+
+def unavailable(message: str) -> ApiFailure:
+    return ApiFailure(Code.UNAVAILABLE, message)
+
+
+def ask_the_leader(leader: Leader, why: str) -> ApiFailure:
+    """Only the leader answers; its address goes along."""
+    detail = LeaderAddress(holder=leader.holder, address=leader.address, epoch=leader.epoch)
+    return ApiFailure(Code.FAILED_PRECONDITION, f"{why}: ask the leader {leader.holder} at {leader.address}", [detail])
+
+
+def watch_ended(code: Any, message: str, resume_from: int, first_available: int = 0) -> ApiFailure:
+    """A watch that has to begin anew: from `resume_from`, or with a list where that is no longer kept."""
+    return ApiFailure(code, message, [ResumeFrom(revision=resume_from, first_available=first_available)])
+
+
+# ------------------------------------------------------------------------------------------------------------ at the edge
+
+
+def failure_of(error: Exception, call: str) -> ApiFailure:
+    """The failure that the caller of `call` gets for any exception."""
+    if isinstance(error, ApiFailure):
+        return error
+    for kind, code, prefix in _CODES:
+        if isinstance(error, kind):
+            return ApiFailure(code, f"{prefix}{error}")
+    _log.error("%s failed: %s", call, error, exc_info=error)
+    return ApiFailure(Code.INTERNAL, f"internal error in {call}; the replica's log has the cause")
+
+
+def trailers(failure: ApiFailure) -> tuple[tuple[str, bytes], ...]:
+    """The trailing metadata of a failure; empty without details."""
+    if not failure.details:
+        return ()
+    status = Status(code=failure.code.value[0], message=one_line(failure.message))
+    size = status.ByteSize()
+    for index, detail in enumerate(failure.details):
+        packed = AnyMessage()
+        packed.Pack(detail)
+        size += packed.ByteSize() + 4
+        if size > DETAILS_BYTES_MAX:
+            rest = AnyMessage()
+            rest.Pack(FieldViolation(message=f"and {len(failure.details) - index} more"))
+            status.details.append(rest)
+            break
+        status.details.append(packed)
+    return ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def one_line(message: str) -> str:
+    """The message without line breaks and cut to what a trailer may hold."""
+    text = " ".join(message.split())
+    return text if len(text) <= MESSAGE_CHARACTERS_MAX else text[: MESSAGE_CHARACTERS_MAX - 4] + " ..."

@@ -1,0 +1,116 @@
+"""The services rayched.v1.Leadership and rayched.v1.Scheduling: who leads, and questions that the leader's scheduler answers.
+
+A standby passes such a question on to the address in the leader's record, at most `HOPS_MAX` times in all: leadership may move
+while the question travels. Where that does not end at the leader, FAILED_PRECONDITION names its address; while nobody leads,
+UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from rayched.server.errors import ask_the_leader, unavailable
+from rayched.server.ports import Leader, LeadershipPort, NotLeading, SchedulerPort
+from rayched.server.rpc import Call
+from rayched.v1.services_pb2 import (
+    GetLeaderRequest,
+    GetLeaderResponse,
+    GetSchedulerStatusRequest,
+    GetSchedulerStatusResponse,
+)
+
+HOPS_MAX: Final = 3
+_FORWARD_SECONDS: Final = 2.5
+_STATUS_PATH: Final = "/rayched.v1.Scheduling/GetSchedulerStatus"
+_CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
+"""A connection of each call's own: the leader's address changes just when it matters."""
+
+
+class LeadershipService:
+    """Any replica serves it."""
+
+    def __init__(self, leadership: LeadershipPort, version: str) -> None:
+        self._leadership = leadership
+        self._version = version
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._closing = asyncio.Event()
+
+    async def get_leader(self, _request: GetLeaderRequest, _: Call) -> GetLeaderResponse:
+        return self._response(self._leadership.leader())
+
+    async def watch_leader(self, _request: GetLeaderRequest, call: Call) -> None:
+        if self._closing.is_set():
+            raise unavailable("this replica is shutting down")
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            async for leader in self._leadership.changes():
+                await call.write(self._response(leader))
+        except asyncio.CancelledError:
+            if not self._closing.is_set():
+                raise
+            task.uncancel()
+        finally:
+            self._tasks.discard(task)
+        raise unavailable("this replica is shutting down")
+
+    async def close(self) -> None:
+        """Ends the streams; new ones are refused."""
+        self._closing.set()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    def _response(self, leader: Leader | None) -> GetLeaderResponse:
+        response = GetLeaderResponse(answered_by=self._leadership.identity, version=self._version)
+        if leader is not None:
+            response.holder, response.address = leader.holder, leader.address
+            response.epoch, response.transitions = leader.epoch, leader.transitions
+            response.acquired_at_ms, response.renewed_at_ms = leader.acquired_at_ms, leader.renewed_at_ms
+            response.lease_duration_ms = leader.lease_duration_ms
+        return response
+
+
+class SchedulingService:
+    """Serves at the leader, forwards everywhere else."""
+
+    def __init__(self, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
+        self._leadership = leadership
+        self._scheduler = scheduler
+
+    async def get_scheduler_status(self, request: GetSchedulerStatusRequest, _: Call) -> GetSchedulerStatusResponse:
+        try:
+            return await self._scheduler.status()
+        except NotLeading:
+            leader = self._leadership.leader()
+        if leader is None:
+            raise unavailable("nobody leads at the moment; try again")
+        if leader.holder == self._leadership.identity:
+            raise unavailable("this replica has just acquired or lost the lead; try again")
+        if request.hops >= HOPS_MAX:
+            raise ask_the_leader(leader, f"passed on {request.hops} times without reaching the leader")
+        return await self._forward(leader, request)
+
+    async def _forward(self, leader: Leader, request: GetSchedulerStatusRequest) -> GetSchedulerStatusResponse:
+        onward = GetSchedulerStatusRequest(hops=request.hops + 1)
+        async with grpc.aio.insecure_channel(leader.address, options=_CHANNEL_OPTIONS) as channel:
+            call: Any = channel.unary_unary(
+                _STATUS_PATH,
+                request_serializer=GetSchedulerStatusRequest.SerializeToString,
+                response_deserializer=GetSchedulerStatusResponse.FromString,
+            )
+            try:
+                response: GetSchedulerStatusResponse = await call(onward, timeout=_FORWARD_SECONDS)
+            except grpc.RpcError as error:
+                code = error.code()
+                if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
+                raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
+        return response

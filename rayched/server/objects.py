@@ -1,0 +1,151 @@
+"""Single objects of the store: found, read, and rewritten under the guard of their revision.
+
+A rewrite reads the object, lets the caller change it, and puts it back if nobody else did meanwhile; else it starts again from
+what is there. The last write of a leader stays with the object. An edit that changes nothing writes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from rayched.api import kinds
+from rayched.api.defaulting import DEFAULT_NAMESPACE
+from rayched.api.errors import FieldError
+from rayched.api.kinds import AnyObject, Kind
+from rayched.server.errors import conflict, invalid, invalid_fields, not_found, unavailable
+from rayched.store.client import AsyncStoreClient
+from rayched.store.codec import decode_stored, encode
+from rayched.store.entries import Entry
+from rayched.store.keys import Keys, ObjectKey
+from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, Refused, Unknown
+from rayched.v1 import services_pb2
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
+
+ATTEMPTS_MAX: Final = 8
+"""Others change one object a few times in a row at most; more would be a loop against somebody else's loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One object that a call is about."""
+
+    kind: Kind
+    key: ObjectKey
+    store_key: bytes
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An object as it lies in the store."""
+
+    entry: Entry
+    stored: Stored
+
+    @property
+    def message(self) -> AnyObject:
+        return kinds.unwrap(self.stored.object)
+
+    @property
+    def leader_write(self) -> LeaderWrite | None:
+        return self.stored.leader_write if self.stored.HasField("leader_write") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The object after an edit, and whether the edit changed it."""
+
+    message: AnyObject
+    revision: int
+    changed: bool
+
+
+Edit = Callable[[AnyObject], Sequence[FieldError] | None]
+"""Changes an object in place; gives what is wrong with the result, or raises ApiFailure."""
+
+
+class Objects:
+    """Access to objects; shared by the services."""
+
+    def __init__(self, store: AsyncStoreClient, keys: Keys) -> None:
+        self.store = store
+        self.keys = keys
+
+    def target(self, key: services_pb2.ObjectKey) -> Target:
+        """What a request's key names; without a namespace it is in the default one."""
+        return self.target_of(kinds.by_name(key.kind), key.namespace, key.name)
+
+    def target_of(self, kind: Kind, namespace: str, name: str) -> Target:
+        if not name:
+            raise invalid(f"name: is required to name a {kind.name}")
+        if kind.namespaced:
+            namespace = namespace or DEFAULT_NAMESPACE
+        return Target(kind, ObjectKey(kind.name, namespace, name), self.keys.object_key(kind, namespace, name))
+
+    async def get(self, target: Target) -> Read:
+        """Linearizable; raises NOT_FOUND."""
+        entry = await self.store.get(target.store_key)
+        if entry is None:
+            raise not_found(str(target))
+        return read_entry(entry)
+
+    async def rewrite(self, target: Target, edit: Edit, resource_version: str = "", dry_run: bool = False) -> Rewritten:
+        """Read, edit, write. With a resource version the object must have it, and a conflict is the caller's."""
+        entry = await self.store.get(target.store_key)
+        for _ in range(ATTEMPTS_MAX):
+            if entry is None:
+                raise not_found(str(target))
+            if resource_version and resource_version != str(entry.mod_revision):
+                found = resource_version[:20]
+                raise conflict(f"{target}: resource_version {found} is not the present {entry.mod_revision}; read again")
+            read = read_entry(entry)
+            before = read.message.SerializeToString(deterministic=True)
+            errors = edit(read.message)
+            if errors:
+                raise invalid_fields(str(target), errors)
+            if read.message.SerializeToString(deterministic=True) == before:
+                return Rewritten(read.message, entry.mod_revision, False)
+            if dry_run:
+                return Rewritten(read.message, entry.mod_revision, True)
+            write = GuardedPut(target.store_key, entry.mod_revision, encode(read.stored.object, read.leader_write))
+            outcome = (await self.store.send(None, [write]))[0]
+            match outcome:
+                case Committed(revision):
+                    read.message.metadata.resource_version = str(revision)
+                    return Rewritten(read.message, revision, True)
+                case Conflict(current=current):
+                    entry = current
+                case _:
+                    raise lost_write(outcome, str(target))
+        raise conflict(f"{target}: others keep changing it; try again")
+
+
+def read_entry(entry: Entry) -> Read:
+    return Read(entry, decode_stored(entry.value, entry.mod_revision, entry.key))
+
+
+def lost_write(outcome: Outcome, subject: str) -> Exception:
+    """The failure for a write that did not commit and met no conflict either."""
+    match outcome:
+        case Refused(error):
+            return error
+        case Unknown(message):
+            return unavailable(f"{subject}: not known whether it was written, etcd did not answer; try again ({message})")
+        case Committed() | Conflict() | Fenced():
+            raise AssertionError(f"{outcome} is an answer")
+
+
+def timestamp_now() -> Timestamp:
+    """Whole seconds, as in Kubernetes' objects."""
+    return Timestamp(seconds=int(time.time()))
+
+
+def milliseconds_now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,59 @@
+"""What the server asks of the replica around it: who leads, and what the leader's scheduler is doing.
+
+The replica fills these ports; the server knows neither the elector nor the actors. All methods are called on the server's
+event loop and return without waiting, `changes` and `status` aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader's record as this replica last saw it."""
+
+    holder: str
+    address: str
+    """Where the leader's own API listens, host:port."""
+    epoch: int
+    transitions: int = 0
+    acquired_at_ms: int = 0
+    renewed_at_ms: int = 0
+    lease_duration_ms: int = 0
+
+
+class NotLeading(Exception):
+    """This replica's scheduler does not decide at the moment."""
+
+
+class LeadershipPort(Protocol):
+    """Who leads, as this replica sees it."""
+
+    @property
+    def identity(self) -> str:
+        """The name under which this replica stands for election."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica holds the epoch now."""
+
+    def leader(self) -> Leader | None:
+        """The leader, or None while nobody leads. A renewal may change only renewed_at_ms."""
+
+    def changes(self) -> AsyncIterator[Leader | None]:
+        """What `leader` gives, at once and after each change of holder, epoch or address, until the caller closes it.
+
+        Intermediate changes may be left out, the last one never. Also tells when `leads` changed.
+        """
+
+
+class SchedulerPort(Protocol):
+    """The scheduler actors of this replica."""
+
+    async def status(self) -> GetSchedulerStatusResponse:
+        """What they are doing; raises NotLeading on a standby."""

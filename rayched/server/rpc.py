@@ -1,0 +1,97 @@
+"""Puts services on a gRPC server: from the generated descriptors to handlers, with one edge around every call.
+
+A service is a plain object whose methods have the names of the RPCs in snake case: `async def submit_many(request, call)`. Each
+RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call. The edge
+
+* refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
+* turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
+* leaves the deadline to gRPC, which cancels the method when the caller's deadline passes or the caller hangs up.
+
+Responses may be given as bytes already encoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
+
+_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class Call:
+    """One call in progress, as a method of a service sees it."""
+
+    __slots__ = ("_context", "name")
+
+    def __init__(self, context: Any, name: str) -> None:
+        self._context = context
+        self.name = name
+
+    def seconds_left(self) -> float | None:
+        """Until the caller's deadline; None without one."""
+        left: float | None = self._context.time_remaining()
+        return left
+
+    async def accept(self) -> None:
+        """Tells a streaming caller that its request is in order, before there is anything to say."""
+        await self._context.send_initial_metadata(())
+
+    async def write(self, response: Message | bytes) -> None:
+        """Sends on the stream; waits while the caller does not read."""
+        await self._context.write(response)
+
+
+@dataclass(frozen=True, slots=True)
+class _Malformed:
+    """Stands for a request whose bytes are no message."""
+
+    text: str
+
+
+def handler_of(service: ServiceDescriptor, implementation: object) -> Any:
+    """The handler of all calls of one service."""
+    table = {method.name: _method_handler(service, method, implementation) for method in service.methods}
+    return grpc.method_handlers_generic_handler(service.full_name, table)
+
+
+def _method_handler(service: ServiceDescriptor, method: MethodDescriptor, implementation: object) -> Any:
+    name = f"{service.name}.{method.name}"
+    function = getattr(implementation, _WORD_START.sub("_", method.name).lower(), None)
+    if function is None:
+        raise TypeError(f"{type(implementation).__name__} has no method for the call {name}")
+    request_class = message_factory.GetMessageClass(method.input_type)
+
+    def read(data: bytes) -> Message | _Malformed:
+        try:
+            return request_class.FromString(data)
+        except DecodeError as error:
+            return _Malformed(f"the request is no {method.input_type.name} message: {error}")
+
+    make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
+    return make(_edge(name, function), request_deserializer=read, response_serializer=_write)
+
+
+def _edge(name: str, function: Callable[[Any, Call], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def handle(request: Any, context: Any) -> Any:
+        try:
+            if isinstance(request, _Malformed):
+                raise invalid(request.text)
+            return await function(request, Call(context, name))
+        except Exception as error:
+            failure: ApiFailure = failure_of(error, name)
+        return await context.abort(failure.code, one_line(failure.message), trailers(failure))
+
+    return handle
+
+
+def _write(response: Message | bytes) -> bytes:
+    return response if isinstance(response, bytes) else response.SerializeToString()

@@ -1,0 +1,77 @@
+"""Carries the deliveries of the store's watcher from its thread into a hub on the event loop.
+
+At most `_DELIVERIES_MAX` deliveries wait for the loop; then the watcher's thread waits, and flow control holds the rest back in
+etcd. The loop's thread is the only one that touches the hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Final
+
+import grpc
+
+from rayched.server.watch_hub import WatchHub
+from rayched.store.list_watch import Broken, Changed, Delivery, Listed, Resumed
+from rayched.store.watcher import Watcher
+
+_log = logging.getLogger(__name__)
+
+_DELIVERIES_MAX: Final = 64
+_LOOK_SECONDS: Final = 0.5
+
+
+class WatchFeed:
+    """Keeps one hub fed from `start` to `stop`; both are called on the event loop."""
+
+    def __init__(self, channel: grpc.Channel, prefix: bytes, hub: WatchHub) -> None:
+        self.hub = hub
+        self.synced = asyncio.Event()
+        """Set once the first list has arrived."""
+        self.failed = asyncio.Event()
+        """Set when the watcher ended by a bug: the hub is no longer fed."""
+        self._loop = asyncio.get_running_loop()
+        self._free = threading.BoundedSemaphore(_DELIVERIES_MAX)
+        self._stopping = False
+        self._watcher = Watcher(channel, prefix, self._deliver, on_failure=self._on_failure)
+
+    def start(self) -> None:
+        self._watcher.start()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        await asyncio.to_thread(self._watcher.stop)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        """On the watcher's thread."""
+        while not self._free.acquire(timeout=_LOOK_SECONDS):
+            if self._stopping:
+                return
+        self._on_loop(delivery)
+
+    def _on_loop(self, delivery: Delivery) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take, delivery)
+
+    def _take(self, delivery: Delivery) -> None:
+        """On the loop."""
+        try:
+            match delivery:
+                case Changed():
+                    self.hub.changed(delivery.changes, delivery.revision)
+                case Listed():
+                    self.hub.listed(delivery.entries, delivery.revision)
+                    self.synced.set()
+                case Broken():
+                    _log.warning("the watch of etcd broke (%s): %s", delivery.reason.value, delivery.message)
+                case Resumed():
+                    pass
+        finally:
+            self._free.release()
+
+    def _on_failure(self, _: BaseException) -> None:
+        """On the watcher's thread, which has logged the error."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.failed.set)

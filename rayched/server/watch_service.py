@@ -1,0 +1,278 @@
+"""The service rayched.v1.Watch: streams from the hub, from etcd's history where the hub's window does not reach back.
+
+```
+  start_revision 0 ──▶ the present state, BOOKMARK ──┐
+  start_revision r, in the window ───────────────────┼──▶ LIVE: read the hub's window ──▶ cut (slow), UNAVAILABLE (shutting down)
+  start_revision r, older ──▶ CATCHING UP ───────────┘      │  ▲
+                                   ▲                        │  │ at the first revision that both have
+                                   └──── the hub relisted ──┘  │
+                                   └───────────────────────────┘
+```
+
+A caller that does not read occupies one response and a number. When the window has moved past it, or one response could not be
+sent for `write_seconds_max`, the stream is cut as ABORTED and names the revision from which the next one goes on. Each
+stream is a task of gRPC's; `close` ends them all with UNAVAILABLE and the same.
+
+Cost: one wake-up a stream for each delivery of its kind, fewer when it is behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rayched.api.kinds import EVENT
+from rayched.server.changes import Change, EventEncoder, bookmark, up_to
+from rayched.server.errors import Code, invalid, unavailable, watch_ended
+from rayched.server.history import History, HistoryGone
+from rayched.server.rpc import Call
+from rayched.server.selection import Selection, select
+from rayched.server.watch_feed import WatchFeed
+from rayched.server.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription
+from rayched.v1.services_pb2 import WatchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLimits:
+    """Bounds of the streams of one replica."""
+
+    streams_max: int = 10_000
+    bookmark_seconds: float = 10.0
+    write_seconds_max: float = 30.0
+    sync_seconds_max: float = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSource:
+    """One prefix: its feed for the present, its history for the past."""
+
+    feed: WatchFeed
+    history: History
+
+
+class WatchSources(Protocol):
+    """Where streams come from."""
+
+    def cluster(self) -> WatchSource: ...
+
+    def events(self) -> WatchSource:
+        """Of the kind Event; opened when first asked for."""
+
+    async def revision(self) -> int:
+        """The store's newest revision, by a linearizable read."""
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """One stream: its call, what it is about, and up to which revision everything was sent."""
+
+    call: Call
+    selection: Selection
+    source: WatchSource
+    revision: int
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class WatchService:
+    """All streams of a replica."""
+
+    def __init__(self, sources: WatchSources, encoder: EventEncoder, limits: WatchLimits | None = None) -> None:
+        self._sources = sources
+        self._encoder = encoder
+        self._limits = limits or WatchLimits()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._closing = asyncio.Event()
+
+    @property
+    def streams(self) -> int:
+        return len(self._tasks)
+
+    async def watch(self, request: WatchRequest, call: Call) -> None:
+        selection = select(request.kind, request.namespace, request.label_selector, request.field_selector)
+        if request.start_revision < 0:
+            raise invalid(f"start_revision: found {request.start_revision}, want 0 or the first revision to be sent")
+        if self._closing.is_set():
+            raise unavailable("this replica is shutting down")
+        if len(self._tasks) >= self._limits.streams_max:
+            raise unavailable(f"this replica serves {self._limits.streams_max} watches already; ask another one")
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        source = self._sources.events() if selection.kind is EVENT else self._sources.cluster()
+        stream = _Stream(call, selection, source, max(request.start_revision - 1, 0))
+        try:
+            await self._run(stream, request.start_revision)
+        except asyncio.CancelledError:
+            if not self._closing.is_set():
+                raise
+            task.uncancel()
+            resume = stream.revision + 1 if stream.revision else 0
+            text = f"this replica is shutting down; watch on from revision {resume} elsewhere"
+            raise watch_ended(Code.UNAVAILABLE, text, resume) from None
+        finally:
+            self._tasks.discard(task)
+
+    async def close(self) -> None:
+        """Ends all streams; new ones are refused."""
+        self._closing.set()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    async def _run(self, stream: _Stream, start_revision: int) -> None:
+        await self._synced(stream.source.feed)
+        if start_revision:
+            await self._must_have_happened(stream, start_revision)
+            await stream.call.accept()
+            subscription = self._subscribe(stream, stream.revision)
+        else:
+            await stream.call.accept()
+            subscription = await self._send_present_state(stream)
+        while True:
+            if subscription is None:
+                subscription = await self._catch_up(stream)
+            try:
+                await self._follow(stream, subscription)
+            finally:
+                subscription.close()
+            subscription = None
+
+    async def _synced(self, feed: WatchFeed) -> None:
+        try:
+            async with asyncio.timeout(self._limits.sync_seconds_max):
+                await feed.synced.wait()
+        except TimeoutError:
+            raise unavailable("this replica has not read the cluster's state from etcd yet") from None
+
+    async def _must_have_happened(self, stream: _Stream, start_revision: int) -> None:
+        """A start right after the newest revision is the ordinary case; the hub may lag behind what the caller has seen."""
+        if start_revision <= stream.source.feed.hub.revision + 1:
+            return
+        revision = await self._sources.revision()
+        if start_revision > revision + 1:
+            text = f"start_revision: {start_revision} is in the future, the store is at {revision}; list again"
+            raise watch_ended(Code.OUT_OF_RANGE, text, 0, revision + 1)
+
+    def _subscribe(self, stream: _Stream, after_revision: int) -> Subscription | None:
+        return stream.source.feed.hub.subscribe(stream.selection, after_revision, stream.ready.set)
+
+    # ---- the present
+
+    async def _send_present_state(self, stream: _Stream) -> Subscription | None:
+        hub, selection = stream.source.feed.hub, stream.selection
+        entries, revision = hub.entries(selection), hub.revision
+        subscription = self._subscribe(stream, revision)
+        try:
+            encoded = (self._encoder.encode_initial(entry, selection) for entry in entries)
+            for part in _parts(event for event in encoded if event is not None):
+                await self._write(stream, b"".join(part))
+            await self._write(stream, bookmark(revision))
+            stream.revision = revision
+        except BaseException:
+            if subscription is not None:
+                subscription.close()
+            raise
+        return subscription
+
+    async def _follow(self, stream: _Stream, subscription: Subscription) -> None:
+        """Sends what the hub has, until the hub itself has missed something."""
+        bookmark_due = False
+        while True:
+            stream.ready.clear()
+            match subscription.read():
+                case Batch(events, revision, more):
+                    if events:
+                        await self._write(stream, b"".join((*events, up_to(revision))))
+                    elif bookmark_due and not more:
+                        await self._write(stream, bookmark(revision))
+                    stream.revision = revision
+                    if more:
+                        await asyncio.sleep(0)
+                    else:
+                        bookmark_due = not await self._something_to_read(stream)
+                case Lost(Loss.RELISTED):
+                    return
+                case Lost(Loss.SLOW):
+                    raise _too_slow(stream)
+                case Lost(Loss.WENT_BACK):
+                    revision = stream.source.feed.hub.revision
+                    text = f"etcd went back to revision {revision}: it lost writes or was restored; list again"
+                    raise watch_ended(Code.OUT_OF_RANGE, text, 0, revision + 1)
+
+    async def _something_to_read(self, stream: _Stream) -> bool:
+        """Waits for it; False when that takes so long that the caller wants a sign."""
+        try:
+            async with asyncio.timeout(self._limits.bookmark_seconds):
+                await stream.ready.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # ---- the past
+
+    async def _catch_up(self, stream: _Stream) -> Subscription:
+        """Sends etcd's history until the hub's window takes over."""
+        history = stream.source.history.after(stream.revision)
+        try:
+            async for changes in history:
+                for part in _parts_of_changes(changes, stream.selection, self._encoder):
+                    if part.events:
+                        await self._write(stream, b"".join((*part.events, up_to(part.revision))))
+                    stream.revision = part.revision
+                subscription = self._subscribe(stream, stream.revision)
+                if subscription is not None:
+                    return subscription
+            raise unavailable("etcd closed a watch; watch again")
+        except HistoryGone as error:
+            first = min(error.first_available, stream.source.feed.hub.floor + 1)
+            text = f"revision {stream.revision + 1} was compacted, the first one available is {first}; list again"
+            raise watch_ended(Code.OUT_OF_RANGE, text, stream.revision + 1, first) from None
+        finally:
+            await history.aclose()
+
+    async def _write(self, stream: _Stream, response: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._limits.write_seconds_max):
+                await stream.call.write(response)
+        except TimeoutError:
+            raise _too_slow(stream) from None
+
+
+def _too_slow(stream: _Stream) -> Exception:
+    resume = stream.revision + 1 if stream.revision else 0
+    return watch_ended(Code.ABORTED, f"this watch was read too slowly; watch on from revision {resume}", resume)
+
+
+def _parts(events: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Lists of about EVENTS_A_BATCH events or BYTES_A_BATCH bytes."""
+    part: list[bytes] = []
+    size = 0
+    for event in events:
+        part.append(event)
+        size += len(event)
+        if len(part) >= EVENTS_A_BATCH or size >= BYTES_A_BATCH:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _parts_of_changes(changes: list[Change], selection: Selection, encoder: EventEncoder) -> Iterator[Batch]:
+    """Batches of whole revisions; the last one reaches the last change even without an event."""
+    events: list[bytes] = []
+    size = 0
+    for index, change in enumerate(changes):
+        if selection.covers(change.key):
+            event = encoder.encode(change, selection)
+            if event is not None:
+                events.append(event)
+                size += len(event)
+        last = index + 1 == len(changes)
+        full = len(events) >= EVENTS_A_BATCH or size >= BYTES_A_BATCH
+        if last or (full and changes[index + 1].revision != change.revision):
+            yield Batch(events, change.revision, not last)
+            events, size = [], 0

@@ -1,0 +1,16 @@
+"""What all tests share: fixtures for real components, and a check of the rows that tests name."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["tests.etcd_fixture"]
+
+ROWS_A_TEST_MAX = 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        rows = [row for marker in item.iter_markers("row") for row in marker.args]
+        if len(rows) > ROWS_A_TEST_MAX:
+            raise pytest.UsageError(f"{item.nodeid} names {len(rows)} rows; {ROWS_A_TEST_MAX} at most")

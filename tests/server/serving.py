@@ -1,0 +1,112 @@
+"""A real ApiServer on a free port, in a thread of its own, over a real etcd; and small replicas for its ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import grpc
+
+from rayched.server.app import ApiServer, ServerOptions
+from rayched.server.ports import Leader, NotLeading
+from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+
+T = TypeVar("T")
+
+
+class SmallLeadership:
+    """Leadership as a test sets it, from any thread."""
+
+    def __init__(self, identity: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._identity = identity
+        self._loop = loop
+        self._leader: Leader | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    @property
+    def leads(self) -> bool:
+        return self._leader is not None and self._leader.holder == self._identity
+
+    def leader(self) -> Leader | None:
+        return self._leader
+
+    async def changes(self) -> AsyncIterator[Leader | None]:
+        while True:
+            changed = self._changed
+            yield self._leader
+            await changed.wait()
+
+    def set(self, leader: Leader | None) -> None:
+        self._loop.call_soon_threadsafe(self._set, leader)
+
+    def _set(self, leader: Leader | None) -> None:
+        self._leader = leader
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class SmallScheduler:
+    """A scheduler that knows its name and nothing else."""
+
+    def __init__(self, leadership: SmallLeadership) -> None:
+        self._leadership = leadership
+
+    async def status(self) -> GetSchedulerStatusResponse:
+        if not self._leadership.leads:
+            raise NotLeading
+        return GetSchedulerStatusResponse(holder=self._leadership.identity, epoch=7, nodes=3)
+
+
+class Serving:
+    """A running server, seen from the test's thread."""
+
+    def __init__(self, options: ServerOptions, identity: str = "replica-0") -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="server", daemon=True)
+        self._thread.start()
+        self.leadership: SmallLeadership = self.run(self._made(SmallLeadership, identity, self.loop))
+        self.server = ApiServer(options, self.leadership, SmallScheduler(self.leadership))
+        try:
+            self.run(self.server.start())
+        except BaseException:
+            self._end()
+            raise
+        self.channel = grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1)])
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = 15.0) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.channel.close()
+            self.run(self.server.stop())
+            self._end()
+
+    def _end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(5)
+        self.loop.close()
+
+    @staticmethod
+    async def _made(make: Any, *arguments: Any) -> Any:
+        return make(*arguments)
+
+
+@contextlib.contextmanager
+def serving(options: ServerOptions, identity: str = "replica-0") -> Iterator[Serving]:
+    server = Serving(options, identity)
+    try:
+        yield server
+    finally:
+        server.stop()
