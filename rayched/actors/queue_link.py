@@ -36,6 +36,8 @@ from rayched.snapshot.templates import PodTemplate
 
 HAND_MIN: Final = 64
 """Pods wanted in the hand however slow decisions are."""
+_MEASURED_MIN: Final = 16
+"""Fewer pods say little about the speed."""
 
 
 class QueueLink:
@@ -120,9 +122,11 @@ class QueueLink:
         """The next pod to try."""
         return self._hand.popleft()[0] if self._hand else None
 
-    def decided(self, pods: int) -> None:
-        """So many pods were decided in one batch that was not short of pods."""
-        self._hand_wanted = max(HAND_MIN, min(PODS_MAX, 2 * pods))
+    def decided(self, pods: int, seconds: float, batch_seconds: float) -> None:
+        """So many pods took so long: the hand is to hold two batches of that speed."""
+        if pods >= _MEASURED_MIN:
+            in_a_batch = PODS_MAX if seconds <= 0 else int(pods * batch_seconds / seconds)
+            self._hand_wanted = max(HAND_MIN, min(PODS_MAX, 2 * in_a_batch))
 
     def _give_back_below(self, priority: int) -> None:
         back = [uid for uid, its_priority in self._hand if its_priority < priority]

@@ -166,6 +166,8 @@ class SchedulerActor:
 
         def known(future: Any) -> None:
             if future.exception() is None and self._queue_actor is queue_actor:
+                # It has only now begun to live; what it was asked before could not be answered.
+                self._exchange_since = None if self._exchange_since is None else _boottime()
                 self._queue_pid = future.result()
 
         queue_actor.pid.remote().future().add_done_callback(known)
@@ -253,7 +255,7 @@ class SchedulerActor:
                 os.kill(pid, signal.SIGKILL)
 
     def _queue_failed(self, queue_actor: Any) -> None:
-        """The queue lives, but an exchange broke it: a new session makes it whole, after a pause, or a standing fault would spin."""
+        """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
         if queue_actor is self._queue_actor:
             self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
 

@@ -51,6 +51,8 @@ from rayched.store.transactions import Fenced, Guard, GuardedPut
 
 BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
+TIME_STEP_SECONDS: Final = 1e-6
+"""Between pods that came at one moment: the queue orders pods of equal priority by their times."""
 CLOCK_EVERY: Final = 4
 """Pods decided between two looks at the clock."""
 
@@ -199,7 +201,7 @@ class SchedulerCore:
         if link is None or not len(link) or self.bindings.is_full:
             return False
         clock, bindings = self._ports.clock, self.bindings
-        until = clock() + BATCH_SECONDS
+        began = clock()
         count = 0
         while not bindings.is_full:
             uid = link.take()
@@ -207,9 +209,9 @@ class SchedulerCore:
                 break
             self._decide_pod(uid, link)
             count += 1
-            if not count % CLOCK_EVERY and clock() >= until:
-                link.decided(count)
+            if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
                 break
+        link.decided(count, clock() - began, BATCH_SECONDS)
         return True
 
     def _turn_at(self, link: QueueLink) -> float | None:
@@ -229,6 +231,8 @@ class SchedulerCore:
                 self.link = None
                 self.bindings.stop()
                 self.statuses.clear()
+                # Another epoch may be there already.
+                self._follow_belief()
             case Step.BEGIN:
                 self.window.end_term()
                 self.bindings.stop()
@@ -247,10 +251,10 @@ class SchedulerCore:
         self.bindings.forget_lost()
         link = self.link = QueueLink(self._next_session)
         self._next_session += 1
-        now = self._ports.clock()
-        for record in self.cache.pending():
-            if self._is_to_be_tried(record):
-                link.tell(*self._feed.pending_pod(record, now))
+        waiting = [record for record in self.cache.pending() if self._is_to_be_tried(record)]
+        since = self._ports.clock() - len(waiting) * TIME_STEP_SECONDS
+        for place, record in enumerate(waiting):
+            link.tell(*self._feed.pending_pod(record, since + place * TIME_STEP_SECONDS))
 
     def _is_to_be_tried(self, record: PodRecord) -> bool:
         """It waits for a node, a profile has it, and no attempt holds room for it."""
@@ -263,6 +267,7 @@ class SchedulerCore:
         for change in changes:
             if self.link is not None:
                 self.link.tell_all(self._feed.told(change, now))
+                now += TIME_STEP_SECONDS
             if isinstance(change, PodChanged):
                 self._pod_changed(change)
 

@@ -10,7 +10,8 @@ import pytest
 
 from rayched.framework import shards, usage_sum
 from rayched.framework.engine import Engine, PluginError
-from rayched.framework.shards import Answer, ColumnRequest
+from rayched.framework.questions import Answer
+from rayched.framework.shards import ColumnRequest
 from rayched.framework.status import Code, unresolvable
 from rayched.framework.usage_sum import scale_for
 from rayched.snapshot import change_log
@@ -104,6 +105,9 @@ def test_only_rows_that_changed_are_looked_at_again() -> None:
     assert labels.asked_again() == [("filter", [5]), ("score", [5])]
     engine.evaluate(a_template())
     assert labels.asked_again() == usage.asked_again() == []
+    snapshot.update_node(a_node("n6", {"cpu": "4", "memory": "8Gi", "pods": "10"}, labels={"rank": "9"}))
+    engine.evaluate(a_template())
+    assert labels.asked_again() == [("filter", [6]), ("score", [6])]
 
 
 def test_nodes_that_come_and_go_are_seen_even_if_no_plugin_reads_node_objects() -> None:
@@ -328,9 +332,11 @@ def test_a_score_that_leaves_the_range_when_its_node_changes_is_an_error() -> No
 
 
 def test_normalisation_never_sees_a_raw_score_beyond_its_bounds() -> None:
+    beyond: list[tuple[int, int]] = []
+
     class Strict(Rank):
         def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:
-            assert low <= raw.min() and raw.max() <= high
+            beyond.extend((low, high) for score in raw.tolist() if not low <= score <= high)
             return super().normalize(raw, low, high)
 
     snapshot = a_snapshot()
@@ -341,6 +347,7 @@ def test_normalisation_never_sees_a_raw_score_beyond_its_bounds() -> None:
         snapshot.bind(f"u{number}", a_template("3950m"), f"n{number}")
         engine.evaluate(template)
     assert engine.evaluate(template).total[[1, 2, 5, 6, 9]].tolist() == [0, 100, 0, 100, 0]
+    assert beyond == []
 
 
 @pytest.mark.row("K6.3")
@@ -453,7 +460,7 @@ def test_only_the_nodes_that_prefilter_names_are_looked_at() -> None:
     evaluation = engine.evaluate(a_template(only="n3.n1.n4.nowhere"))
     assert spy.asked_again() == [("filter", [1, 3, 4]), ("score", [1, 3, 4])]
     assert evaluation.total.tolist() == [-1, 50, -1, 50, 50] and evaluation.best_rows.tolist() == [1, 3, 4]
-    assert evaluation.narrowed == {"n3", "n1", "n4", "nowhere"} and evaluation.n_feasible == 3
+    assert evaluation.narrowed == frozenset({"n3", "n1", "n4", "nowhere"}) and evaluation.n_feasible == 3
     assert engine.evaluate(a_template(only="n3.n1.n4", odd="")).best_rows.tolist() == [1, 3]
     assert engine.evaluate(a_template(only="n3"), without=np.array([3], np.intp)).n_feasible == 0
     assert engine.explain(a_template(only="n3.n1")).rows.index.tolist() == [1, 3]

@@ -11,7 +11,8 @@ import pytest
 from rayched.framework import shards
 from rayched.framework.engine import Engine
 from rayched.framework.evaluation import Evaluation
-from rayched.framework.shards import Answer, ColumnRequest, ShardAnswers, join_shards
+from rayched.framework.questions import Answer
+from rayched.framework.shards import ColumnRequest, ShardAnswers, join_shards
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.transfer import RowsUpdate, TableCopy, export_rows

@@ -40,6 +40,11 @@ def own_etcd(tmp_path: Path) -> Iterator[EtcdServer]:
             os.kill(server.pid, signal.SIGCONT)
 
 
+def a_candidate_process(etcd: EtcdServer, root: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.leader.candidate_process", etcd.endpoint, root, "a"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+
+
 @pytest.mark.row("L12", "L23", "LE-01")
 def test_a_lone_candidate_leads_at_once_and_its_record_can_be_read(etcd: EtcdServer, etcd_root: str) -> None:
     began = now()
@@ -58,9 +63,7 @@ def test_a_lone_candidate_leads_at_once_and_its_record_can_be_read(etcd: EtcdSer
 
 @pytest.mark.row("L1", "LE-03")
 def test_a_killed_leader_is_replaced_after_its_lease_and_never_before(etcd: EtcdServer, etcd_root: str) -> None:
-    leader = subprocess.Popen(
-        [sys.executable, "-m", "tests.leader.candidate_process", etcd.endpoint, etcd_root, "a"], stdout=subprocess.PIPE, text=True
-    )
+    leader = a_candidate_process(etcd, etcd_root)
     try:
         assert leader.stdout is not None
         assert leader.stdout.readline().startswith("leads")
@@ -79,9 +82,7 @@ def test_a_killed_leader_is_replaced_after_its_lease_and_never_before(etcd: Etcd
 
 @pytest.mark.row("LE-49", "L32")
 def test_a_paused_leader_writes_nothing_after_its_successor_began(etcd: EtcdServer, etcd_root: str) -> None:
-    leader = subprocess.Popen(
-        [sys.executable, "-m", "tests.leader.candidate_process", etcd.endpoint, etcd_root, "a"], stdout=subprocess.PIPE, text=True
-    )
+    leader = a_candidate_process(etcd, etcd_root)
     channel = open_channel([etcd.endpoint])
     try:
         assert leader.stdout is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -56,7 +58,7 @@ def test_what_if_rows_are_the_rows_after_the_change(snapshot: Snapshot) -> None:
     gone = TEMPLATES.intern(a_pod({"cpu": "1", "x/gpu": "1"}, ports=[("TCP", 80, "")]))
     come = TEMPLATES.intern(a_pod({"cpu": "500m", "x/disk": "3"}, ports=[("TCP", 81, "10.0.0.1")]))
     asked = WhatIfRows(snapshot, np.array([1, 2], np.intp), (gone, np.array([-1, 0])), (come, 2))
-    found = {
+    found: dict[str, Any] = {
         "requested": asked.requested.copy(),
         "non_zero": asked.non_zero_requested.copy(),
         "one row": asked.only(np.array([1], np.intp)).requested.copy(),
