@@ -231,20 +231,21 @@ class ActorSupervisor:
         """A new generation: queue, workers, scheduler."""
         queue = create_queue_actor(self._profiles)
         workers = create_workers(self._settings.workers, self._profiles)
-        self._actors = self._begun(queue, workers)
+        self._begun(queue, workers)
 
-    def _begun(self, queue: Any, workers: list[Any]) -> _Actors:
-        """A scheduler for these, synced."""
+    def _begun(self, queue: Any, workers: list[Any], before: _Actors | None = None) -> None:
+        """A scheduler for these, synced. Workers of an earlier generation keep their lives: a second call would take the thread
+        that they work on."""
         actors = _Actors(queue, create_scheduler_actor(self._config, queue, workers), workers)
-        self._answer("queue", queue.pid.remote, actors)
-        for number, worker in enumerate(workers):
-            self._answer(f"worker-{number}", worker.pid.remote, actors)
-        self._answer("scheduler", actors.scheduler.pid.remote, actors)
-        self._actors = actors
-        for name, handle in (("queue", queue), ("scheduler", actors.scheduler), *_numbered(workers)):
+        if before is not None:
+            actors.pids = {name: pid for name, pid in before.pids.items() if name.startswith("worker")}
+            actors.lives = {life: name for life, name in before.lives.items() if name.startswith("worker")}
+        new = [("queue", queue), ("scheduler", actors.scheduler), *(_numbered(workers) if before is None else [])]
+        for name, handle in new:
+            self._answer(name, handle.pid.remote, actors)
             actors.lives[handle.alive.remote()] = name
+        self._actors = actors
         self._wait_until_synced(actors)
-        return actors
 
     def _wait_until_synced(self, actors: _Actors) -> None:
         """Returns when the scheduler has read the cluster, or something died, or we are stopping."""
@@ -267,7 +268,7 @@ class ActorSupervisor:
             # The dead one's last writes may still be on their way: they belong to a term that is over now.
             self.leadership.begin_new_term()
         _kill(actors.queue)
-        self._actors = self._begun(create_queue_actor(self._profiles), actors.workers)
+        self._begun(create_queue_actor(self._profiles), actors.workers, actors)
 
     def _replace_queue(self, actors: _Actors) -> None:
         import ray
