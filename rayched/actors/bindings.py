@@ -167,6 +167,7 @@ class Bindings:
                 break
             self._built = None
             self._sent[write.attempt] = attempt
+            self._cache.expect(write.key, write.value, attempt.node_name, write.attempt)
             writes.append(write)
             size += len(write.value)
         return writes

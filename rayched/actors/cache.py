@@ -17,7 +17,9 @@ Cost: about 12 µs a pod, 25 µs a node; `progress` is called at least every PRO
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from rayched.actors.pod_changes import OP_BIND
@@ -36,6 +38,14 @@ from rayched.v1.storage_pb2 import LeaderWrite
 
 PROGRESS_OBJECTS: Final = 512
 """Objects of a list between two signs of life: some milliseconds."""
+UNREPORTED_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    value: bytes
+    node_name: str
+    attempt: str
 
 
 class Cache:
@@ -54,8 +64,12 @@ class Cache:
         self._uids: dict[bytes, str] = {}
         self._objects: dict[bytes, AnyObject] = {}
         """Objects of kinds other than Pod."""
+        self._expected: dict[bytes, _Expected] = {}
+        """Bindings that were sent: what the watch will show of most pods next."""
         self.poisoned: dict[bytes, str] = {}
         """Why a key's object is set aside."""
+        self.unreported: deque[str] = deque(maxlen=UNREPORTED_MAX)
+        """The same as news, newest last; whoever reports it takes it out."""
 
     # ------------------------------------------------------------------------------------------------------ looking up
 
@@ -77,6 +91,10 @@ class Cache:
     def revision_of(self, key: bytes) -> int:
         """The mod_revision of a key as the watch told it last; 0 where it is not there."""
         return self._revisions.get(key, 0)
+
+    def expect(self, key: bytes, value: bytes, node_name: str, attempt: str) -> None:
+        """This binding of a pending pod was sent. When the watch shows the very bytes, nothing is read out of them again."""
+        self._expected[key] = _Expected(value, node_name, attempt)
 
     # -------------------------------------------------------------------------------------------------------- following
 
@@ -117,6 +135,11 @@ class Cache:
         if name is None:
             # The epoch; or a kind that a later version stores and this one does not read.
             return
+        if self._expected:
+            expected = self._expected.pop(entry.key, None)
+            if expected is not None and expected.value == entry.value:
+                yield self._put_own_binding(entry, expected, self._pods[self._uids[entry.key]])
+                return
         self.poisoned.pop(entry.key, None)
         try:
             stored = decode_stored(entry.value, entry.mod_revision, entry.key)
@@ -132,10 +155,30 @@ class Cache:
                 yield ObjectChanged(name.kind, old, message)
         except (PoisonedObject, ValueError, ArithmeticError, LookupError, TypeError) as problem:
             self.poisoned[entry.key] = str(problem)
+            self.unreported.append(f"{name} at revision {entry.mod_revision} is set aside: {problem}")
             yield from self._set_aside(entry.key)
+
+    def _put_own_binding(self, entry: Entry, expected: _Expected, old: PodRecord) -> PodChanged:
+        """The binding was built on the record as it is, and the store let it pass only because that was the pod's last state."""
+        new = PodRecord(
+            uid=old.uid,
+            name=old.name,
+            key=old.key,
+            mod_revision=entry.mod_revision,
+            create_revision=old.create_revision,
+            stage=Stage.BOUND,
+            node_name=expected.node_name,
+            template=old.template,
+            bound_by=expected.attempt,
+            pod=None,
+        )
+        self._pods[old.uid] = new
+        self._occupancy.observe(old.uid, new.template, new.node_name)
+        return PodChanged(old, new)
 
     def _gone(self, key: bytes) -> Iterator[CacheChange]:
         self._revisions.pop(key, None)
+        self._expected.pop(key, None)
         self.poisoned.pop(key, None)
         uid = self._uids.pop(key, None)
         if uid is not None:

@@ -195,6 +195,8 @@ class SchedulerActor:
                 if turn.exchange is not None:
                     self._exchange(turn.exchange)
                 self._turn_at = turn.turn_at
+                for problem in self._core.take_problems():
+                    log.warning("%s", problem)
                 self._tick()
                 self._end_hung_queue()
                 busy = self._core.decide()

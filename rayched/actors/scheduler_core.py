@@ -175,6 +175,16 @@ class SchedulerCore:
         """Not leading, and no write is under way."""
         return not self.term.leads and self.window.quiet
 
+    def take_problems(self) -> list[str]:
+        """What people should know and nobody has been told yet; each a line."""
+        cache, plugins = self.cache.unreported, self.scheduler.plugin_problems
+        if not cache and not plugins:
+            return []
+        problems = [*cache, *(problem.message() for problem in plugins)]
+        cache.clear()
+        plugins.clear()
+        return problems
+
     def activate(self, names: tuple[str, ...]) -> None:
         """Pods to be tried at once."""
         if self.link is not None:

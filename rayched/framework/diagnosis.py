@@ -21,7 +21,7 @@ from rayched.framework.plugin_calls import call_reasons
 from rayched.framework.questions import Asked
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.snapshot.columns import CodeColumn, RowIndex
-from rayched.snapshot.rows import Rows
+from rayched.snapshot.rows import Rows, compact
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
@@ -85,17 +85,21 @@ def diagnose_rows(
     failing = np.full(table.n_rows, -1, np.int16)
     counts: dict[str, int] = {}
     rejecting = set(narrowing)
-    remaining: RowIndex = rows.index
+    remaining = np.zeros(table.n_rows, np.bool_)
+    remaining[rows.index] = True
     for place, (asked, column) in enumerate(zip(filters, columns, strict=True)):
         if column is None:
             continue
-        rejects = column[remaining] != Code.SUCCESS
-        if not rejects.any():
+        rejects = remaining & (column[: table.n_rows] != Code.SUCCESS)
+        at: RowIndex = rejects.nonzero()[0]
+        if not len(at):
             continue
-        at, remaining = remaining[rejects], remaining[~rejects]
-        codes[at], failing[at] = column[at], place
+        remaining ^= rejects
+        rejected = Rows(table, compact(at))
+        rejection: CodeColumn = column[rejected.selection]
+        codes[rejected.selection], failing[rejected.selection] = rejection, place
         rejecting.add(asked.plugin.name)
-        for reason, where in call_reasons(cast(FilterPlugin, asked.plugin), asked.state, Rows(table, at), column[at]):
+        for reason, where in call_reasons(cast(FilterPlugin, asked.plugin), asked.state, rejected, rejection):
             count = int(np.count_nonzero(where))
             if count:
                 counts[reason] = counts.get(reason, 0) + count
@@ -104,7 +108,7 @@ def diagnose_rows(
         left_out[rows.index] = False
         codes[left_out] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         # Counted as kube-scheduler does: all nodes but those that a filter rejected.
-        count = table.n_nodes - (rows.n - len(remaining))
+        count = table.n_nodes - (rows.n - int(np.count_nonzero(remaining)))
         if count:
             counts[left_out_by(narrowing)] = count
     return Diagnosis(

@@ -48,10 +48,11 @@ from rayched.snapshot.templates import PodTemplate
 __all__ = ["BYTES_MAX", "PLANS_MAX", "Engine", "PluginError"]
 
 BYTES_MAX: Final = 128 << 20
-"""Columns kept: at 5,000 nodes about 700 request shapes with their sums."""
-_SCORING: Final = frozenset((SCORE, NORMALIZE_SCORE))
+"""Columns kept: at 5,000 nodes those of about 1,600 request shapes, at 100,000 of 400."""
 PLANS_MAX: Final = 16_384
 """Templates whose plan is kept; a plan without columns of its own takes about 2 KB."""
+
+_SCORING: Final = frozenset((SCORE, NORMALIZE_SCORE))
 
 
 class Engine:
@@ -97,19 +98,16 @@ class Engine:
         Where a plugin fails nothing is built; `evaluate` finds out for which template.
         """
         kept: dict[int, Kept] = {}
-        stages = []
         for template in templates:
             plan = self._plan(template)
             if plan.status.ok and plan.narrowed is None and plan.scoring is None:
                 plan.scoring = self._planner.stage(plan, with_scores=True)
-                stages.append(plan.scoring)
                 kept.update((id(one), one) for one in plan.scoring.kept())
         try:
             refresh_each(kept.values(), self._builder.build)
         except PluginError:
             return
-        for stage in stages:
-            self._account(stage.entries)
+        self._account(None)
 
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
         """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
@@ -248,8 +246,8 @@ class Engine:
         self._plans.clear()
         self._generation, self._capacity = self._table.generation, self._table.capacity
 
-    def _account(self, entries: Iterable[SharedEntry]) -> None:
-        """Count what these take up, and make room for it. The plan they belong to was used last and so stays."""
+    def _account(self, entries: Iterable[SharedEntry] | None) -> None:
+        """Count what these take up (None: everything), and make room for it. The plan that was used last stays."""
         self._store.account(entries)
         while self._store.n_bytes > self._bytes_max and len(self._plans) > 1:
             self._planner.drop(self._plans.popitem(last=False)[1])

@@ -2,12 +2,12 @@
 
 A plugin is a stateless object with a `name`; it takes part in the extension points whose methods it has. Two families:
 
-* **Column plugins** (PreFilter, Filter, PreScore, Score, NormalizeScore) work on columns. `key(pod)` is what the plugin reads of
-  the pod, `reads` what it reads of the cluster; whatever it has not declared it may not read. From these the engine knows when
+* **Column plugins** (PreFilter, Filter, PreScore, Score, NormalizeScore) work on columns. `key(pod)` is what the plugin reads
+  of the pod, `reads` what it reads of the cluster; whatever it has not declared it may not read. From these the engine knows when
   a column may be kept, which rows to evaluate again and which cluster events can help a pod that the plugin rejected.
   A column plugin evaluates any set of rows: the whole table, a shard, three rows that changed, rows as they would be.
-* **Per-pod plugins** (PreEnqueue, QueueSort, PostFilter, Reserve, Permit, PreBind, Bind, PostBind) are called once for each pod that
-  reaches them, with the CycleState of its attempt.
+* **Per-pod plugins** (PreEnqueue, QueueSort, PostFilter, Reserve, Permit, PreBind, Bind, PostBind) are called once for each pod
+  that reaches them, with the CycleState of its attempt.
 
 Order of an attempt: PreEnqueue and QueueSort in the queue; then PreFilter, Filter, (PostFilter where no node is feasible),
 PreScore, Score, NormalizeScore, Reserve, Permit in the scheduling cycle; then PreBind, Bind, PostBind in the binding cycle.
@@ -153,7 +153,7 @@ class ReservePlugin(Plugin, Protocol):
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undoes `reserve`, in reverse order for all plugins, after any later failure. Idempotent; also where `reserve` was not called."""
+        """Undoes `reserve`, last plugin first, after any later failure. Idempotent; also where `reserve` was not called."""
 
 
 @runtime_checkable

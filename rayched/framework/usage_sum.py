@@ -29,7 +29,7 @@ from rayched.snapshot.table import NodeTable
 TotalColumn = NDArray[np.signedinteger[Any]]
 """Totals, or what they are added up from; as narrow as the weights allow."""
 
-STATES_MAX: Final = 1_024
+STATES_MAX: Final = 256
 """States remembered by a sum; when there are more it starts over."""
 STATE_BYTES: Final = 250
 """What one of them takes, roughly."""
@@ -87,7 +87,8 @@ class UsageSum(Kept):
 
     @property
     def n_bytes(self) -> int:
-        return self.column.nbytes + len(self._states) * STATE_BYTES
+        # All the states it may remember count from the start, as nobody counts again while they come.
+        return self.column.nbytes + (STATES_MAX * STATE_BYTES if self._reads_usage_alone else 0)
 
     def refresh_rows(self, rows: list[int], build: BuildColumns) -> None:
         if not self._reads_usage_alone or len(rows) > STATE_ROWS_MAX or self._is_pausing(len(rows)):

@@ -18,6 +18,7 @@ Cost: beyond the engine's and the snapshot's about 6 µs a pod.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,9 @@ from rayched.v1.core_pb2 import Pod
 
 DIAGNOSIS: Final = "Diagnosis"
 """Where PostFilter plugins find, in the attempt's CycleState, why no node is feasible."""
+
+PROBLEMS_MAX: Final = 100
+"""Unreported problems of plugins that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ class Scheduler:
         """`shards` gives the port for the engine of a profile, by the scheduler's name."""
         self.occupancy = Occupancy(snapshot)
         self.waiting = WaitingPods()
-        self.plugin_problems: list[Status] = []
-        """What plugins raised while they were merely informed, newest last; whoever reports them clears the list."""
+        self.plugin_problems: deque[Status] = deque(maxlen=PROBLEMS_MAX)
+        """What plugins raised while they were merely informed, newest last; whoever reports them takes them out."""
         self._snapshot = snapshot
         self._seed = seed
         self._decisions = 0

@@ -20,6 +20,12 @@ Selection = slice | RowIndex
 """A slice with start and stop (and no step), or row numbers."""
 
 
+def compact(rows: RowIndex) -> Selection:
+    """Ascending row numbers, one at least, as a slice where none is missing between them: that saves copying columns."""
+    first, last = rows.item(0), rows.item(-1)
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
+
+
 class Rows:
     """Columns of the selected rows. Shape of a column: (n,)."""
 

@@ -7,7 +7,13 @@ from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
 
 
 def a_pod(
-    name: str = "web", *, namespace: str = "", labels: dict[str, str] | None = None, node: str = "", cpu: str = "100m", uid: str = ""
+    name: str = "web",
+    *,
+    namespace: str = "",
+    labels: dict[str, str] | None = None,
+    node: str = "",
+    cpu: str = "100m",
+    uid: str = "",
 ) -> Pod:
     pod = Pod()
     pod.metadata.name = name

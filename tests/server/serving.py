@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rayched.server.app import ApiServer, ServerOptions
 from rayched.server.ports import Leader, NotLeading
+from rayched.server.watch_hub import WatchHub
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 
 T = TypeVar("T")
+
+
+def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+    ends_at = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends_at, f"it did not happen within {seconds:g} s"
+        time.sleep(0.01)
 
 
 class SmallLeadership:
@@ -67,7 +77,8 @@ class SmallScheduler:
 class Serving:
     """A running server, seen from the test's thread."""
 
-    def __init__(self, options: ServerOptions, identity: str = "replica-0") -> None:
+    def __init__(self, options: ServerOptions, identity: str = "replica-0", useful: bool = True) -> None:
+        """`useful`: wait until it serves."""
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="server", daemon=True)
         self._thread.start()
@@ -79,6 +90,24 @@ class Serving:
             self._end()
             raise
         self.channel = grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1)])
+        if useful:
+            until(lambda: self.health("rayched.v1.Submission") == "SERVING")
+
+    def health(self, service: str) -> str:
+        response = health_pb2_grpc.HealthStub(self.channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=2)
+        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
+
+    @property
+    def hub(self) -> WatchHub:
+        """Read it only, or change it on the server's loop."""
+        assert self.server._running is not None
+        return self.server._running.sources.cluster().feed.hub
+
+    @property
+    def streams(self) -> int:
+        """Watches that the server has open."""
+        assert self.server._running is not None
+        return self.server._running.watch.streams
 
     @property
     def address(self) -> str:
@@ -104,8 +133,8 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(options: ServerOptions, identity: str = "replica-0") -> Iterator[Serving]:
-    server = Serving(options, identity)
+def serving(options: ServerOptions, identity: str = "replica-0", useful: bool = True) -> Iterator[Serving]:
+    server = Serving(options, identity, useful)
     try:
         yield server
     finally:

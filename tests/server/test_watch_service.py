@@ -12,17 +12,20 @@ import pytest
 
 from leader.channel import open_channel
 from leader.etcd_shim import kv, rpc
+from rayched.api.kinds import KINDS
 from rayched.client import ApiError, Client, EventType
+from rayched.client.errors import api_error
 from rayched.replica.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.server.watch_hub import HubLimits
 from rayched.server.watch_service import WatchLimits
 from rayched.store.keys import Keys
+from rayched.v1.core_pb2 import Event
 from rayched.v1.services_pb2 import WatchEvent, WatchRequest, WatchResponse
 from rayched.v1.services_pb2_grpc import WatchStub
 from rayched.v1.storage_pb2 import Stored
 from tests.server.objects import a_node, a_pod
-from tests.server.serving import Serving, serving
+from tests.server.serving import Serving, serving, until
 
 pytestmark = pytest.mark.cluster
 
@@ -138,8 +141,6 @@ def raw_watch(api: Serving, **request: object) -> Iterator[WatchResponse]:
 
 
 def failure_of(call: Iterator[WatchResponse]) -> ApiError:
-    from rayched.client.errors import api_error
-
     with pytest.raises(grpc.RpcError) as caught:
         for _ in call:
             pass
@@ -151,8 +152,7 @@ def test_a_watch_from_zero_shows_the_present_state_then_a_bookmark_then_changes(
         client.submit_many([a_pod(f"pod-{i}", labels={"app": "red" if i % 2 else "blue"}) for i in range(6)])
         # The window of the server lags by a moment.
         revision = client.list_all("pods").revision
-        while small_api.server._running.sources.cluster().feed.hub.revision < revision:  # type: ignore[union-attr]
-            time.sleep(0.01)
+        until(lambda: small_api.hub.revision >= revision)
         call = raw_watch(small_api, kind="Pod", label_selector="app=red")
         events = [event for _ in range(2) for event in next(call).events]
         assert [event.object.pod.metadata.name for event in events[:-1]] == ["pod-1", "pod-3", "pod-5"]
@@ -225,17 +225,15 @@ def test_a_watcher_that_does_not_read_is_cut_and_can_go_on_where_it_was(small_ap
     with Client(small_api.address) as client:
         start = client.list_all("pods").revision + 1
         call = raw_watch(small_api, kind="Pod", start_revision=start)
-        names = []
+        names: list[str] = []
+        until(lambda: small_api.streams == 1)
         deadline = time.monotonic() + 8
-        service = small_api.server._running.watch  # type: ignore[union-attr]
-        while service.streams == 0 or len(names) < 30 or (service.streams and time.monotonic() < deadline):
+        while small_api.streams and time.monotonic() < deadline:
             pod = a_pod(f"pod-{len(names)}")
             pod.metadata.annotations["pad"] = pad
             client.submit(pod)
             names.append(pod.metadata.name)
-            if len(names) > 400:
-                time.sleep(0.05)
-        assert service.streams == 0, "the watcher was not cut"
+        assert small_api.streams == 0, "the watcher was not cut"
         got: list[tuple[int, str]] = []
         revision = start - 1
         with pytest.raises(grpc.RpcError) as caught:
@@ -255,7 +253,6 @@ def test_a_watcher_that_does_not_read_is_cut_and_can_go_on_where_it_was(small_ap
 
 
 def test_streams_go_on_when_the_server_itself_had_to_list_again(small_api: Serving) -> None:
-    hub = small_api.server._running.sources.cluster().feed.hub  # type: ignore[union-attr]
     with Client(small_api.address) as client:
         start = client.list_all("pods").revision + 1
         with client.watch("pods", start_revision=start) as stream:
@@ -263,8 +260,7 @@ def test_streams_go_on_when_the_server_itself_had_to_list_again(small_api: Servi
             assert next(stream).type is EventType.ADDED
 
             async def lose_the_window() -> None:
-                from rayched.api.kinds import KINDS
-
+                hub = small_api.hub
                 hub.listed([entry for kind in KINDS for entry in hub.all_of(kind)], hub.revision + 1)
 
             small_api.run(lose_the_window())
@@ -305,8 +301,6 @@ def test_unreadable_values_are_skipped_and_never_stop_a_stream(small_api: Servin
 
 
 def test_events_have_a_stream_of_their_own(small_api: Serving) -> None:
-    from rayched.v1.core_pb2 import Event
-
     happened = Event(reason="Scheduled", type="Normal")
     happened.metadata.name = "web.1"
     happened.involved_object.name = "web"
