@@ -99,14 +99,12 @@ class Cache:
     # -------------------------------------------------------------------------------------------------------- following
 
     def listed(self, listed: Listed) -> list[CacheChange]:
-        """Everything there is: take over the differences. Nodes first, so that pods find the node they are on."""
+        """Everything there is: take over the differences."""
         changes: list[CacheChange] = []
         there = {entry.key for entry in listed.entries}
         for key in [key for key in self._revisions if key not in there]:
             changes.extend(self._gone(key))
-        nodes_prefix = self._keys.prefix(kinds.NODE)
-        ordered = sorted(listed.entries, key=lambda entry: not entry.key.startswith(nodes_prefix))
-        for count, entry in enumerate(ordered, 1):
+        for count, entry in enumerate(listed.entries, 1):
             if self._revisions.get(entry.key) != entry.mod_revision:
                 changes.extend(self._put(entry))
             if not count % PROGRESS_OBJECTS:

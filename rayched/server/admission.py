@@ -25,7 +25,7 @@ from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, Any
 from rayched.api.names import subdomain_fault
 from rayched.api.validation import validate
 from rayched.api.validation.faults import Faults
-from rayched.api.validation.limits import OBJECT_BYTES
+from rayched.api.validation.limits import POD_BYTES
 from rayched.api.validation.metadata import check_metadata
 from rayched.server.errors import unavailable
 from rayched.server.objects import Objects, read_entry
@@ -127,7 +127,7 @@ class Admission:
             own.namespace = pod.metadata.namespace
             faults = Faults()
             check_metadata(own, POD, subdomain_fault, faults)
-            if not faults.errors and pod.ByteSize() <= OBJECT_BYTES:
+            if not faults.errors and pod.ByteSize() <= POD_BYTES:
                 return []
             return faults.errors or validate(pod)
         metadata.MergeFrom(own)

@@ -26,10 +26,9 @@ from typing import Final
 from rayched.api import kinds
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
-from rayched.api.validation.limits import OBJECT_BYTES
 from rayched.server.admission import Admission, namespace_of
-from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, over_limit
-from rayched.server.objects import Objects, lost_write, read_entry, timestamp_now
+from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields
+from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted
@@ -240,9 +239,7 @@ def _received(index: int, item: Object) -> _Submission:
     namespace = namespace_of(message)
     name = metadata.name or (f"{metadata.generate_name}?" if metadata.generate_name else "without a name")
     subject = f"{kind.name} {namespace}/{name}"[:320] if namespace else f"{kind.name} {name}"[:320]
-    size = message.ByteSize()
-    if size > OBJECT_BYTES:
-        raise over_limit(f"{subject}: {size} bytes; an object may have at most {OBJECT_BYTES} (256 KiB)")
+    refuse_oversize(subject, message)
     digest = hashlib.sha256(item.SerializeToString(deterministic=True)).digest()
     by_client = bool(metadata.uid)
     metadata.uid = metadata.uid or str(uuid.uuid4())

@@ -17,13 +17,15 @@ from rayched.api import kinds
 from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject, Kind
-from rayched.server.errors import conflict, invalid, invalid_fields, not_found, unavailable
+from rayched.api.validation.limits import OBJECT_BYTES, POD_BYTES
+from rayched.server.errors import conflict, invalid, invalid_fields, not_found, over_limit, unavailable
 from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import decode_stored, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, Refused, Unknown
 from rayched.v1 import services_pb2
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 
 ATTEMPTS_MAX: Final = 8
@@ -129,6 +131,13 @@ class Objects:
 
 def read_entry(entry: Entry) -> Read:
     return Read(entry, decode_stored(entry.value, entry.mod_revision, entry.key))
+
+
+def refuse_oversize(subject: object, message: AnyObject) -> None:
+    """Raises for an object too large to look at, before any time is spent on it."""
+    size, most = message.ByteSize(), POD_BYTES if isinstance(message, Pod) else OBJECT_BYTES
+    if size > most:
+        raise over_limit(f"{subject}: {size} bytes; at most {most} ({most >> 10} KiB) are allowed")
 
 
 def lost_write(outcome: Outcome, subject: str) -> Exception:

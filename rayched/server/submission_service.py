@@ -11,14 +11,13 @@ from typing import Final
 from rayched.api import kinds
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
-from rayched.api.validation.limits import OBJECT_BYTES
 from rayched.server.admission import Admission, namespace_of
 from rayched.server.applying import step
 from rayched.server.creation import Creator
 from rayched.server.deletion import Deleter
 from rayched.server.errors import ApiFailure, Code, conflict, over_limit
 from rayched.server.listing import list_page
-from rayched.server.objects import Objects, timestamp_now
+from rayched.server.objects import Objects, refuse_oversize, timestamp_now
 from rayched.server.rpc import Call
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import (
@@ -78,9 +77,7 @@ class SubmissionService:
         manifest = kinds.unwrap(request.object)
         kind, metadata = kinds.of_message(manifest), manifest.metadata
         target = self._objects.target_of(kind, namespace_of(manifest) or metadata.namespace, metadata.name)
-        size = manifest.ByteSize()
-        if size > OBJECT_BYTES:
-            raise over_limit(f"{target}: {size} bytes; an object may have at most {OBJECT_BYTES} (256 KiB)")
+        refuse_oversize(target, manifest)
         for _attempt in range(_CREATED_MEANWHILE_MAX):
             try:
                 return await self._update(request)

@@ -37,8 +37,8 @@ ParseKey = Callable[[bytes], ObjectKey | None]
 
 @dataclass(frozen=True, slots=True)
 class HubLimits:
-    """Bounds of the window, exceeded by the last delivery: some seconds at full speed, so that only a really slow subscriber falls
-    out of it."""
+    """Bounds of the window, exceeded by the last delivery only: some seconds at full speed, so that none but a really slow
+    subscriber falls out of it."""
 
     changes_max: int = 50_000
     bytes_max: int = 64 << 20

@@ -57,7 +57,7 @@ def bring_up_to_date(copy: TableCopy, snapshot: Snapshot, rows: slice) -> RowsUp
 
 
 def totals_by_name(evaluation: Evaluation, table: NodeTable) -> dict[str, int]:
-    return {table.name_of(row): int(evaluation.total[row]) for row in evaluation.feasible.nonzero()[0]}
+    return {table.name_of(row): int(evaluation.total[row]) for row in evaluation.feasible.nonzero()[0].tolist()}
 
 
 def assert_equal(evaluation: Evaluation, expected: dict[str, int], table: NodeTable, what: str) -> None:

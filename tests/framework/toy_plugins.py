@@ -166,7 +166,8 @@ class Room(_Rejecting):
 
     def score(self, state: Any, rows: Rows) -> ScoreColumn:
         free = rows.allocatable[0] - rows.non_zero_requested[0] - state[0]
-        return np.maximum(free, 0) * 100 // np.maximum(rows.allocatable[0], 1)
+        share: ScoreColumn = np.maximum(free, 0) * 100 // np.maximum(rows.allocatable[0], 1)
+        return share
 
 
 class Crowd(_Rejecting):
@@ -179,7 +180,8 @@ class Crowd(_Rejecting):
         return () if "shy" in pod.metadata.labels else None
 
     def score(self, state: Any, rows: Rows) -> ScoreColumn:
-        return rows.requested[3].copy()
+        pods: ScoreColumn = rows.requested[3].copy()
+        return pods
 
     def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:
         return 100 * (high - raw) // (high - low) if high > low else np.full(raw.shape, 7, np.int64)

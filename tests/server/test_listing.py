@@ -1,0 +1,78 @@
+"""Lists over real gRPC and etcd: one moment on all pages, and what the selectors say."""
+
+from __future__ import annotations
+
+import pytest
+
+from leader.channel import open_channel
+from leader.etcd_shim import rpc
+from rayched.client import ApiError, Client
+from rayched.replica.etcd_server import EtcdServer
+from tests.server.objects import a_namespace, a_node, a_pod
+
+pytestmark = pytest.mark.cluster
+
+
+def names(client: Client, kind: str = "pods", **selection: str) -> list[str]:
+    return [item.metadata.name for item in client.list(kind, **selection)]  # type: ignore[arg-type]
+
+
+def test_all_pages_show_the_moment_of_the_first_under_writes(client: Client, name: str) -> None:
+    client.submit(a_namespace(name))
+    client.submit_many([a_pod(f"pod-{i:03}", namespace=name, labels={"v": "old"}) for i in range(120)])
+    seen: list[tuple[str, str]] = []
+    pages = 0
+    revisions = set()
+    for page in client.pages("pods", namespace=name, limit=25):
+        seen += [(item.pod.metadata.name, item.pod.metadata.labels["v"]) for item in page.objects]
+        revisions.add(page.revision)
+        assert len(page.objects) <= 25
+        client.delete("pods", f"pod-{pages:03}", name)
+        client.delete("pods", f"pod-{119 - pages:03}", name)
+        client.label("pods", "pod-060", name, add={"v": f"new-{pages}"}, overwrite=True)
+        client.submit(a_pod(f"pod-{pages:03}a", namespace=name, labels={"v": "new"}))
+        pages += 1
+    assert (pages, len(revisions)) == (5, 1)
+    assert seen == [(f"pod-{i:03}", "old") for i in range(120)]
+
+
+def test_pages_of_a_selection_are_full_and_complete(client: Client, name: str) -> None:
+    client.submit(a_namespace(name))
+    client.submit_many([a_pod(f"pod-{i:04}", namespace=name, labels={"third": str(i % 3)}) for i in range(1300)])
+    sizes = [len(page.objects) for page in client.pages("pods", namespace=name, label_selector="third=1", limit=100)]
+    assert sizes == [100, 100, 100, 100, 33]
+    assert [len(page.objects) for page in client.pages("pods", namespace=name)] == [500, 500, 300]
+    assert names(client, namespace=name, label_selector="third=1") == [f"pod-{i:04}" for i in range(1300) if i % 3 == 1]
+
+
+def test_selectors_choose_by_labels_and_fields(client: Client, name: str) -> None:
+    client.submit(a_namespace(name))
+    client.submit(a_pod("red", namespace=name, labels={"app": "red"}, node="node-1"))
+    client.submit(a_pod("blue", namespace=name, labels={"app": "blue", "canary": ""}))
+    for label_selector, field_selector, expected in (
+        ("app=red", "", ["red"]),
+        ("app in (red,blue)", "", ["blue", "red"]),
+        ("!canary", "", ["red"]),
+        ("app!=red", "status.phase=Pending", ["blue"]),
+        ("", "spec.nodeName=node-1", ["red"]),
+        ("", "spec.nodeName!=node-1,metadata.namespace=" + name, ["blue"]),
+        ("app=green", "", []),
+    ):
+        assert names(client, namespace=name, label_selector=label_selector, field_selector=field_selector) == expected
+    assert names(client, "nodes", field_selector="metadata.name=no-such-node") == []
+    client.submit(a_node(name))
+    assert names(client, "nodes", field_selector=f"metadata.name={name}") == [name]
+
+
+def test_a_list_whose_revision_was_compacted_asks_for_a_new_one(client: Client, name: str, etcd: EtcdServer) -> None:
+    client.submit(a_namespace(name))
+    client.submit_many([a_pod(f"pod-{i}", namespace=name) for i in range(10)])
+    pages = client.pages("pods", namespace=name, limit=5)
+    next(pages)
+    last = client.submit(a_pod("late", namespace=name)).revision
+    with open_channel([etcd.endpoint]) as channel:
+        rpc.KVStub(channel).Compact(rpc.CompactionRequest(revision=last))
+    with pytest.raises(ApiError) as caught:
+        next(pages)
+    assert caught.value.code.name == "OUT_OF_RANGE" and "list again" in caught.value.message
+    assert len(names(client, namespace=name)) == 11
