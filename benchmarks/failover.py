@@ -42,6 +42,7 @@ _SEARCH_SECONDS = 20.0
 _STORM_NODES = 1500
 _STORM_CLIENTS = 4
 _STORM_BATCH = 100
+_AUDIT_SECONDS_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def _storm(rate: float, seconds: float) -> tuple[dict[str, float], list[str]]:
     """Submissions to the leader as fast as asked for; whether it kept its lease."""
     with scratch_directory("storm") as directory:
         nodes = hollow_nodes(_STORM_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "250"}))
-        with Rehearsal(directory, nodes, agents=False) as rehearsal:
+        with Rehearsal(directory, nodes, agents=False, audit_later=True) as rehearsal:
             before = rehearsal.client.leader()
             clients = [Client([before.address], timeout_seconds=30.0) for _ in range(_STORM_CLIENTS)]
             loads = [
@@ -163,22 +164,31 @@ def _storm(rate: float, seconds: float) -> tuple[dict[str, float], list[str]]:
                 load.stop()
                 rehearsal.acknowledged += load.acknowledged
             after = rehearsal.client.leader()
-            bound = rehearsal.ask(lambda auditor: auditor.bound_pods())
             for client in clients:
                 client.close()
+            rehearsal.audit()
+            _caught_up(rehearsal)
             verdict = rehearsal.verdict()
     achieved = sum(load.achieved for load in loads)
     figures = {
         "seconds": seconds,
         "asked_per_second": rate,
         "submissions_per_second": round(achieved, 1),
-        "bound_meanwhile": bound,
+        "bound": verdict.bound,
         "transitions": after.transitions - before.transitions,
     }
     wrong = list(verdict.words)
     if after.epoch != before.epoch:
         wrong.append(f"the leader lost its lease in the storm: epoch {before.epoch} became {after.epoch}")
     return figures, wrong
+
+
+def _caught_up(rehearsal: Rehearsal) -> None:
+    """The auditor has read every acknowledged submission."""
+    submitted = len(rehearsal.acknowledged)
+    if not rehearsal.follower.wait_for(lambda auditor: len(auditor.pods) >= submitted, _AUDIT_SECONDS_MAX):
+        found = rehearsal.ask(lambda auditor: len(auditor.pods))
+        raise RehearsalFailed(f"the auditor found {found} of {submitted} submissions: {rehearsal.follower.error or 'too slow'}")
 
 
 def _print(pauses: list[Pause], storm: dict[str, float]) -> None:

@@ -13,14 +13,16 @@ from rayched.v1.core_pb2 import Pod
 
 def small_pods(prefix: str, cpu: str = "10m", memory: str = "16Mi") -> Iterator[Pod]:
     """Endless pods of one template."""
+    template = Pod(api_version="v1", kind="Pod")
+    template.metadata.namespace = "default"
+    template.metadata.labels["app"] = prefix
+    container = template.spec.containers.add(name="main", image="registry.example/load:1")
+    container.resources.requests["cpu"].string = cpu
+    container.resources.requests["memory"].string = memory
     for number in itertools.count():
-        pod = Pod(api_version="v1", kind="Pod")
+        pod = Pod()
+        pod.CopyFrom(template)
         pod.metadata.name = f"{prefix}-{number}"
-        pod.metadata.namespace = "default"
-        pod.metadata.labels["app"] = prefix
-        container = pod.spec.containers.add(name="main", image="registry.example/load:1")
-        container.resources.requests["cpu"].string = cpu
-        container.resources.requests["memory"].string = memory
         yield pod
 
 

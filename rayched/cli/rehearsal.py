@@ -91,12 +91,17 @@ class Rehearsal:
         first_port: int | None = None,
         options: Sequence[str] = (),
         agents: bool = True,
+        audit_later: bool = False,
     ) -> None:
-        """Without `agents` the nodes are registered, and nobody answers for the pods on them."""
+        """Without `agents` the nodes are registered, and nobody answers for the pods on them.
+
+        `audit_later`: the auditor reads nothing until `audit` is called, and takes no time from what is measured.
+        """
         self.cluster = LocalCluster(directory, replicas, first_port=first_port, options=options)
         self.client = Client(self.cluster.addresses, timeout_seconds=30.0)
         self._agents = HollowNodes(self.client, nodes)
         self._with_agents = agents
+        self._audit_later = audit_later
         self._follower: Follower | None = None
         self.acknowledged: list[str] = []
         """Uids of submissions that were answered."""
@@ -107,7 +112,8 @@ class Rehearsal:
         try:
             self.cluster.start()
             wait_for_leader(self.cluster, self.client)
-            self._follower = Follower(self.cluster.etcd_endpoints, Auditor()).start()
+            if not self._audit_later:
+                self.audit()
             self._agents.register()
             if self._with_agents:
                 self._agents.start()
@@ -126,6 +132,10 @@ class Rehearsal:
             self._follower.stop()
         self.client.close()
         self.cluster.stop()
+
+    def audit(self) -> None:
+        """Has the auditor read the history, from the first revision on. Nothing may have been compacted yet."""
+        self._follower = Follower(self.cluster.etcd_endpoints, Auditor()).start()
 
     # --------------------------------------------------------------------------------------------------------------- load
 
