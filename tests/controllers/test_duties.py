@@ -1,0 +1,83 @@
+"""The leader's duties against a real etcd: what is old goes, what is not stays, and a fenced leader removes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leader.channel import open_channel
+from rayched.controllers.compaction import Compaction
+from rayched.controllers.garbage import SubmissionGarbage
+from rayched.replica.etcd_server import EtcdServer
+from rayched.store.client import StoreClient
+from rayched.store.keys import Keys
+from rayched.v1.storage_pb2 import SubmissionRecord
+
+pytestmark = pytest.mark.cluster
+
+NOW = 1_000_000.0
+
+
+@pytest.fixture
+def store(etcd: EtcdServer) -> Iterator[StoreClient]:
+    with open_channel([etcd.endpoint]) as channel:
+        yield StoreClient(channel)
+
+
+@pytest.fixture
+def keys(etcd_root: str) -> Keys:
+    return Keys(etcd_root)
+
+
+def a_record(store: StoreClient, keys: Keys, uid: str, expires_at_seconds: float) -> None:
+    store.put(keys.submission(uid), SubmissionRecord(uid=uid, expires_at_ms=int(expires_at_seconds * 1000)).SerializeToString())
+
+
+def uids(store: StoreClient, keys: Keys) -> set[str | None]:
+    return {keys.uid_of_submission(entry.key) for entry in store.list_all(keys.submissions_prefix).entries}
+
+
+def test_records_go_when_their_hour_is_over_and_not_before(store: StoreClient, keys: Keys) -> None:
+    a_record(store, keys, "living", 0)
+    a_record(store, keys, "fresh", NOW + 1)
+    a_record(store, keys, "expired", NOW - 1)
+    store.put(keys.submission("foreign"), b"\xff\xff no record")
+    epoch = store.put(keys.epoch, b"{}")
+    SubmissionGarbage(keys, lambda: NOW).turn(store, epoch)
+    assert uids(store, keys) == {"living", "fresh", "foreign"}
+
+
+def test_a_leader_whose_epoch_is_over_removes_nothing(store: StoreClient, keys: Keys) -> None:
+    a_record(store, keys, "expired", NOW - 1)
+    old = store.put(keys.epoch, b"{}")
+    store.put(keys.epoch, b"{}")
+    SubmissionGarbage(keys, lambda: NOW).turn(store, old)
+    assert uids(store, keys) == {"expired"}
+
+
+def test_a_standby_removes_nothing(store: StoreClient, keys: Keys) -> None:
+    a_record(store, keys, "expired", NOW - 1)
+    SubmissionGarbage(keys, lambda: NOW).turn(store, None)
+    assert uids(store, keys) == {"expired"}
+
+
+def test_history_is_compacted_to_the_turn_before_the_last_by_whoever_leads(store: StoreClient, keys: Keys) -> None:
+    compactions: list[int] = []
+
+    class Recording(StoreClient):
+        def __init__(self) -> None:
+            """Only what the duty uses; the revisions are the real ones."""
+
+        def revision(self) -> int:
+            return store.put(keys.heartbeat("n"), b"")
+
+        def compact(self, revision: int) -> None:
+            compactions.append(revision)
+
+    duty, recording = Compaction(), Recording()
+    first = recording.revision() + 1
+    for epoch in (None, 7, None, 7):
+        duty.turn(recording, epoch)
+    # Turns 1 to 3 fill the past; the third is a standby's; the fourth compacts to what was current at the second.
+    assert compactions == [first + 1]
