@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rayched.queue.cluster_event import ClusterEvent
+from rayched.framework.cluster_event import ClusterEvent
 
 ENTRIES_MAX: Final = 4_096
 """Log entries in one call. What is left goes with the next ones, and no pod is handed out before it has all crossed."""

@@ -19,8 +19,7 @@ from rayched.actors.messages import AssignedPod, ClusterChange, LogEntry, Pendin
 from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, Stage
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
-from rayched.queue.changes import node_change_events, pod_change_events
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
@@ -29,6 +28,7 @@ from rayched.queue.cluster_event import (
     ClusterEvent,
     Resource,
 )
+from rayched.queue.changes import node_change_events, pod_change_events
 from rayched.queue.hints import HintTable
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node

@@ -44,14 +44,14 @@ IDLE_SECONDS: Final = 0.1
 """Between two signs of life, and between two looks at the belief."""
 STANDBY_SECONDS: Final = 0.02
 """The same while not leading: so long may a new belief go unnoticed."""
+INPUT_SECONDS: Final = 0.02
+"""Inputs are taken so long at a stretch: a flood of changes does not starve decisions, and turns stay worth their cost."""
 QUEUE_PAUSE_SECONDS: Final = 0.2
 """Before a new session with a queue that failed."""
 QUEUE_SECONDS_MAX: Final = 3.0
 """An exchange that takes longer is never answered: ordinary ones take milliseconds."""
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
-INBOX_TURN_MAX: Final = 256
-"""Inputs taken before the core turns."""
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
 """The cache lives long and makes no cycles; collecting often only walks it."""
 
@@ -149,6 +149,10 @@ class SchedulerActor:
             time.sleep(0.005)
         return True
 
+    def activate(self, names: Sequence[str]) -> None:
+        """Pods, by namespace/name, to be tried at once whatever they wait for."""
+        self._ask(lambda: self._core.activate(tuple(names)))
+
     def use_queue(self, queue_actor: Any) -> None:
         """The queue died; this one takes its place."""
 
@@ -209,10 +213,11 @@ class SchedulerActor:
         return idle if due is None else min(idle, max(0.0, due - _boottime()))
 
     def _take_inputs(self, seconds: float) -> None:
-        """What is there; if nothing is, what comes within the time."""
+        """What is there, as far as it is done in INPUT_SECONDS; if nothing is, what comes within the time."""
         try:
             self._inbox.get(timeout=seconds)() if seconds > 0 else self._inbox.get_nowait()()
-            for _ in range(INBOX_TURN_MAX):
+            until = _boottime() + INPUT_SECONDS
+            while _boottime() < until:
                 self._inbox.get_nowait()()
         except queue.Empty:
             return

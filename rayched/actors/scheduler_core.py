@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from rayched.actors import pod_changes
 from rayched.actors.bindings import Bindings, End, Ended
-from rayched.actors.cache import Cache
+from rayched.actors.cache import PROGRESS_OBJECTS, Cache
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import NotScheduled
 from rayched.actors.queue_feed import QueueFeed
@@ -164,10 +164,6 @@ class SchedulerCore:
         if self.link is not None:
             self._begin_session()
 
-    def hold(self, held: bool) -> None:
-        """Stop leading whatever the belief says, or take that back."""
-        self.term.hold(held)
-
     # ----------------------------------------------------------------------------------------------------------- state
 
     @property
@@ -265,6 +261,8 @@ class SchedulerCore:
         since = self._ports.clock() - len(waiting) * TIME_STEP_SECONDS
         for place, record in enumerate(waiting):
             link.tell(*self._feed.pending_pod(record, since + place * TIME_STEP_SECONDS))
+            if not place % PROGRESS_OBJECTS:
+                self._ports.progress()
 
     def _is_to_be_tried(self, record: PodRecord) -> bool:
         """It waits for a node, a profile has it, and no attempt holds room for it."""
@@ -274,7 +272,9 @@ class SchedulerCore:
 
     def _absorb(self, changes: Iterable[CacheChange]) -> None:
         now = self._ports.clock()
-        for change in changes:
+        for count, change in enumerate(changes, 1):
+            if not count % PROGRESS_OBJECTS:
+                self._ports.progress()
             if self.link is not None:
                 self.link.tell_all(self._feed.told(change, now))
                 now += TIME_STEP_SECONDS

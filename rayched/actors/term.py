@@ -3,7 +3,7 @@
 ```
              belief E, cache below E                 cache at E
   STANDBY ───────────────────────────▶ CATCHING_UP ─────────────▶ LEADING(E)
-     ▲                                      │                        │ belief lost, epoch changed, fenced, held
+     ▲                                      │                        │ belief lost, epoch changed, fenced
      └──────────────────────────────────────┴────────────────────────┘
 ```
 
@@ -11,7 +11,6 @@
 * Belief may come back under the same epoch; then nobody led in between, and what is still under way is still ours. Under another
   epoch all assumptions are void.
 * A fenced epoch is over for good, whatever the belief says: the store has spoken.
-* `hold` is a request to stop (a replica that is about to release). It outweighs belief until it is taken back.
 
 Pure. Owner: the SchedulerCore. Source: LEADER.md 2.2, rules 1 to 3 and 9.
 """
@@ -47,14 +46,10 @@ class Term:
         self.epoch = 0
         """The last epoch led under; 0 before the first."""
         self._fenced = 0
-        self._held = False
 
     @property
     def leads(self) -> bool:
         return self.phase is Phase.LEADING
-
-    def hold(self, held: bool) -> None:
-        self._held = held
 
     def fenced(self, epoch: int) -> None:
         """The store refused a write of this epoch."""
@@ -62,7 +57,7 @@ class Term:
 
     def step(self, belief: int | None, cache_revision: int) -> Step:
         """Where belief and cache lead from here."""
-        believed = belief if belief is not None and belief > self._fenced and not self._held else None
+        believed = belief if belief is not None and belief > self._fenced else None
         if self.leads:
             if believed == self.epoch:
                 return Step.NOTHING

@@ -130,7 +130,7 @@ def test_it_is_drained_only_when_the_answers_of_what_was_sent_are_there() -> Non
     decide(replica)
     replica.turn()
     assert len(replica.to_store) == 1 and not replica.core.drained
-    replica.core.hold(True)
+    replica.belief = None
     replica.turn()
     assert not replica.core.term.leads and not replica.core.drained
     replica.arrive()
@@ -263,6 +263,20 @@ def test_a_binding_whose_trace_was_written_over_is_recognised_by_its_node() -> N
     assert assumed(replica) == 1, "the room of a bound pod was given back before it was seen"
     replica.settle()
     assert assumed(replica) == 0
+
+
+def test_a_store_that_does_not_answer_stops_the_flow() -> None:
+    replica = a_replica("n1", "n2", "n3", "n4")
+    for i in range(8):
+        put_pod(replica.store, a_pod(f"p{i}"))
+        decide(replica)
+        replica.turn()
+        replica.arrive(lose_request=True)
+        replica.answer()
+    assert replica.core.window.room == 0 and len(replica.late) == 4 and replica.core.bindings.n_unsent == 4
+    replica.clock.now += 1.0
+    replica.settle()
+    assert len(replica.bound()) == 8
 
 
 def test_a_full_store_is_asked_again_later_and_a_write_it_cannot_take_spoils_no_other() -> None:
@@ -780,6 +794,24 @@ def test_a_wait_that_times_out_gives_its_room_back_and_names_the_plugin() -> Non
     )
     pod = replica.queue.queue.find("default/waits")
     assert pod is not None and pod.rejectors == {"Doorman"}
+
+
+@pytest.mark.row("D12", "D13", "Q42")
+def test_what_happened_since_its_cycle_began_is_replayed_to_a_pod_that_failed_and_nothing_earlier() -> None:
+    for node_comes_during_the_attempt in (True, False):
+        replica, _ = with_doorman()
+        put_pod(replica.store, a_pod("waits", labels={"wait": "yes"}))
+        if not node_comes_during_the_attempt:
+            put_node(replica.store, a_node("n2", cpu="1"))
+        replica.settle()
+        if node_comes_during_the_attempt:
+            put_node(replica.store, a_node("n2", cpu="1"))
+            replica.settle()
+        replica.clock.now += 10.0
+        replica.settle()
+        counts = replica.queue.queue.pending()
+        woken = counts.backoff + counts.active + counts.in_flight
+        assert (woken, counts.unschedulable) == ((1, 0) if node_comes_during_the_attempt else (0, 1))
 
 
 def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
