@@ -111,6 +111,7 @@ class Transport:
         """
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         ends_at = time.monotonic() + total
+        told: ApiError | None = None
         for attempt in self.attempts(total):
             with attempt:
                 endpoint = self.endpoint()
@@ -123,7 +124,10 @@ class Transport:
                     response = again(failure)
                     if response is not None:
                         return response
-                raise failure
+                if failure.code is grpc.StatusCode.UNAVAILABLE:
+                    told = failure
+                # An attempt cut off by the end of the time says less than the one before.
+                raise told if told is not None and worth_repeating(failure) else failure
         raise AssertionError("an attempt returns or raises")
 
     def attempts(self, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None) -> tenacity.Retrying:

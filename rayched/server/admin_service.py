@@ -32,7 +32,9 @@ class AdminService:
 
     async def cordon(self, request: CordonRequest, _: Call) -> CordonResponse:
         def edit(node: Node) -> None:
-            node.spec.unschedulable = request.unschedulable
+            # Even setting what is there already would create an absent spec, and count as a change.
+            if node.spec.unschedulable != request.unschedulable:
+                node.spec.unschedulable = request.unschedulable
 
         node, changed = await self._edit_node(request.node, edit)
         return CordonResponse(node=node, changed=changed)

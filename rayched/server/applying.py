@@ -51,7 +51,9 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
         node = Node()
         node.CopyFrom(stored)
         register(node, manifest, now)
-        node.spec.unschedulable = manifest.spec.unschedulable or stored.spec.unschedulable
+        # An absent spec must stay absent, so nothing is set that is not said.
+        if manifest.spec.unschedulable:
+            node.spec.unschedulable = True
         if manifest.spec.taints:
             del node.spec.taints[:]
             node.spec.taints.extend(manifest.spec.taints)

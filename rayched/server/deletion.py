@@ -16,17 +16,19 @@ Source: graceful deletion of pods in Kubernetes 1.34; its namespaces delete what
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
 from leader.etcd_shim import rpc
-from rayched.api.kinds import EVENT, KINDS, NAMESPACE, AnyObject
+from rayched.api.kinds import EVENT, KINDS, NAMESPACE, NODE, AnyObject
 from rayched.server.errors import conflict, forbidden_by_state, invalid, not_found
 from rayched.server.objects import ATTEMPTS_MAX, Objects, Read, Target, lost_write, milliseconds_now, read_entry, timestamp_now
 from rayched.server.reports import FINAL_PHASES
 from rayched.store.codec import encode
 from rayched.store.entries import Entry, first_entry
+from rayched.store.errors import StoreError
 from rayched.store.keys import prefix_end
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
 from rayched.v1.core_pb2 import Pod
@@ -70,12 +72,19 @@ class Deleter:
                 case Committed(revision):
                     if isinstance(write, GuardedPut):
                         read.message.metadata.resource_version = str(revision)
+                    if target.kind is NODE:
+                        await self._forget_heartbeat(target)
                     return Deleted(read, revision)
                 case Conflict(current=current):
                     entry = current
                 case _:
                     raise lost_write(outcome, str(target))
         raise conflict(f"{target}: others keep changing it; try again")
+
+    async def _forget_heartbeat(self, target: Target) -> None:
+        """What would be left of the node. The deletion is committed, so a failure here is none of it."""
+        with contextlib.suppress(StoreError):
+            await self._objects.store.delete(self._objects.keys.heartbeat(target.key.name))
 
     async def removal(self, target: Target, read: Read) -> GuardedDelete:
         """The write that removes an object, and lets the record of its submission expire."""

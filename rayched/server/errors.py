@@ -82,10 +82,6 @@ def invalid(message: str) -> ApiFailure:
     return ApiFailure(Code.INVALID_ARGUMENT, message)
 
 
-def invalid_field(subject: str, path: str, message: str) -> ApiFailure:
-    return invalid_fields(subject, [FieldError(path, message)])
-
-
 def not_found(subject: str) -> ApiFailure:
     return ApiFailure(Code.NOT_FOUND, f"{subject} not found")
 

@@ -58,7 +58,8 @@ class History:
 
     async def _must_be_kept(self, revision: int) -> None:
         """Raises Compacted when the state at `revision` is gone: then a deletion right after it may be gone as well."""
-        request = rpc.RangeRequest(key=self._prefix, range_end=self._range_end, revision=revision, count_only=True)
+        # Any key will do, one that is never there too.
+        request = rpc.RangeRequest(key=self._prefix, revision=revision, count_only=True)
         try:
             await self._kv.Range(request, timeout=_READ_SECONDS_MAX)
         except grpc.RpcError as error:

@@ -69,7 +69,8 @@ class LeadershipService:
             await asyncio.wait(tasks, timeout=1.0)
 
     def _response(self, leader: Leader | None) -> GetLeaderResponse:
-        response = GetLeaderResponse(answered_by=self._leadership.identity, version=self._version)
+        mine = self._leadership
+        response = GetLeaderResponse(answered_by=mine.identity, version=self._version, stands_for_election=mine.stands)
         if leader is not None:
             response.holder, response.address = leader.holder, leader.address
             response.epoch, response.transitions = leader.epoch, leader.transitions

@@ -42,6 +42,10 @@ class LeadershipPort(Protocol):
     def leads(self) -> bool:
         """Whether this replica holds the epoch now."""
 
+    @property
+    def stands(self) -> bool:
+        """Whether this replica would take over: its scheduler has read the cluster, and it takes part in the election."""
+
     def leader(self) -> Leader | None:
         """The leader, or None while nobody leads. A renewal may change only renewed_at_ms."""
 

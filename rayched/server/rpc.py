@@ -36,11 +36,6 @@ class Call:
         self._context = context
         self.name = name
 
-    def seconds_left(self) -> float | None:
-        """Until the caller's deadline; None without one."""
-        left: float | None = self._context.time_remaining()
-        return left
-
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
         await self._context.send_initial_metadata(())

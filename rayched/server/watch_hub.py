@@ -88,10 +88,6 @@ class Subscription:
         self.pending = True
         """There may be something to read."""
 
-    @property
-    def lost(self) -> bool:
-        return self._lost is not None
-
     def read(self, events_max: int = EVENTS_A_BATCH, bytes_max: int = BYTES_A_BATCH) -> Batch | Lost:
         """The next events: whole revisions, at most about `events_max` and `bytes_max`, possibly none."""
         if self._lost is not None:

@@ -1,12 +1,11 @@
 """The service rayched.v1.Watch: streams from the hub, from etcd's history where the hub's window does not reach back.
 
 ```
-  start_revision 0 ──▶ the present state, BOOKMARK ──┐
-  start_revision r, in the window ───────────────────┼──▶ LIVE: read the hub's window ──▶ cut (slow), UNAVAILABLE (shutting down)
-  start_revision r, older ──▶ CATCHING UP ───────────┘      │  ▲
-                                   ▲                        │  │ at the first revision that both have
-                                   └──── the hub relisted ──┘  │
-                                   └───────────────────────────┘
+  start_revision 0 ──▶ the present state, BOOKMARK ─┐
+  start_revision r, in the window ──────────────────┴─▶ LIVE ──▶ ABORTED: too slow; UNAVAILABLE: shutting down
+                                                        ▲  │ the hub itself had to list again
+             the first revision that both have ─────────┘  ▼
+  start_revision r, older ──────────────────────────▶ CATCHING UP ──▶ OUT_OF_RANGE: compacted
 ```
 
 A caller that does not read occupies one response and a number. When the window has moved past it, or one response could not be

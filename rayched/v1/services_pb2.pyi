@@ -374,7 +374,7 @@ class GetLeaderRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetLeaderResponse(_message.Message):
-    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version")
+    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version", "stands_for_election")
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -384,6 +384,7 @@ class GetLeaderResponse(_message.Message):
     LEASE_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_BY_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    STANDS_FOR_ELECTION_FIELD_NUMBER: _ClassVar[int]
     holder: str
     address: str
     epoch: int
@@ -393,7 +394,8 @@ class GetLeaderResponse(_message.Message):
     lease_duration_ms: int
     answered_by: str
     version: str
-    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    stands_for_election: bool
+    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ...) -> None: ...
 
 class GetSchedulerStatusRequest(_message.Message):
     __slots__ = ("hops",)

@@ -44,6 +44,10 @@ class SmallLeadership:
     def leads(self) -> bool:
         return self._leader is not None and self._leader.holder == self._identity
 
+    @property
+    def stands(self) -> bool:
+        return True
+
     def leader(self) -> Leader | None:
         return self._leader
 

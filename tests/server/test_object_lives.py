@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rayched.api.kinds import wrap
 from rayched.api.manifest import read_object, write_object
 from rayched.client import ApiError, Client
 from rayched.v1.core_pb2 import Node, Pod, Service
@@ -87,7 +88,7 @@ def test_a_manifest_applied_again_and_one_that_get_gave_change_nothing(client: C
         assert client.apply(manifest).action == ApplyResponse.UNCHANGED, kind  # type: ignore[arg-type]
         stored = client.get(kind, name)
         assert client.apply(stored).action == ApplyResponse.UNCHANGED, kind
-        written = read_object(write_object(stored)).object
+        written = read_object(write_object(wrap(stored))).object
         assert client.apply(written).action == ApplyResponse.UNCHANGED, kind
 
 

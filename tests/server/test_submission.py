@@ -19,7 +19,7 @@ from rayched.v1.services_pb2_grpc import SubmissionStub
 from rayched.v1.storage_pb2 import SubmissionRecord
 from rayched.v1.workloads_pb2 import Object
 from tests.server.objects import a_namespace, a_node, a_pod, a_priority_class, a_runtime_class
-from tests.server.serving import Serving
+from tests.server.serving import Serving, until
 
 pytestmark = pytest.mark.cluster
 
@@ -169,18 +169,34 @@ def test_a_priority_class_is_resolved_and_an_unknown_one_refused(client: Client,
 
 @pytest.mark.row("K9.3")
 def test_deleting_a_priority_class_keeps_its_pods_and_refuses_new_ones(client: Client, name: str, api: Serving) -> None:
-    client.submit(a_priority_class(name, 500))
+    made = client.submit(a_priority_class(name, 500)).revision
+    until(lambda: api.hub.revision >= made)
     pod = a_pod(name)
     pod.spec.priority_class_name = name
     client.submit(pod)
     gone = client.delete("priorityclasses", name).revision
-    while api.hub.revision < gone:
-        pass
+    until(lambda: api.hub.revision >= gone)
     stored = client.get("pods", name)
     assert isinstance(stored, Pod) and stored.spec.priority == 500
     pod.metadata.name = f"{name}-2"
     with pytest.raises(ApiError):
         client.submit(pod)
+
+
+@pytest.mark.row("K9.2")
+def test_a_default_class_is_for_new_pods_only(client: Client, name: str, api: Serving) -> None:
+    def priority_of_new_pod(number: int) -> int:
+        return client.submit(a_pod(f"{name}-{number}")).object.pod.spec.priority
+
+    assert priority_of_new_pod(0) == 0
+    made = client.submit(a_priority_class(name, 300, is_default=True)).revision
+    until(lambda: api.hub.revision >= made)
+    assert priority_of_new_pod(1) == 300
+    stored = client.get("pods", f"{name}-0")
+    assert isinstance(stored, Pod) and stored.spec.priority == 0
+    gone = client.delete("priorityclasses", name).revision
+    until(lambda: api.hub.revision >= gone)
+    assert priority_of_new_pod(2) == 0
 
 
 @pytest.mark.row("K3.1")
