@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour trace failover bench lock clean
+.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance trace failover bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ proto-check: $(STAMP)
 
 behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against the tests
 	@$(BIN)/python -m tests.behaviour
+
+conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3]
+	@$(BIN)/python -m tests.conformance.run $(DATA) --shards $(or $(SHARDS),off)
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rayched.framework.plugin import FilterPlugin
 from rayched.framework.plugin_calls import call_reasons
 from rayched.framework.questions import Asked
+from rayched.framework.row_evaluation import Filtered
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.snapshot.columns import CodeColumn, RowIndex
 from rayched.snapshot.rows import Rows, compact
@@ -73,12 +74,17 @@ def rejected_outright(n_nodes: int, n_rows: int, status: Status, narrowing: Iter
 
 
 def diagnose_rows(
-    rows: Rows, filters: Sequence[Asked], columns: Sequence[CodeColumn | None], narrowing: Sequence[str]
+    rows: Rows,
+    filters: Sequence[Asked],
+    columns: Sequence[CodeColumn | None],
+    narrowing: Sequence[str],
+    as_nominated: tuple[Rows, Filtered] | None = None,
 ) -> Diagnosis:
     """Count the reasons of the first failing filter of each row.
 
     `rows` are the nodes that were looked at, `columns` the codes of each filter over the whole table. Where `narrowing` names
-    plugins, the nodes that are not among `rows` were left out by them.
+    plugins, the nodes that are not among `rows` were left out by them. `as_nominated` are some of `rows` with the pods that are
+    nominated to them: where that is rejected, it is what counts.
     """
     table = rows.snapshot
     codes = np.zeros(table.n_rows, np.uint8)
@@ -87,6 +93,16 @@ def diagnose_rows(
     rejecting = set(narrowing)
     remaining = np.zeros(table.n_rows, np.bool_)
     remaining[rows.index] = True
+    if as_nominated is not None:
+        would_be, filtered = as_nominated
+        for place, asked in enumerate(filters):
+            found = (filtered.failing == place).nonzero()[0]
+            if len(found):
+                refused = would_be.only(found)
+                codes[refused.index], failing[refused.index] = filtered.codes[found], place
+                remaining[refused.index] = False
+                rejecting.add(asked.plugin.name)
+                _count(asked, refused, filtered.codes[found], counts)
     for place, (asked, column) in enumerate(zip(filters, columns, strict=True)):
         if column is None:
             continue
@@ -99,10 +115,7 @@ def diagnose_rows(
         rejection: CodeColumn = column[rejected.selection]
         codes[rejected.selection], failing[rejected.selection] = rejection, place
         rejecting.add(asked.plugin.name)
-        for reason, where in call_reasons(cast(FilterPlugin, asked.plugin), asked.state, rejected, rejection):
-            count = int(np.count_nonzero(where))
-            if count:
-                counts[reason] = counts.get(reason, 0) + count
+        _count(asked, rejected, rejection, counts)
     if narrowing:
         left_out = table.alive.copy()
         left_out[rows.index] = False
@@ -121,6 +134,13 @@ def diagnose_rows(
         failing=failing,
         filters=tuple(asked.plugin.name for asked in filters),
     )
+
+
+def _count(asked: Asked, rejected: Rows, codes: CodeColumn, counts: dict[str, int]) -> None:
+    for reason, where in call_reasons(cast(FilterPlugin, asked.plugin), asked.state, rejected, codes):
+        count = int(np.count_nonzero(where))
+        if count:
+            counts[reason] = counts.get(reason, 0) + count
 
 
 def left_out_by(narrowing: Iterable[str]) -> str:

@@ -23,15 +23,17 @@ come one addition and one maximum over the rows.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
 from rayched.framework.column_store import ColumnStore, SharedEntry
+from rayched.framework.counting import CountedRejection, score_counted
 from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
+from rayched.framework.nominations import Nomination, filter_nominated, rejected_with_nominated
 from rayched.framework.plan import Plan, Planner, Stage
 from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
 from rayched.framework.profile import Profile
@@ -39,9 +41,10 @@ from rayched.framework.row_evaluation import Filtered, evaluate_rows, filter_row
 from rayched.framework.score_range import check_scores, scores_may_be_outside
 from rayched.framework.shards import ColumnBuilder, ShardEvaluator
 from rayched.framework.static_sum import weighted
+from rayched.framework.status import Code
 from rayched.framework.usage_sum import TotalColumn, scale_for
 from rayched.snapshot.columns import RowIndex
-from rayched.snapshot.rows import Rows
+from rayched.snapshot.rows import Rows, compact
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 
@@ -74,12 +77,18 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------------- evaluating
 
-    def evaluate(self, template: PodTemplate, without: RowIndex | None = None) -> Evaluation:
+    def evaluate(
+        self, template: PodTemplate, without: RowIndex | None = None, nominated: Sequence[Nomination] = ()
+    ) -> Evaluation:
         """The template over all rows; `without` names rows that are not feasible for reasons that no plugin knows.
 
+        `nominated` are pods of equal or higher priority that wait for a node: a row must also do with those nominated to it.
         Raises PluginError.
         """
         plan = self._plan(template)
+        if nominated and plan.status.ok:
+            rejected = rejected_with_nominated(self._table, plan.filters, nominated)
+            without = rejected if without is None else np.union1d(without, rejected)
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, without)
         if plan.scoring is None:
@@ -114,25 +123,36 @@ class Engine:
         plan = self._plan(template)
         return evaluate_rows(plan.filters, plan.scores, self._rows(rows))
 
+    def fits(self, template: PodTemplate, row: int, nominated: Sequence[Nomination] = ()) -> bool:
+        """Whether the template is feasible on one row, with and without the pods nominated to it. Raises PluginError."""
+        plan = self._plan(template)
+        index: RowIndex = np.array([row], np.intp)
+        if not plan.status.ok or filter_rows(plan.filters, Rows(self._table, index)).codes[0] != Code.SUCCESS:
+            return False
+        here = [nomination for nomination in nominated if nomination[1] == row]
+        return not here or not len(rejected_with_nominated(self._table, plan.filters, here))
+
     def filter_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> Filtered:
         """Filters over these rows alone; PreFilter is not asked. Raises PluginError."""
         return filter_rows(self._plan(template).filters, self._rows(rows))
 
     # -------------------------------------------------------------------------------------------------------- answering
 
-    def explain(self, template: PodTemplate) -> Explanation:
-        """What every plugin says about every node that is looked at. Raises PluginError."""
+    def explain(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Explanation:
+        """What every plugin says about every node that is looked at; `nominated` as for `evaluate`. Raises PluginError."""
         plan = self._plan(template)
         index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
-        rows = evaluate_rows(plan.filters, plan.scores, Rows(self._table, index), explain=True)
+        would_be = filter_nominated(self._table, plan.filters, nominated, index) if nominated else None
+        rows = evaluate_rows(plan.filters, plan.scores, Rows(self._table, index), explain=True, as_nominated=would_be)
         return Explanation(plan.status, plan.narrowed, rows)
 
-    def diagnose(self, template: PodTemplate) -> Diagnosis:
-        """Why nodes are not feasible. Raises PluginError."""
+    def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Diagnosis:
+        """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError."""
         plan, table = self._plan(template), self._table
         if not plan.status.ok:
             return rejected_outright(table.n_nodes, table.n_rows, plan.status, plan.narrowing)
         rows = Rows(table, self._looked_at(plan))
+        would_be = filter_nominated(table, plan.filters, nominated, rows.index) if nominated else None
         if plan.narrowed is not None:
             columns = []
             for found in filter_rows(plan.filters, rows).columns:
@@ -141,11 +161,12 @@ class Engine:
                     column = np.zeros(table.n_rows, np.uint8)
                     column[rows.index] = found.codes
                 columns.append(column)
-            return diagnose_rows(rows, plan.filters, columns, plan.narrowing)
+            return diagnose_rows(rows, plan.filters, columns, plan.narrowing, would_be)
         codes = self._planner.codes(plan)
-        refresh_each(codes, self._builder.build)
+        refresh_each([kept for kept in codes if isinstance(kept, Kept)], self._builder.build)
+        columns = [kept.codes if isinstance(kept, CountedRejection) else kept.column for kept in codes]
         self._account(codes)
-        return diagnose_rows(rows, plan.filters, [kept.column for kept in codes], plan.narrowing)
+        return diagnose_rows(rows, plan.filters, columns, plan.narrowing, would_be)
 
     # -------------------------------------------------------------------------------------------------- the memoised way
 
@@ -165,7 +186,7 @@ class Engine:
                 raise
             # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
             return self._direct(plan, feasible)
-        self._account(scoring.entries)
+        self._account([*scoring.entries, *plan.entries])
         self._planner.drop_stage(plan.filtering)
         plan.filtering = None
         return evaluation
@@ -189,6 +210,9 @@ class Engine:
         if stage.loose:
             self._add_loose(stage, total)
             best = int(total[total.argmax()])
+        if stage.counted:
+            self._add_counted(stage, total)
+            best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
         if scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
@@ -210,6 +234,10 @@ class Engine:
         assert stage.bounds is not None
         total = self._total[:n_rows]
         np.add(stage.usage.column[:n_rows], stage.static.column(stage.bounds)[:n_rows], out=total)
+        for rejection in stage.rejections:
+            rejected = rejection.rejected
+            if rejected is not None:
+                total[rejected] = self._scale.infeasible
         if without is not None:
             total[without] = self._scale.infeasible
         return total
@@ -223,6 +251,18 @@ class Engine:
             scaled = score.kept.scaled(score.kept.bounds_over(feasible))
             if scaled is not None:
                 total += weighted(scaled[:n_rows], score.weight, self._scale)
+
+    def _add_counted(self, stage: Stage, total: TotalColumn) -> None:
+        """Scores of counting plugins, which depend on what is feasible; nobody asks for them while one row at most is."""
+        feasible = (total >= 0).nonzero()[0]
+        if len(feasible) < 2:
+            return
+        selection = compact(feasible)
+        rows = Rows(self._table, selection)
+        for score in stage.counted:
+            found = score_counted(score.asked, rows)
+            if found is not None:
+                total[selection] += (found[1] * score.weight).astype(total.dtype)
 
     # ------------------------------------------------------------------------------------------------------------ plans
 

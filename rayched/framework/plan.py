@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rayched.framework.column_store import ColumnStore, SharedEntry
+from rayched.framework.counting import CountedAsked, CountedRejection
 from rayched.framework.diagnosis import nothing_left_by
 from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept, RawScoreColumn
-from rayched.framework.plugin import ColumnPlugin, NormalizingPlugin
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin, NormalizingPlugin
 from rayched.framework.plugin_calls import call_key, call_narrow, call_prepare
 from rayched.framework.profile import Profile
 from rayched.framework.questions import Asked, Part, Question
@@ -42,13 +43,17 @@ class Stage:
     static: StaticSum
     loose: tuple[WeightedRaw, ...]
     """Scores that are normalised and change with bindings; added to each total."""
+    rejections: tuple[CountedRejection, ...]
+    """Counting filters."""
+    counted: tuple[AskedScore, ...]
+    """Counting scores; added to each total, last."""
     entries: list[SharedEntry]
     """What the stage holds of the store."""
     bounds: AllBounds | None = None
     """The bounds that held last; None before the first evaluation."""
 
     def kept(self) -> list[Kept]:
-        """All that is evaluated for this stage."""
+        """All columns that are evaluated for this stage, wherever that is best done."""
         return [self.usage, *self.static.kept(), *(score.kept for score in self.loose)]
 
     def was_built(self) -> bool:
@@ -74,7 +79,7 @@ class Plan:
     filtering: Stage | None = None
     """Filters alone: used while at most one row is feasible, as nobody is asked for scores then."""
     scoring: Stage | None = None
-    codes: list[FilterColumn] | None = None
+    codes: list[FilterColumn | CountedRejection] | None = None
     """Codes of each filter, in order; only where somebody asked why no node is feasible."""
 
 
@@ -125,8 +130,11 @@ class Planner:
     def stage(self, plan: Plan, *, with_scores: bool) -> Stage:
         """The plan's sums; nothing is evaluated yet."""
         entries: list[SharedEntry] = []
-        filters = [Question(asked, Part.FILTER) for asked in plan.filters]
-        scores = [(Question(score.asked, Part.SCORE), score) for score in plan.scores if with_scores]
+        filters = [Question(asked, Part.FILTER) for asked in plan.filters if not isinstance(asked, CountedAsked)]
+        rejections = tuple(self._rejection(entries, asked) for asked in plan.filters if isinstance(asked, CountedAsked))
+        wanted = plan.scores if with_scores else []
+        counted = tuple(score for score in wanted if isinstance(score.asked, CountedAsked))
+        scores = [(Question(score.asked, Part.SCORE), score) for score in wanted if score not in counted]
         raws = [
             (question, WeightedRaw(self._column(entries, RawScoreColumn, question), score.weight))
             for question, score in scores
@@ -148,12 +156,18 @@ class Planner:
             ],
             [raw for question, raw in raws if not _is_volatile(question)],
         )
-        return Stage(usage, static, tuple(raw for question, raw in raws if _is_volatile(question)), entries)
+        loose = tuple(raw for question, raw in raws if _is_volatile(question))
+        return Stage(usage, static, loose, rejections, counted, entries)
 
-    def codes(self, plan: Plan) -> list[FilterColumn]:
-        """A column for each filter of the plan, in order; the plan holds them from now on. Nothing is evaluated yet."""
+    def codes(self, plan: Plan) -> list[FilterColumn | CountedRejection]:
+        """The codes of each filter of the plan, in order; the plan holds them from now on. Nothing is evaluated yet."""
         if plan.codes is None:
-            plan.codes = [self._column(plan.entries, FilterColumn, Question(asked, Part.FILTER)) for asked in plan.filters]
+            plan.codes = [
+                self._rejection(plan.entries, asked)
+                if isinstance(asked, CountedAsked)
+                else self._column(plan.entries, FilterColumn, Question(asked, Part.FILTER))
+                for asked in plan.filters
+            ]
         return plan.codes
 
     # -------------------------------------------------------------------------------------------------------- PreFilter
@@ -184,15 +198,24 @@ class Planner:
         found = None
         if key is not None:
             entry_key = ("asked", name, key)
-            found = self._store.take(
-                entry_key,
-                lambda: Asked(entry_key, plugin, call_prepare(plugin, plan.template.pod), plan.template.content),
-            )
+            found = self._store.take(entry_key, lambda: self._prepared(entry_key, plugin, plan.template))
             plan.entries.append(found)
         asked[name] = found
         return found
 
+    def _prepared(self, key: Hashable, plugin: ColumnPlugin, template: PodTemplate) -> Asked:
+        state = call_prepare(plugin, template.pod)
+        if isinstance(plugin, CountingPlugin):
+            return CountedAsked(key, plugin, state, template.content, self._table)
+        return Asked(key, plugin, state, template.content)
+
     # ------------------------------------------------------------------------------------------------------- the columns
+
+    def _rejection(self, entries: list[SharedEntry], asked: CountedAsked) -> CountedRejection:
+        key = ("rejection", asked.key)
+        rejection = self._store.take(key, lambda: CountedRejection(key, self._table, asked))
+        entries.append(rejection)
+        return rejection
 
     def _column(self, entries: list[SharedEntry], kind: Callable[[Hashable, NodeTable, Question], C], question: Question) -> C:
         key = ("column", question.key)

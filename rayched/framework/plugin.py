@@ -6,6 +6,8 @@ A plugin is a stateless object with a `name`; it takes part in the extension poi
   of the pod, `reads` what it reads of the cluster; whatever it has not declared it may not read. From these the engine knows when
   a column may be kept, which rows to evaluate again and which cluster events can help a pod that the plugin rejected.
   A column plugin evaluates any set of rows: the whole table, a shard, three rows that changed, rows as they would be.
+* **Counting plugins** are column plugins whose value of a row depends on pods bound to other rows too. They count nothing
+  themselves: the snapshot keeps counters, `count` adds them up over domains once a cycle, and rows are evaluated against that.
 * **Per-pod plugins** (PreEnqueue, QueueSort, PostFilter, Reserve, Permit, PreBind, Bind, PostBind) are called once for each pod
   that reaches them, with the CycleState of its attempt.
 
@@ -22,9 +24,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from rayched.framework.cycle_state import CycleState
+from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
+from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
 
 MAX_NODE_SCORE = 100
@@ -35,6 +39,14 @@ MAX_NODE_SCORE = 100
 class Plugin(Protocol):
     @property
     def name(self) -> str: ...
+
+
+@runtime_checkable
+class RegisteringPlugin(Plugin, Protocol):
+    """A plugin that states its events itself; without this they follow from its kind and from what it `reads`."""
+
+    def registrations(self) -> Sequence[Registration]:
+        """The events after which a pod that this plugin rejected may be worth another attempt."""
 
 
 # ---------------------------------------------------------------------------------------------------- column plugins
@@ -97,6 +109,32 @@ class NormalizingPlugin(ScorePlugin, Protocol):
         Shape (rows,), int64. Depends on nothing else. A raw value outside the bounds belongs to a row that is not feasible;
         its result is not used.
         """
+
+
+@runtime_checkable
+class CountingPlugin(ColumnPlugin, Protocol):
+    """A column plugin that reads counters, and so depends on more than the rows it is asked about.
+
+    `filter`, `reasons` and `score` get what `count` gave instead of what `prepare` gave. They may be asked about any rows, also
+    about rows as they would be (`Rows.changes`): then as if these pods came to that row alone. `score` is asked about exactly the
+    feasible rows as they are, and may depend on which these are.
+    """
+
+    def count(self, state: Any, cluster: Snapshot, last: Any) -> Any:
+        """What the counters say now, for pods with this key: tables by domain, extremes, whatever rows are compared with.
+
+        Depends on the state, on `cluster.pod_counts` and `cluster.surroundings`, and on the aspects of nodes named by `reads`,
+        of all nodes. Valid until one of these changes. `last` is the answer to the call before for the same state and cluster,
+        None at first; it may be brought up to date and given again. It has a property `n_bytes`: what it takes up, roughly.
+        """
+
+
+@runtime_checkable
+class CountingScorePlugin(CountingPlugin, ScorePlugin, Protocol):
+    """A counting plugin that scores."""
+
+    def normalize_rows(self, state: Any, rows: Rows, raw: ScoreColumn) -> ScoreColumn:
+        """The raw scores of all feasible rows turned into 0..100. Shape (rows,), int64."""
 
 
 # --------------------------------------------------------------------------------------------------- per-pod plugins

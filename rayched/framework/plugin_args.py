@@ -62,6 +62,8 @@ class NodeResourcesFitArgs:
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     scoring_strategy: ScoringStrategy = ScoringStrategy()
+    fix_upstream_bugs: bool = False
+    """Scores count the pod-level resources of the incoming pod, as Filter does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class InterPodAffinityArgs:
     hard_pod_affinity_weight: int = 1
     """The weight in scores of required affinity of pods that are bound already."""
     ignore_preferred_terms_of_existing_pods: bool = False
+    fix_upstream_bugs: bool = False
+    """A namespaceSelector of the incoming pod means the namespaces it selects, also where it selects what has no labels."""
 
 
 @dataclass(frozen=True, slots=True)

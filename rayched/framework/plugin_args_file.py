@@ -42,6 +42,8 @@ from rayched.v1.core_pb2 import (
 from rayched.v1.meta_pb2 import LabelSelector
 
 INT64_MAX: Final = 2**63 - 1
+FIX_UPSTREAM_BUGS: Final = "fixUpstreamBugs"
+"""The one argument that kube-scheduler does not know: do what it means where 1.34 has a bug."""
 
 
 def read_args(plugin: str, entry: Section, api_version: str) -> Any:
@@ -67,6 +69,7 @@ def _read_fit(args: Section) -> NodeResourcesFitArgs:
         ignored_resources=args.texts("ignoredResources"),
         ignored_resource_groups=args.texts("ignoredResourceGroups"),
         scoring_strategy=ScoringStrategy() if strategy is None else _read_strategy(strategy),
+        fix_upstream_bugs=args.boolean(FIX_UPSTREAM_BUGS, False),
     )
 
 
@@ -108,6 +111,7 @@ def _read_inter_pod_affinity(args: Section) -> InterPodAffinityArgs:
     return InterPodAffinityArgs(
         hard_pod_affinity_weight=args.integer("hardPodAffinityWeight", 1),
         ignore_preferred_terms_of_existing_pods=args.boolean("ignorePreferredTermsOfExistingPods", False),
+        fix_upstream_bugs=args.boolean(FIX_UPSTREAM_BUGS, False),
     )
 
 

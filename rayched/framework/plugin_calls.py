@@ -1,8 +1,8 @@
 """Calls of column plugins whose answers are checked: a plugin that raises, or answers what its contract forbids, is named.
 
-Nothing but this module calls `key`, `prepare`, `narrow`, `filter`, `reasons`, `score` and `normalize`, so that no broken answer
-ever reaches a cache. What is checked: type and shape of columns, codes, and that reasons cover what was rejected. Whether scores
-lie in 0..100 is the business of whoever knows which rows are feasible.
+Nothing but this module calls `key`, `prepare`, `count`, `narrow`, `filter`, `reasons`, `score`, `normalize` and `normalize_rows`,
+so that no broken answer ever reaches a cache. What is checked: type and shape of columns, codes, and that reasons cover what was
+rejected. Whether scores lie in 0..100 is the business of whoever knows which rows are feasible.
 
 Cost: about 0.5 µs a call on one row; on many rows two passes over the answer.
 """
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from rayched.framework.plugin import (
     MAX_NODE_SCORE,
     ColumnPlugin,
+    CountingPlugin,
+    CountingScorePlugin,
     FilterPlugin,
     NarrowingPlugin,
     NormalizingPlugin,
@@ -26,6 +28,7 @@ from rayched.framework.plugin import (
 from rayched.framework.status import Code, Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, ScoreColumn
 from rayched.snapshot.rows import Rows
+from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
 
 PRE_FILTER: Final = "PreFilter"
@@ -60,6 +63,13 @@ def call_key(plugin: ColumnPlugin, pod: Pod) -> Hashable | None:
 def call_prepare(plugin: ColumnPlugin, pod: Pod) -> Any:
     try:
         return plugin.prepare(pod)
+    except Exception as problem:
+        raise _raised(plugin, PRE_FILTER, problem) from problem
+
+
+def call_count(plugin: CountingPlugin, state: Any, cluster: Snapshot, last: Any) -> Any:
+    try:
+        return plugin.count(state, cluster, last)
     except Exception as problem:
         raise _raised(plugin, PRE_FILTER, problem) from problem
 
@@ -142,9 +152,19 @@ def call_normalize(plugin: NormalizingPlugin, raw: ScoreColumn, low: int, high: 
     return scores.astype(np.int64, copy=False)
 
 
+def call_normalize_rows(plugin: CountingScorePlugin, state: Any, rows: Rows, raw: ScoreColumn) -> ScoreColumn:
+    """Scores meant to be 0..100. Shape of `raw`, int64."""
+    try:
+        scores = plugin.normalize_rows(state, rows, raw)
+    except Exception as problem:
+        raise _raised(plugin, NORMALIZE_SCORE, problem) from problem
+    _check_column(plugin, NORMALIZE_SCORE, scores, rows.n)
+    return scores.astype(np.int64, copy=False)
+
+
 def out_of_range(plugin: ScorePlugin, score: int) -> PluginError:
     """A feasible row got this score, after normalisation."""
-    point = NORMALIZE_SCORE if isinstance(plugin, NormalizingPlugin) else SCORE
+    point = NORMALIZE_SCORE if isinstance(plugin, NormalizingPlugin | CountingScorePlugin) else SCORE
     return PluginError(plugin.name, point, f"score {score} lies outside 0..{MAX_NODE_SCORE}")
 
 

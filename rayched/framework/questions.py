@@ -29,14 +29,20 @@ class Part(enum.Enum):
 class Asked(SharedEntry):
     """A plugin and its prepared state for one key."""
 
-    __slots__ = ("content", "plugin", "state")
+    __slots__ = ("content", "plugin", "prepared")
 
-    def __init__(self, key: Hashable, plugin: ColumnPlugin, state: Any, content: bytes) -> None:
+    def __init__(self, key: Hashable, plugin: ColumnPlugin, prepared: Any, content: bytes) -> None:
         super().__init__(key)
         self.plugin = plugin
-        self.state = state
+        self.prepared = prepared
+        """What the plugin's `prepare` gave."""
         self.content = content
         """A pod with this key, serialised: tells a worker what is asked."""
+
+    @property
+    def state(self) -> Any:
+        """What the plugin's other methods work on."""
+        return self.prepared
 
 
 @dataclass(frozen=True, slots=True)

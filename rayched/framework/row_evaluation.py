@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.framework.counting import CountedAsked, score_counted
 from rayched.framework.evaluation import NOT_FEASIBLE, PluginColumns, RowsEvaluation
 from rayched.framework.plugin import MAX_NODE_SCORE, FilterPlugin, NormalizingPlugin, ScorePlugin
 from rayched.framework.plugin_calls import call_filter, call_normalize, call_score, out_of_range
@@ -62,13 +63,27 @@ def filter_rows(filters: Sequence[Asked], rows: Rows) -> Filtered:
     return Filtered(codes, failing, tuple(columns))
 
 
-def evaluate_rows(filters: Sequence[Asked], scores: Sequence[AskedScore], rows: Rows, *, explain: bool = False) -> RowsEvaluation:
+def evaluate_rows(
+    filters: Sequence[Asked],
+    scores: Sequence[AskedScore],
+    rows: Rows,
+    *,
+    explain: bool = False,
+    as_nominated: tuple[Rows, Filtered] | None = None,
+) -> RowsEvaluation:
     """Filters, then scores of the feasible rows.
 
     With exactly one feasible row nobody is asked for a score and its total is 0, as in an attempt; `explain` asks nevertheless.
+    `as_nominated` are some of the rows (which are in ascending order then) with the pods that are nominated to them: where that
+    is rejected, it is what counts.
     Raises PluginError where a feasible row's score is not in 0..100.
     """
     filtered = filter_rows(filters, rows)
+    if as_nominated is not None:
+        would_be, then = as_nominated
+        rejected = (then.codes != Code.SUCCESS).nonzero()[0]
+        places = np.searchsorted(rows.index, would_be.index[rejected])
+        filtered.codes[places], filtered.failing[places] = then.codes[rejected], then.failing[rejected]
     feasible = (filtered.codes == Code.SUCCESS).nonzero()[0]
     total = np.full(rows.n, NOT_FEASIBLE, np.int64)
     total[feasible] = 0
@@ -89,6 +104,8 @@ def evaluate_rows(filters: Sequence[Asked], scores: Sequence[AskedScore], rows: 
 def _scored(score: AskedScore, rows: Rows) -> tuple[ScoreColumn, ScoreColumn] | None:
     """Raw and normalised scores of rows that are all feasible."""
     plugin = cast(ScorePlugin, score.asked.plugin)
+    if isinstance(score.asked, CountedAsked):
+        return score_counted(score.asked, rows)
     raw = call_score(plugin, score.asked.state, rows)
     if raw is None:
         return None

@@ -10,16 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.framework import names
-from rayched.framework.plugin_args import NodeAffinityArgs, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs
+from rayched.framework.plugin_args import (
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+)
 from rayched.framework.registry import Registry
 from rayched.plugins.default_binder import DefaultBinder
 from rayched.plugins.image_locality import ImageLocality
+from rayched.plugins.inter_pod_affinity import InterPodAffinity
 from rayched.plugins.node_affinity import NodeAffinity
 from rayched.plugins.node_name import NodeName
 from rayched.plugins.node_ports import NodePorts
 from rayched.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from rayched.plugins.node_resources_fit import NodeResourcesFit
 from rayched.plugins.node_unschedulable import NodeUnschedulable
+from rayched.plugins.pod_topology_spread import PodTopologySpread
 from rayched.plugins.priority_sort import PrioritySort
 from rayched.plugins.scheduling_gates import SchedulingGates
 from rayched.plugins.taint_toleration import TaintToleration
@@ -36,6 +44,8 @@ IN_TREE: Final[Registry] = {
     names.NODE_RESOURCES_BALANCED_ALLOCATION: lambda args: NodeResourcesBalancedAllocation(
         args or NodeResourcesBalancedAllocationArgs()
     ),
+    names.POD_TOPOLOGY_SPREAD: lambda args: PodTopologySpread(args or PodTopologySpreadArgs()),
+    names.INTER_POD_AFFINITY: lambda args: InterPodAffinity(args or InterPodAffinityArgs()),
     names.IMAGE_LOCALITY: lambda _: ImageLocality(),
     names.DEFAULT_BINDER: lambda _: DefaultBinder(),
 }

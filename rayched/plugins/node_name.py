@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rayched.framework import names
+from rayched.framework.cluster_event import NODE_ADD
+from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.plugins.node_selection import named
@@ -39,3 +41,7 @@ class NodeName:
 
     def reasons(self, state: str, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
         return ((REASON, codes != Code.SUCCESS),)
+
+    def registrations(self) -> Sequence[Registration]:
+        """Any new node may be the one that is asked for."""
+        return (Registration(NODE_ADD),)

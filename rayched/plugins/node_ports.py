@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 
 from rayched.framework import names
+from rayched.framework.cluster_event import NODE_ADD, Action, ClusterEvent, Resource
+from rayched.framework.queueing_hints import Hint, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log
@@ -50,3 +52,18 @@ class NodePorts:
         codes: CodeColumn,
     ) -> Sequence[tuple[str, BoolColumn]]:
         return ((REASON, codes != Code.SUCCESS),)
+
+    def registrations(self) -> Sequence[Registration]:
+        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), _after_deletion), Registration(NODE_ADD))
+
+
+def _after_deletion(pod: Pod, old: Pod, new: None) -> Hint:  # noqa: ARG001 - nothing comes after a deletion
+    """A pod that is gone helps when it held a port that this one wants. A nominated pod holds ports on its node, too."""
+    if not (old.spec.node_name or old.status.nominated_node_name):
+        return Hint.SKIP
+    held = host_ports_of(old)
+    return queue_if(any(_clash(wanted, other) for wanted in host_ports_of(pod) for other in held))
+
+
+def _clash(one: HostPort, other: HostPort) -> bool:
+    return one[:2] == other[:2] and (one[2] == other[2] or ANY_ADDRESS in (one[2], other[2]))

@@ -14,11 +14,13 @@ from typing import Final
 
 from rayched.api.tolerations import NO_SCHEDULE, tolerated
 from rayched.framework import names
+from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log
 from rayched.snapshot.rows import Rows
-from rayched.v1.core_pb2 import Pod, Taint
+from rayched.v1.core_pb2 import Node, Pod, Taint
 
 REASON: Final = "node(s) were unschedulable"
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
@@ -41,3 +43,18 @@ class NodeUnschedulable:
 
     def reasons(self, state: None, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
         return ((REASON, codes != Code.SUCCESS),)
+
+    def registrations(self) -> Sequence[Registration]:
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _after_node),
+            Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), _after_tolerations),
+        )
+
+
+def _after_node(pod: Pod, old: Node | None, new: Node) -> Hint:  # noqa: ARG001 - all pods that were rejected are alike
+    """A node helps when it is open and was not there or cordoned before."""
+    return queue_if(not new.spec.unschedulable and (old is None or old.spec.unschedulable))
+
+
+def _after_tolerations(pod: Pod, old: Pod, new: Pod) -> Hint:  # noqa: ARG001 - it was rejected, so it did not tolerate
+    return queue_if(is_itself(pod, new) and tolerated(new.spec.tolerations, _CORDON))

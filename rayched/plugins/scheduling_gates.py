@@ -9,9 +9,12 @@ Cost: one look at the pod.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rayched.framework import names
+from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
 from rayched.framework.status import SUCCESS, Status, unresolvable
 from rayched.v1.core_pb2 import Pod
 
@@ -25,3 +28,11 @@ class SchedulingGates:
             return SUCCESS
         gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
         return unresolvable(f"waiting for scheduling gates: [{gates}]").by(self.name)
+
+    def registrations(self) -> Sequence[Registration]:
+        event = ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return (Registration(event, _after_last_gate),)
+
+
+def _after_last_gate(pod: Pod, old: Pod, new: Pod) -> Hint:  # noqa: ARG001 - the event says that the gates are gone
+    return queue_if(is_itself(pod, new))

@@ -19,11 +19,13 @@ import numpy as np
 
 from rayched.api.tolerations import EQUAL, PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from rayched.framework import names
+from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.normalizing import fewest_first
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
-from rayched.v1.core_pb2 import Pod, Taint, Toleration
+from rayched.v1.core_pb2 import Node, Pod, Taint, Toleration
 
 TolerationKey = tuple[tuple[str, str, str, str], ...]
 
@@ -73,8 +75,27 @@ class TaintToleration:
     def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:  # noqa: ARG002
         return fewest_first(raw, high)
 
+    def registrations(self) -> Sequence[Registration]:
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _after_node),
+            Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), _after_tolerations),
+        )
+
 
 def _present(rows: Rows) -> list[tuple[int, tuple[Taint, ...]]]:
     """The sets of taints among the rows, with their numbers. Rows that are no nodes have number -1, the last slot of a table."""
     sets = rows.snapshot.taint_sets
     return [(number, sets[number]) for number in np.unique(rows.taint_set).tolist() if number >= 0]
+
+
+def _after_node(pod: Pod, old: Node | None, new: Node) -> Hint:
+    """A node helps when the pod tolerates all its taints and did not before."""
+    return queue_if(_is_tolerated(pod, new) and (old is None or not _is_tolerated(pod, old)))
+
+
+def _after_tolerations(pod: Pod, old: Pod, new: Pod) -> Hint:  # noqa: ARG001 - tolerations can only be added
+    return queue_if(is_itself(pod, new))
+
+
+def _is_tolerated(pod: Pod, node: Node) -> bool:
+    return first_untolerated(pod.spec.tolerations, node.spec.taints) is None

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rayched.api import quantity, resources
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     NODE_ALLOCATABLE_UPDATE,
     NODE_ANNOTATION_UPDATE,
     NODE_CONDITION_UPDATE,

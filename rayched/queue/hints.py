@@ -1,16 +1,11 @@
 """Which events are worth another attempt of which pod: registrations of plugins and their queueing hints.
 
-A plugin registers for events; for each it may give a hint function, which is asked whether this very occurrence can help this
-very pod. Without one the answer is always QUEUE. A pod is woken only by plugins that hold it.
-
 Where the registrations come from: what a filter plugin `reads` of the cluster gives them (`default_events`); a plugin with a
 method `registrations` states its own. A PreEnqueue plugin that says nothing depends on the pod alone; a plugin that says nothing
 and may reject at Reserve, Permit or PreBind is asked about every event, so that nothing is lost. Other plugins reject no pod.
 
-A hint function reads its pod's spec, labels and namespace only, so one answer serves all pods of a template. For an event of
-UNSCHEDULABLE_POD it is asked about that pod alone, with the pod before and after its update.
-
-This room never imports a concrete plugin; whoever builds a queue hands the table in. Immutable once built.
+What a hint function is given and what it may read stands in `framework.queueing_hints`. This room never imports a concrete
+plugin; whoever builds a queue hands the table in. Immutable once built.
 
 Source: fwk.EnqueueExtensions, buildQueueingHintMap, isPodWorthRequeuing of kube-scheduler 1.34. One rule of 1.34 looks odd and is
 kept: a plugin registered for Node/Add but not for changed taints is woken by changed taints, whatever its hint would say.
@@ -21,20 +16,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final
 
-from rayched.framework.plugin import (
-    FilterPlugin,
-    NarrowingPlugin,
-    PermitPlugin,
-    Plugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    ReservePlugin,
-)
-from rayched.framework.profile import Profile
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     ASSIGNED_POD_DELETE,
     EVERY_EVENT,
     NODE_ADD,
@@ -44,35 +28,21 @@ from rayched.queue.cluster_event import (
     ClusterEvent,
     Resource,
 )
+from rayched.framework.plugin import (
+    FilterPlugin,
+    NarrowingPlugin,
+    PermitPlugin,
+    Plugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    RegisteringPlugin,
+    ReservePlugin,
+)
+from rayched.framework.profile import Profile
+from rayched.framework.queueing_hints import Hint, HintFunction, Registration
 from rayched.queue.queued_pod import QueuedPod
 from rayched.snapshot.columns import Log
 from rayched.v1.core_pb2 import Pod
-
-
-class Hint(enum.Enum):
-    """What a hint function answers."""
-
-    QUEUE = "Queue"
-    SKIP = "QueueSkip"
-
-
-HintFunction = Callable[[Pod, Any, Any], Hint]
-"""(pending pod, object before, object after): None stands for the missing one of an addition or a deletion."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """Events that a plugin wants to know of; without a hint function each of them is worth an attempt."""
-
-    event: ClusterEvent
-    hint: HintFunction | None = None
-
-
-@runtime_checkable
-class RegisteringPlugin(Plugin, Protocol):
-    """A plugin that states its events itself."""
-
-    def registrations(self) -> Sequence[Registration]: ...
 
 
 class Requeue(enum.Enum):

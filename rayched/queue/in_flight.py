@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rayched.queue.cluster_event import ClusterEvent
+from rayched.framework.cluster_event import ClusterEvent
 from rayched.queue.queued_pod import QueuedPod
 
 EVENTS_MAX: Final = 65_536

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rayched.framework.cluster_event import BACKOFF_COMPLETE, POP_FROM_BACKOFF_Q, UNSCHEDULABLE_TIMEOUT
 from rayched.queue.backoff import BackoffPolicy, BackoffQueue
-from rayched.queue.cluster_event import BACKOFF_COMPLETE, POP_FROM_BACKOFF_Q, UNSCHEDULABLE_TIMEOUT
 from rayched.queue.gate import EntryGate
 from rayched.queue.heap import KeyedHeap
 from rayched.queue.hints import HintTable, Requeue

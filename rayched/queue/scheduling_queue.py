@@ -38,8 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from rayched.queue.changes import is_pod_updated, pod_change_events
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     FORCE_ACTIVATE,
     GIVEN_BACK,
     SCHEDULE_ATTEMPT_FAILURE,
@@ -48,6 +47,7 @@ from rayched.queue.cluster_event import (
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
+from rayched.queue.changes import is_pod_updated, pod_change_events
 from rayched.queue.gate import EntryGate, PreEnqueuePlugins
 from rayched.queue.hints import HintTable, Requeue
 from rayched.queue.in_flight import Flight

@@ -57,10 +57,10 @@ class Occupancy:
         self._snapshot.unbind(uid)
         return True
 
-    def observe(self, uid: str, template: PodTemplate, node_name: str) -> None:
-        """The pod is bound, whatever was assumed of it."""
+    def observe(self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False) -> None:
+        """The pod is bound, whatever was assumed of it; `terminating`: its deletion has begun."""
         self._assumed.pop(uid, None)
-        self._snapshot.bind(uid, template, node_name)
+        self._snapshot.bind(uid, template, node_name, terminating=terminating)
 
     def remove(self, uid: str) -> None:
         """The pod is deleted or over; it takes up no room, seen or assumed."""

@@ -25,12 +25,14 @@ from typing import Final
 
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.engine import Engine, PluginError
+from rayched.framework.evaluation import Evaluation
 from rayched.framework.lifecycle import Lifecycle
-from rayched.framework.profile import Profile
+from rayched.framework.profile import ALL_NODES, Profile
 from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import Code, Status, error
 from rayched.scheduler.attempt import Attempt, Failure, Phase, failed_on_node
 from rayched.scheduler.occupancy import Occupancy
+from rayched.scheduler.sampling import Sampling
 from rayched.scheduler.selection import choose
 from rayched.scheduler.waiting import UsesPermitHandle, WaitingPods
 from rayched.snapshot.snapshot import Snapshot
@@ -59,6 +61,7 @@ class PodToSchedule:
 class _ProfileRunner:
     engine: Engine
     lifecycle: Lifecycle
+    percentage_of_nodes_to_score: int
 
 
 class Scheduler:
@@ -79,8 +82,13 @@ class Scheduler:
         self._snapshot = snapshot
         self._seed = seed
         self._decisions = 0
+        self._sampling = Sampling(snapshot)
         self._runners = {
-            name: _ProfileRunner(Engine(snapshot, profile, None if shards is None else shards(name)), profile.lifecycle())
+            name: _ProfileRunner(
+                Engine(snapshot, profile, None if shards is None else shards(name)),
+                profile.lifecycle(),
+                profile.percentage_of_nodes_to_score,
+            )
             for name, profile in profiles.items()
         }
         self._attempts: dict[str, Attempt] = {}
@@ -113,7 +121,7 @@ class Scheduler:
         attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, runner.lifecycle)
         self._decisions += 1
         try:
-            evaluation = runner.engine.evaluate(pod.template)
+            evaluation = self._evaluate(runner, pod.template)
             if not evaluation.is_feasible:
                 return self._no_node(attempt, runner.engine.diagnose(pod.template))
             row = choose(evaluation.best_rows, self._seed, attempt.number)
@@ -177,6 +185,14 @@ class Scheduler:
             self.occupancy.forget(uid)
 
     # --------------------------------------------------------------------------------------------------------- private
+
+    def _evaluate(self, runner: _ProfileRunner, template: PodTemplate) -> Evaluation:
+        """The template over all nodes, or over those that the profile's sampling reaches."""
+        evaluation = runner.engine.evaluate(template)
+        if runner.percentage_of_nodes_to_score >= ALL_NODES:
+            return evaluation
+        left_out = self._sampling.left_out(runner.percentage_of_nodes_to_score, evaluation)
+        return evaluation if left_out is None else runner.engine.evaluate(template, without=left_out)
 
     def _take(self, attempt: Attempt, now: float) -> Attempt | Failure:
         """Assume, Reserve, Permit."""

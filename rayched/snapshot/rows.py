@@ -10,6 +10,8 @@ Cost: with a slice about 0.2 µs a column; with an array one gather a column.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from rayched.snapshot.columns import BoolColumn, IdColumn, ResourceTable, RowIndex, ScoreColumn
@@ -18,6 +20,9 @@ from rayched.snapshot.templates import PodTemplate
 
 Selection = slice | RowIndex
 """A slice with start and stop (and no step), or row numbers."""
+
+PodsChange: TypeAlias = tuple[PodTemplate, int | ScoreColumn]
+"""A template, and how many pods of it come to each row (go, where negative): one number, or one a row."""
 
 
 def compact(rows: RowIndex) -> Selection:
@@ -55,6 +60,11 @@ class Rows:
     def alive(self) -> BoolColumn:
         """Rows that are nodes; what is answered for others is not used."""
         return self.snapshot.alive_rows[self.selection]
+
+    @property
+    def changes(self) -> tuple[PodsChange, ...]:
+        """How pods on each row differ from those that are bound there, looking at that row alone."""
+        return ()
 
     def only(self, places: RowIndex) -> Rows:
         """Some of these rows, by their places here."""
@@ -148,17 +158,23 @@ class Rows:
 
 
 class WhatIfRows(Rows):
-    """Rows as they would be with more, or fewer, pods of some templates bound to them."""
+    """Rows as they would be with more, or fewer, pods of some templates bound to them.
+
+    Each row is asked about on its own: what would be if these pods came to it, and to no other row.
+    """
 
     __slots__ = ("_changes",)
 
-    def __init__(self, snapshot: NodeTable, selection: Selection, *changes: tuple[PodTemplate, int | ScoreColumn]) -> None:
-        """Each change is a template and how many pods of it come to each row (go, where negative): one number, or one a row."""
+    def __init__(self, snapshot: NodeTable, selection: Selection, *changes: PodsChange) -> None:
         super().__init__(snapshot, selection)
         for template, _ in changes:
             # A resource that nobody knew widens the tables; better before any column is read than between two of them.
             snapshot.vectors_of(template)
         self._changes = changes
+
+    @property
+    def changes(self) -> tuple[PodsChange, ...]:
+        return self._changes
 
     def only(self, places: RowIndex) -> Rows:
         changes = [(template, count if isinstance(count, int) else count[places]) for template, count in self._changes]

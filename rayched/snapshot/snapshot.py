@@ -9,6 +9,7 @@ Invariants (`verification.verify` checks them all):
 * requested, non_zero_requested and host ports of a row are the sums over the pods bound to its node, no more and no less.
 * Everything else of a row is what its node object says. Only aspects that differ from the row's earlier ones are logged.
 * Images: size and number of nodes are cluster-wide, so a change of either cuts the image log.
+* Counters count the bound pods of nodes that are there; a pod that is being deleted counts for some of them only.
 
 Owner: the scheduler; one thread. Cost: bind and unbind about 2 µs, a changed node about 20 µs, whatever the size of the cluster.
 
@@ -18,17 +19,21 @@ Source: NodeInfo and the cache of kube-scheduler 1.34.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from rayched.api import quantity
 from rayched.snapshot.columns import IdColumn, Log
+from rayched.snapshot.domains import Topology
 from rayched.snapshot.images import ImageCensus, ReportedImages, reported_images
 from rayched.snapshot.interning import Interner
+from rayched.snapshot.pod_counts import PodCounts
+from rayched.snapshot.surroundings import Surroundings
 from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, clipped
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Taint
@@ -39,6 +44,8 @@ INTERNED_PER_PLACE_MAX: Final = 8
 """Values for each place they could stand in, above which values that no node has any more are dropped."""
 LABEL_KEYS_MIN: Final = 256
 """So many label columns are kept even if no node has the label any more."""
+TOPOLOGIES_MAX: Final = 256
+"""Topology keys whose domains are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,8 @@ class BoundPod:
 
     template: PodTemplate
     node_name: str
+    terminating: bool = False
+    """It is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,9 @@ class Snapshot(NodeTable):
         self._pods_by_node: dict[str, dict[str, PodTemplate]] = {}
         self._images = ImageCensus(self.image_states)
         self._label_keys_looked_at = LABEL_KEYS_MIN
+        self._counts = PodCounts(self._pods_on_rows)
+        self._surroundings = Surroundings()
+        self._topologies: dict[str, Topology] = {}
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
@@ -103,8 +115,9 @@ class Snapshot(NodeTable):
         self._write_taints(row, facts.taints)
         self.unschedulable[row] = facts.unschedulable
         self._write_images(row, (), facts.images)
-        for template in self._pods_by_node.get(name, {}).values():
+        for uid, template in self._pods_by_node.get(name, {}).items():
             self._count(row, template, 1)
+            self._counts.move(row, template, 1, terminating=self._pods[uid].terminating)
         self.record(ALL_ASPECTS, row)
         self._spread_changed()
         self._drop_unused_values()
@@ -147,7 +160,8 @@ class Snapshot(NodeTable):
             return None
         del self._nodes[name]
         row = self.rows_by_name.pop(name)
-        for template in self._pods_by_node.get(name, {}).values():
+        for uid, template in self._pods_by_node.get(name, {}).items():
+            self._counts.move(row, template, -1, terminating=self._pods[uid].terminating)
             for host_port in template.host_ports:
                 self.add_port_users(host_port, row, -1)
         self._spread_changed()
@@ -161,19 +175,23 @@ class Snapshot(NodeTable):
 
     # ------------------------------------------------------------------------------------------------------------- pods
 
-    def bind(self, uid: str, template: PodTemplate, node_name: str) -> None:
-        """The pod takes up room on the node from now on. A pod that is bound elsewhere, or as another template, moves."""
+    def bind(self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False) -> None:
+        """The pod takes up room on the node from now on. A pod that is bound elsewhere, or as another template, moves.
+
+        `terminating`: its deletion has begun; it goes on taking up room, but does not count for everything any more.
+        """
         bound = self._pods.get(uid)
         if bound is not None:
-            if bound.node_name == node_name and bound.template is template:
+            if bound.node_name == node_name and bound.template is template and bound.terminating is terminating:
                 return
             self.unbind(uid)
-        self._pods[uid] = BoundPod(template, node_name)
+        self._pods[uid] = BoundPod(template, node_name, terminating)
         on_node = self._pods_by_node.get(node_name)
         if on_node is None:
             on_node = self._pods_by_node[node_name] = {}
         on_node[uid] = template
         row = self.rows_by_name.get(node_name)
+        self._counts.count(row, template, 1, terminating=terminating)
         if row is not None:
             self._count(row, template, 1)
             self._log_count(row, template)
@@ -188,6 +206,7 @@ class Snapshot(NodeTable):
         if not on_node:
             del self._pods_by_node[bound.node_name]
         row = self.rows_by_name.get(bound.node_name)
+        self._counts.count(row, bound.template, -1, terminating=bound.terminating)
         if row is not None:
             self._count(row, bound.template, -1)
             self._log_count(row, bound.template)
@@ -201,9 +220,49 @@ class Snapshot(NodeTable):
         """Bound pods, also those of nodes that are not there."""
         return len(self._pods)
 
+    def bound_node_names(self) -> list[str]:
+        """Nodes that pods are bound to, also those that are not there."""
+        return list(self._pods_by_node)
+
     def pods_on(self, node_name: str) -> Mapping[str, PodTemplate]:
         """Pods bound to a node, by uid, in the order of their binding; also of a node that is not there. Not to be changed."""
         return self._pods_by_node.get(node_name, {})
+
+    # ----------------------------------------------------------------------------------------------- what pods refer to
+
+    def set_object(self, kind: str, namespace: str, name: str, message: Message | None) -> None:
+        """Take over an object of another kind, by its kind's name; None: it is gone. Kinds that nobody reads are let pass."""
+        if self._surroundings.set_object(kind, namespace, name, message):
+            self._counts.revision += 1
+            self.revision += 1
+
+    @property
+    def pod_counts(self) -> PodCounts:
+        return self._counts
+
+    @property
+    def surroundings(self) -> Surroundings:
+        return self._surroundings
+
+    def topology(self, key: str) -> Topology:
+        found = self._topologies.get(key)
+        if found is None:
+            if len(self._topologies) >= TOPOLOGIES_MAX:
+                del self._topologies[next(iter(self._topologies))]
+            found = self._topologies[key] = Topology(self, key)
+        found.refresh()
+        return found
+
+    def reserve(self, n_rows: int) -> None:
+        capacity = self.capacity
+        super().reserve(n_rows)
+        if self.capacity != capacity:
+            self._counts.reserve(self.capacity)
+
+    def _pods_on_rows(self) -> Iterator[tuple[int, PodTemplate, bool]]:
+        for name, row in self.rows_by_name.items():
+            for uid, template in self._pods_by_node.get(name, {}).items():
+                yield row, template, self._pods[uid].terminating
 
     # ---------------------------------------------------------------------------------------------------------- writing
 

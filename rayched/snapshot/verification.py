@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rayched.api import quantity
+from rayched.snapshot.pod_selection import CarriedTerm, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NO_VALUE
 from rayched.v1.core_pb2 import Node
@@ -22,6 +23,7 @@ class SnapshotError(AssertionError):
 def verify(snapshot: Snapshot) -> None:
     """Raises SnapshotError."""
     faults = [*_faults_of_rows(snapshot), *_faults_of_ports(snapshot), *_faults_of_images(snapshot)]
+    faults += _faults_of_counters(snapshot)
     if faults:
         raise SnapshotError("\n".join(faults))
 
@@ -103,6 +105,30 @@ def _faults_of_images(snapshot: Snapshot) -> Iterator[str]:
         if node is not None:
             nodes.update({image for reported in node.status.images for image in reported.names})
     yield from _difference("snapshot", "image_states", {name: n for name, (_, n) in snapshot.image_states.items()}, dict(nodes))
+
+
+def _faults_of_counters(snapshot: Snapshot) -> Iterator[str]:
+    bound = [(name, uid, template) for name in snapshot.bound_node_names() for uid, template in snapshot.pods_on(name).items()]
+    carried: Counter[CarriedTerm] = Counter()
+    for _, _, template in bound:
+        carried.update(terms_of_bound(template.pod))
+    carriers = {term: count for term, count in snapshot.pod_counts.carriers().items() if count}
+    yield from _difference("snapshot", "carriers of terms", carriers, dict(carried))
+    yield from _difference("snapshot", "terms", set(carried) <= set(snapshot.pod_counts.terms), True)
+    for counter in snapshot.pod_counts.counters():
+        expected = [0] * snapshot.n_rows
+        for name, uid, template in bound:
+            row, pod = snapshot.row_of(name), snapshot.bound(uid)
+            if row is None or pod is None:
+                continue
+            if isinstance(counter.what, CarriedTerm):
+                expected[row] += terms_of_bound(template.pod).count(counter.what)
+            else:
+                expected[row] += all(
+                    one.matches(template.namespace, template.labels) and (one.terminating or not pod.terminating)
+                    for one in counter.what
+                )
+        yield from _difference("snapshot", f"counter {counter.what}", counter.column[: snapshot.n_rows].tolist(), expected)
 
 
 def _difference(place: str, column: str, found: object, expected: object) -> Iterator[str]:

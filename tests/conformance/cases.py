@@ -1,7 +1,8 @@
 """Recorded cases of kube-scheduler 1.34.1: files of one JSON object a line, a scenario and what the real scheduler made of it.
 
-`load(topic)` reads one file; `cluster_of(case)` builds the scenario's cluster in a Snapshot, pods defaulted as an API server does
-on create. A case's `config` is the body of a profile; it goes through the reader of configuration files like any user's.
+`read(path)` reads one file, `files(directory)` finds them, `load(topic)` reads one of the files kept here. `cluster_of(case)`
+builds a scenario's cluster in a Snapshot, pods defaulted as an API server does on create. A case's `config` is the body of a
+profile; it goes through the reader of configuration files like any user's.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from rayched.api import kinds
+from rayched.api.admission import merge_label_keys
 from rayched.api.defaulting import default
-from rayched.api.kinds import unwrap
+from rayched.api.kinds import AnyObject, Kind
 from rayched.api.manifest import read_object
 from rayched.framework import configuration_file
+from rayched.framework.nominations import Nomination
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.snapshot.snapshot import Snapshot
@@ -44,6 +48,19 @@ SCHEDULE_TOPICS = (
     "interpod",
 )
 
+_SURROUNDINGS: Final = {
+    "namespaces": kinds.NAMESPACE,
+    "services": kinds.SERVICE,
+    "replicaSets": kinds.REPLICA_SET,
+    "statefulSets": kinds.STATEFUL_SET,
+    "replicationControllers": kinds.REPLICATION_CONTROLLER,
+}
+"""Fields of a scenario that hold objects other than nodes and pods."""
+
+
+class Unreadable(ValueError):
+    """A file that does not hold recorded cases."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -64,11 +81,28 @@ class Cluster:
     snapshot: Snapshot
     template: PodTemplate
     """Of the pod to be scheduled, with its spec.nodeName if it has one."""
+    nominated: tuple[Nomination, ...]
+    """Other pods of equal or higher priority that wait for a node."""
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted((*directory.glob("*.jsonl"), *directory.glob("*.jsonl.gz")))
+
+
+def read(path: Path) -> Iterator[Case]:
+    """Raises Unreadable."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _case(json.loads(line), path, number)
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as problem:
+        raise Unreadable(f"{path}: {problem}") from problem
 
 
 @lru_cache(maxsize=1)
 def load(topic: str) -> tuple[Case, ...]:
-    return tuple(_read(DIRECTORY / f"{topic}.jsonl.gz"))
+    return tuple(read(DIRECTORY / f"{topic}.jsonl.gz"))
 
 
 def schedule_cases(*topics: str) -> Iterator[Case]:
@@ -80,20 +114,64 @@ def schedule_cases(*topics: str) -> Iterator[Case]:
 def cluster_of(case: Case) -> Cluster:
     scenario = case.scenario
     admission = scenario.get("admission", True)
-    nodes = tuple(_node(body) for body in scenario.get("nodes", ()))
-    bound_pods = tuple(_pod(body, admission) for body in scenario.get("boundPods", ()))
-    pod = _pod(scenario["pod"], admission)
+    nodes = tuple(node_of(body) for body in scenario.get("nodes") or ())
+    bound_pods = tuple(pod_of(body, admission) for body in scenario.get("boundPods") or ())
+    pod = pod_of(scenario["pod"], admission)
     snapshot, templates = Snapshot(), TemplateTable()
+    set_surroundings(snapshot, scenario)
     for node in nodes:
         snapshot.add_node(node)
     for number, bound in enumerate(bound_pods):
-        snapshot.bind(f"bound-{number}", templates.intern(bound), bound.spec.node_name)
-    return Cluster(nodes, bound_pods, pod, snapshot, templates.intern(pod, with_node_name=True))
+        terminating = bound.metadata.HasField("deletion_timestamp")
+        snapshot.bind(f"bound-{number}", templates.intern(bound), bound.spec.node_name, terminating=terminating)
+    nominated = tuple(
+        (templates.intern(other), row)
+        for other in (pod_of(body, admission) for body in scenario.get("nominatedPods") or ())
+        if other.spec.priority >= pod.spec.priority and other.metadata.uid != pod.metadata.uid
+        if (row := snapshot.row_of(other.status.nominated_node_name)) is not None
+    )
+    return Cluster(nodes, bound_pods, pod, snapshot, templates.intern(pod, with_node_name=True), nominated)
+
+
+def set_surroundings(snapshot: Snapshot, scenario: dict[str, Any]) -> None:
+    """Put a scenario's namespaces, services and controllers into the snapshot."""
+    for field, kind in _SURROUNDINGS.items():
+        for body in scenario.get(field) or ():
+            message = _object_of(kind, body)
+            snapshot.set_object(kind.name, message.metadata.namespace, message.metadata.name, message)
 
 
 def profile_of(case: Case) -> Profile:
     """The case's profile, read from a configuration file that says what the case's config says."""
-    return _profile(json.dumps(case.scenario.get("config", {}), sort_keys=True))
+    return _profile(json.dumps(case.scenario.get("config") or {}, sort_keys=True))
+
+
+def node_of(body: dict[str, Any]) -> Node:
+    node = _object_of(kinds.NODE, body)
+    assert isinstance(node, Node)
+    return node
+
+
+def pod_of(body: dict[str, Any], admission: bool = True) -> Pod:
+    """`admission`: the pod went through an API server's defaulting. A pod without uid is known by namespace/name."""
+    pod = kinds.unwrap(read_object({"apiVersion": "v1", "kind": "Pod", **body}).object)
+    assert isinstance(pod, Pod)
+    metadata = pod.metadata
+    metadata.namespace = metadata.namespace or "default"
+    metadata.uid = metadata.uid or f"{metadata.namespace}/{metadata.name}"
+    if admission:
+        default(pod)
+        merge_label_keys(pod)
+    return pod
+
+
+def _object_of(kind: Kind, body: dict[str, Any]) -> AnyObject:
+    """Any object but a pod, defaulted."""
+    message = kinds.unwrap(read_object({"apiVersion": kind.api_version, "kind": kind.name, **body}).object)
+    if kind.namespaced:
+        message.metadata.namespace = message.metadata.namespace or "default"
+    default(message)
+    return message
 
 
 @lru_cache(maxsize=256)
@@ -107,25 +185,9 @@ def _profile(body: str) -> Profile:
     return profile
 
 
-def _read(path: Path) -> Iterator[Case]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            scenario, expected = record["scenario"], record["expected"]
-            yield Case(scenario["id"], scenario["topic"], scenario.get("kind", ""), scenario, expected)
-
-
-def _node(body: dict[str, Any]) -> Node:
-    node = unwrap(read_object({"apiVersion": "v1", "kind": "Node", **body}).object)
-    assert isinstance(node, Node)
-    default(node)
-    return node
-
-
-def _pod(body: dict[str, Any], admission: bool) -> Pod:
-    pod = unwrap(read_object({"apiVersion": "v1", "kind": "Pod", **body}).object)
-    assert isinstance(pod, Pod)
-    pod.metadata.namespace = pod.metadata.namespace or "default"
-    if admission:
-        default(pod)
-    return pod
+def _case(record: dict[str, Any], path: Path, number: int) -> Case:
+    try:
+        scenario, expected = record["scenario"], record["expected"]
+        return Case(scenario["id"], scenario["topic"], scenario.get("kind", ""), scenario, expected)
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise Unreadable(f"{path}:{number}: not a recorded case: {problem!r}") from problem

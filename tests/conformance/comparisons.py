@@ -1,81 +1,86 @@
-"""What is compared of a recorded scheduling attempt, and a tally of it for each topic.
+"""What is compared of a recorded scheduling attempt: values found beside values recorded.
 
-Plugins are asked directly, one by one, so a case counts also where a plugin takes part that is not there; whole attempts go
-through the engine, for the cases that the plugins of the default profile decide.
+Filter plugins are asked one by one, as is PreFilter; scores and whole attempts go through the engine. An engine is asked several
+times, before, while and after another pod takes up room, so that kept columns are what is compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from rayched.framework import names
 from rayched.framework.engine import Engine, PluginError
-from rayched.framework.plugin import FilterPlugin, NormalizingPlugin, ScorePlugin
+from rayched.framework.evaluation import Evaluation
+from rayched.framework.plugin import CountingPlugin, FilterPlugin
 from rayched.framework.profile import Profile
+from rayched.framework.questions import Part
+from rayched.framework.shards import ColumnRequest
 from rayched.framework.status import Code, Status
-from rayched.plugins.in_tree import IN_TREE
+from rayched.snapshot.columns import CodeColumn
 from rayched.snapshot.rows import Rows
-from tests.conformance.cases import Case, Cluster, cluster_of, profile_of, schedule_cases
+from tests.conformance.cases import Case, Cluster, cluster_of, profile_of
+from tests.conformance.sharded import Shards
 
 CODES: Final = {
     "Success": Code.SUCCESS,
     "Unschedulable": Code.UNSCHEDULABLE,
     "UnschedulableAndUnresolvable": Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
 }
-MISSING: Final = frozenset((names.POD_TOPOLOGY_SPREAD, names.INTER_POD_AFFINITY)) - IN_TREE.keys()
-SHOWN: Final = 5
+_NAMES: Final = {code: name for name, code in CODES.items()}
 
-Comparison = tuple[str, object, object]
-"""What is compared, what was found, what was recorded."""
-
-
-@dataclass(slots=True)
-class Tally:
-    compared: int = 0
-    differing: int = 0
-    first: list[str] = field(default_factory=list)
-
-    def add(self, case: str, what: str, found: object, recorded: object) -> None:
-        self.compared += 1
-        if found != recorded:
-            self.differing += 1
-            if len(self.first) < SHOWN:
-                self.first.append(f"{case} {what}: found {found}, recorded {recorded}")
-
-    def __str__(self) -> str:
-        return f"{self.differing} of {self.compared} differ:\n" + "\n".join(self.first)
+FILTER, RAW, NORMALIZED, WEIGHTED = "filter", "raw", "normalized", "weighted"
+ASPECTS: Final = (FILTER, RAW, NORMALIZED, WEIGHTED)
 
 
-@lru_cache
-def tallies(topic: str) -> Mapping[str, Tally]:
-    """Every comparison of a topic. Each cluster is built once and let go."""
-    found = {name: Tally() for name in COMPARISONS}
-    for case in schedule_cases(topic):
-        cluster, profile = cluster_of(case), profile_of(case)
-        for name, compare in COMPARISONS.items():
-            for what, value, recorded in compare(case, cluster, profile):
-                found[name].add(case.id, what, value, recorded)
-    return found
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One value; `plugin` and `aspect` where it is one plugin's answer about one node."""
+
+    what: str
+    found: object
+    recorded: object
+    plugin: str = ""
+    aspect: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.found == self.recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A case ready to be compared."""
+
+    case: Case
+    cluster: Cluster
+    profile: Profile
+    engine: Engine
+    shards: Shards | None
+    """Where every column comes from, if workers are forced on."""
+
+
+def setting_of(case: Case, n_shards: int) -> Setting:
+    cluster, profile = cluster_of(case), profile_of(case)
+    shards = Shards(cluster.snapshot, profile, n_shards) if n_shards else None
+    return Setting(case, cluster, profile, Engine(cluster.snapshot, profile, shards), shards)
 
 
 # -------------------------------------------------------------------------------------------------- plugin by plugin
 
 
-def _verdicts(case: Case, cluster: Cluster, profile: Profile) -> Iterator[Comparison]:
-    if "filter" not in case.expected:
+def _verdicts(setting: Setting) -> Iterator[Comparison]:
+    expected = setting.case.expected
+    if "filter" not in expected:
         return
-    looked_at = [name for name, status in case.expected["filter"].items() if _was_looked_at(status)]
-    recorded = case.expected.get("filterEach", {})
-    for plugin in profile.filter:
-        found = verdicts(plugin, cluster)
+    looked_at = [name for name, status in expected["filter"].items() if _was_looked_at(status)]
+    recorded = expected.get("filterEach", {})
+    for plugin in setting.profile.filter:
+        found = _verdicts_of(plugin, setting)
         for node in looked_at:
             status = recorded.get(node, {}).get(plugin.name, {"code": "Success", "reasons": []})
-            yield f"{plugin.name} {node}", found[node], (CODES[status["code"]], sorted(status["reasons"]))
+            wanted = (CODES[status["code"]], sorted(status["reasons"]))
+            yield Comparison(f"{plugin.name} {node}", found[node], wanted, plugin.name, FILTER)
 
 
 def _was_looked_at(status: dict[str, Any]) -> bool:
@@ -83,16 +88,18 @@ def _was_looked_at(status: dict[str, Any]) -> bool:
     return status["code"] == "Success" or "plugin" in status
 
 
-def verdicts(plugin: FilterPlugin, cluster: Cluster) -> dict[str, tuple[Code, list[str]]]:
+def _verdicts_of(plugin: FilterPlugin, setting: Setting) -> dict[str, tuple[Code, list[str]]]:
     """Code and sorted reasons of every node."""
-    pod, snapshot = cluster.template.pod, cluster.snapshot
+    pod, snapshot = setting.cluster.template.pod, setting.cluster.snapshot
     nodes = [snapshot.name_of(row) for row in range(snapshot.n_rows)]
     passed: tuple[Code, list[str]] = (Code.SUCCESS, [])
     if plugin.key(pod) is None:
         return dict.fromkeys(nodes, passed)
     rows = Rows(snapshot, slice(0, snapshot.n_rows))
     state = plugin.prepare(pod)
-    codes = plugin.filter(state, rows)
+    if isinstance(plugin, CountingPlugin):
+        state = plugin.count(state, snapshot, None)
+    codes = _codes(plugin, state, rows, setting)
     if codes is None:
         return dict.fromkeys(nodes, passed)
     reasons = plugin.reasons(state, rows, codes)
@@ -101,110 +108,146 @@ def verdicts(plugin: FilterPlugin, cluster: Cluster) -> dict[str, tuple[Code, li
     }
 
 
-def _scores(case: Case, cluster: Cluster, profile: Profile) -> Iterator[Comparison]:
-    recorded = case.expected.get("scores")
-    if not recorded:
+def _codes(plugin: FilterPlugin, state: Any, rows: Rows, setting: Setting) -> CodeColumn | None:
+    # What is counted over all nodes is never asked of a worker.
+    if setting.shards is None or not rows.n or isinstance(plugin, CountingPlugin):
+        return plugin.filter(state, rows)
+    request = ColumnRequest(plugin.name, Part.FILTER, setting.cluster.template.content)
+    return setting.shards.evaluate([request], rows.n)[0]
+
+
+def _narrowing(setting: Setting) -> Iterator[Comparison]:
+    expected = setting.case.expected
+    if "preFilter" not in expected:
         return
-    skipped = case.expected.get("skipScore") or ()
-    for plugin in profile.score:
-        found = scores(plugin, cluster, list(recorded))
-        yield f"{plugin.name} is skipped", found is None, plugin.name in skipped
-        weight = profile.weights[plugin.name]
-        for node, (raw, normalized) in (found or {}).items():
-            values = {"weight": weight, "raw": raw, "normalized": normalized, "weighted": weight * normalized}
-            yield f"{plugin.name} {node}", values, recorded[node].get(plugin.name)
-
-
-def scores(plugin: ScorePlugin, cluster: Cluster, feasible: list[str]) -> dict[str, tuple[int, int]] | None:
-    """Raw and normalised score of each feasible node; None where the plugin is skipped."""
-    pod, snapshot = cluster.template.pod, cluster.snapshot
-    if plugin.key(pod) is None:
-        return None
-    rows = Rows(snapshot, np.array([snapshot.rows_by_name[name] for name in feasible], np.intp))
-    raw = plugin.score(plugin.prepare(pod), rows)
-    if raw is None:
-        return None
-    normalized = plugin.normalize(raw, int(raw.min()), int(raw.max())) if isinstance(plugin, NormalizingPlugin) else raw
-    return dict(zip(feasible, zip(raw.tolist(), normalized.tolist(), strict=True), strict=True))
-
-
-def _narrowing(case: Case, cluster: Cluster, profile: Profile) -> Iterator[Comparison]:
-    if "preFilter" not in case.expected:
-        return
-    pod = cluster.template.pod
+    pod = setting.cluster.template.pod
     status: dict[str, Any] = {"code": "Success"}
     remaining: list[str] | None = None
-    for plugin in profile.pre_filter:
+    for plugin in setting.profile.pre_filter:
         if plugin.key(pod) is None:
             continue
         answer = plugin.narrow(plugin.prepare(pod))
         if isinstance(answer, Status):
-            status = {"code": "UnschedulableAndUnresolvable", "plugin": answer.plugin, "reasons": list(answer.reasons)}
+            status = {"code": _NAMES[answer.code], "plugin": answer.plugin, "reasons": list(answer.reasons)}
         elif answer is not None:
             remaining = sorted(answer)
-    yield "PreFilter", status, case.expected["preFilter"]
-    if "preFilterNodes" in case.expected or remaining is not None:
-        recorded = case.expected.get("preFilterNodes")
-        yield "nodes left by PreFilter", remaining, recorded and sorted(recorded)
+    yield Comparison("PreFilter", status, expected["preFilter"])
+    if "preFilterNodes" in expected or remaining is not None:
+        recorded = expected.get("preFilterNodes")
+        yield Comparison("nodes left by PreFilter", remaining, recorded and sorted(recorded))
 
 
-def _gates(case: Case, cluster: Cluster, profile: Profile) -> Iterator[Comparison]:
+def _gates(setting: Setting) -> Iterator[Comparison]:
     found = {}
-    for plugin in profile.pre_enqueue:
-        status = plugin.pre_enqueue(cluster.pod)
+    for plugin in setting.profile.pre_enqueue:
+        status = plugin.pre_enqueue(setting.cluster.pod)
         if not status.ok:
-            code = {number: name for name, number in CODES.items()}[status.code]
-            found[plugin.name] = {"code": code, "reasons": list(status.reasons)}
-    yield "PreEnqueue", found, case.expected.get("preEnqueue", {})
+            found[plugin.name] = {"code": _NAMES[status.code], "reasons": list(status.reasons)}
+    yield Comparison("PreEnqueue", found, setting.case.expected.get("preEnqueue", {}))
+
+
+# ------------------------------------------------------------------------------------------------------------ scores
+
+
+def _scores(setting: Setting) -> Iterator[Comparison]:
+    recorded = setting.case.expected.get("scores")
+    if not recorded:
+        return
+    rows = setting.engine.explain(setting.cluster.template, setting.cluster.nominated).rows
+    table, profile = setting.cluster.snapshot, setting.profile
+    skipped = setting.case.expected.get("skipScore") or ()
+    places = {table.name_of(row): place for place, row in enumerate(rows.index.tolist()) if rows.feasible[place]}
+    columns = {column.plugin: column for column in rows.scores}
+    for plugin in profile.score:
+        name = plugin.name
+        column = columns.get(name)
+        yield Comparison(f"{name} is skipped", column is None, name in skipped)
+        if column is None:
+            continue
+        weight = profile.weights[name]
+        for node, scores in recorded.items():
+            place, wanted = places.get(node), scores.get(name, {})
+            yield Comparison(f"{name} {node} weight", weight, wanted.get("weight"))
+            for aspect, values in ((RAW, column.raw), (NORMALIZED, column.normalized), (WEIGHTED, column.weighted)):
+                found = None if values is None or place is None else int(values[place])
+                yield Comparison(f"{name} {node} {aspect}", found, wanted.get(aspect), name, aspect)
 
 
 # ---------------------------------------------------------------------------------------------------- whole attempts
 
 
-def is_decided(case: Case) -> bool:
-    """No plugin that is missing takes part, and no nominated pod."""
-    expected = case.expected
-    if case.scenario.get("nominatedPods") or case.scenario["pod"].get("status", {}).get("nominatedNodeName"):
-        return False
-    filters = MISSING - set(expected.get("skipFilter") or ()) if "filter" in expected else set()
-    scorers = MISSING - set(expected.get("skipScore") or ()) if "scores" in expected else set()
-    return not filters and not scorers
-
-
-def _attempt(case: Case, cluster: Cluster, profile: Profile) -> Iterator[Comparison]:
-    if not is_decided(case):
-        return
-    expected, snapshot = case.expected, cluster.snapshot
-    engine = Engine(snapshot, profile)
+def _attempt(setting: Setting) -> Iterator[Comparison]:
+    expected, cluster, engine = setting.case.expected, setting.cluster, setting.engine
     try:
-        evaluation = engine.evaluate(cluster.template)
+        evaluation = engine.evaluate(cluster.template, nominated=cluster.nominated)
     except PluginError:
-        yield "error", True, "error" in expected
+        yield Comparison("error", True, "error" in expected)
         return
-    yield "error", False, "error" in expected
+    yield Comparison("error", False, "error" in expected)
+    yield from _outcome("", evaluation, setting)
+    # With a pod more on the best node, and then without it, only what that pod touched is evaluated again.
+    for row in evaluation.best_rows[:1].tolist():
+        cluster.snapshot.bind("another", cluster.template, cluster.snapshot.name_of(row))
+        engine.evaluate(cluster.template, nominated=cluster.nominated)
+        cluster.snapshot.unbind("another")
+    yield from _outcome(", evaluated again", engine.evaluate(cluster.template, nominated=cluster.nominated), setting)
+    yield from _diagnosis(setting, evaluation)
+
+
+def _outcome(again: str, evaluation: Evaluation, setting: Setting) -> Iterator[Comparison]:
+    expected, snapshot = setting.case.expected, setting.cluster.snapshot
     rows = evaluation.feasible.nonzero()[0].tolist()
     total = {snapshot.name_of(row): int(evaluation.total[row]) for row in rows}
     best = sorted(snapshot.name_of(row) for row in evaluation.best_rows.tolist())
-    yield "feasible", sorted(total), sorted(expected.get("feasible", ()))
+    takes_nominated = _takes_nominated(setting)
+    yield Comparison(f"takes the nominated node{again}", takes_nominated, expected.get("nominatedShortcut", False))
+    feasible = [setting.cluster.pod.status.nominated_node_name] if takes_nominated else sorted(total)
+    yield Comparison(f"feasible{again}", feasible, sorted(expected.get("feasible") or ()))
     if len(rows) == 1:
         # Nobody scores a single node; the record has its scores nevertheless.
-        explained = engine.explain(cluster.template).rows
+        explained = setting.engine.explain(setting.cluster.template, setting.cluster.nominated).rows
         total = {
             snapshot.name_of(row): int(explained.total[place])
             for place, row in enumerate(explained.index.tolist())
             if explained.feasible[place]
         }
-    yield "total", total, expected.get("total", {})
-    yield "best", best, sorted(expected.get("best", ()))
-    diagnosis = engine.diagnose(cluster.template)
-    yield "message", None if rows else diagnosis.message(), expected.get("message")
-    yield "unschedulablePlugins", sorted(diagnosis.unschedulable_plugins), sorted(expected.get("unschedulablePlugins") or ())
+    yield Comparison(f"total{again}", total, expected.get("total") or {})
+    yield Comparison(f"best{again}", best, sorted(expected.get("best") or ()))
 
 
-COMPARISONS: Final[Mapping[str, Callable[[Case, Cluster, Profile], Iterator[Comparison]]]] = {
+def _takes_nominated(setting: Setting) -> bool:
+    """Whether the pod goes where it was nominated to without a look at other nodes."""
+    cluster = setting.cluster
+    row = cluster.snapshot.row_of(cluster.pod.status.nominated_node_name)
+    return row is not None and setting.engine.fits(cluster.template, row, cluster.nominated)
+
+
+def _diagnosis(setting: Setting, evaluation: Evaluation) -> Iterator[Comparison]:
+    expected, table = setting.case.expected, setting.cluster.snapshot
+    diagnosis = setting.engine.diagnose(setting.cluster.template, setting.cluster.nominated)
+    yield Comparison("message", None if evaluation.is_feasible else diagnosis.message(), expected.get("message"))
+    # An attempt that takes the nominated node has looked at no other.
+    rejecting = [] if _takes_nominated(setting) else sorted(diagnosis.unschedulable_plugins)
+    yield Comparison("unschedulablePlugins", rejecting, sorted(expected.get("unschedulablePlugins") or ()))
+    for node, status in (expected.get("filter") or {}).items():
+        row = table.rows_by_name[node]
+        place = int(diagnosis.failing[row])
+        found = (Code(int(diagnosis.codes[row])), diagnosis.filters[place] if place >= 0 else "")
+        yield Comparison(f"first failing filter of {node}", found, (CODES[status["code"]], status.get("plugin", "")))
+
+
+COMPARISONS: Final[Mapping[str, Callable[[Setting], Iterator[Comparison]]]] = {
     "verdicts": _verdicts,
     "scores": _scores,
     "narrowing": _narrowing,
     "gates": _gates,
     "attempts": _attempt,
 }
+"""By the group that a report counts them in."""
+
+
+def compare_schedule(case: Case, n_shards: int) -> Iterator[Comparison]:
+    """Everything about one attempt."""
+    setting = setting_of(case, n_shards)
+    for compare in COMPARISONS.values():
+        yield from compare(setting)

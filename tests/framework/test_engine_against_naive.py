@@ -28,6 +28,8 @@ PLUGINS = {plugin.name: plugin for plugin in (*SCORES, *FILTERS)}
 class PickledShards:
     """Workers that know nothing but the bytes they are sent. Rows are split anew whenever there are more of them."""
 
+    always = False
+
     def __init__(self, snapshot: Snapshot, n_workers: int, dead: bool = False) -> None:
         self.snapshot = snapshot
         self.copies = [TableCopy() for _ in range(n_workers)]

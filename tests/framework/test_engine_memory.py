@@ -18,6 +18,8 @@ from tests.framework.toy_plugins import Images, Rank, Room, a_profile, toy_profi
 
 
 class CountingShards:
+    always = False
+
     def __init__(self, answer: Sequence[Answer] | None) -> None:
         self.requests: list[list[ColumnRequest]] = []
         self.answer = answer

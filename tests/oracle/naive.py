@@ -34,15 +34,27 @@ from tests.oracle.naive_rules import (
     term_matches,
     whole,
 )
+from tests.oracle.naive_topology import AffinitySettings, NaiveAffinity, NaiveSpread, SpreadSettings, Surroundings
 
 GOOD, NO, NEVER = "Success", "Unschedulable", "UnschedulableAndUnresolvable"
 Verdict = tuple[str, list[str]]
 """Code and reasons, sorted."""
 
-FILTERS = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit")
+FILTERS = (
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "NodeResourcesFit": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
@@ -60,6 +72,8 @@ class Settings:
     ignored_resources: tuple[str, ...] = ()
     ignored_groups: tuple[str, ...] = ()
     added_affinity: Any = None
+    spread: SpreadSettings = field(default_factory=SpreadSettings)
+    affinity: AffinitySettings = field(default_factory=AffinitySettings)
     weights: dict[str, int] = field(default_factory=lambda: dict(WEIGHTS))
 
 
@@ -86,6 +100,8 @@ class NaiveScheduler:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, tuple[Pod, str]] = {}
         self.images: dict[str, tuple[int, set[str]]] = {}
+        self.terminating: set[str] = set()
+        self.around = Surroundings()
 
     # ----------------------------------------------------------------------------------------------------- cluster
 
@@ -103,11 +119,15 @@ class NaiveScheduler:
             if not holders:
                 del self.images[image]
 
-    def bind(self, uid: str, pod: Pod, node_name: str) -> None:
+    def bind(self, uid: str, pod: Pod, node_name: str, terminating: bool = False) -> None:
         self.pods[uid] = (pod, node_name)
+        self.terminating.discard(uid)
+        if terminating:
+            self.terminating.add(uid)
 
     def unbind(self, uid: str) -> None:
         self.pods.pop(uid, None)
+        self.terminating.discard(uid)
 
     def _pods_on(self, node: Node) -> list[Pod]:
         return [pod for pod, where in self.pods.values() if where == node.metadata.name]
@@ -119,6 +139,7 @@ class NaiveScheduler:
         verdicts: dict[str, dict[str, Verdict]] = {}
         rejected_by: dict[str, str] = {}
         feasible: list[str] = []
+        self._spread, self._affinity = self.beyond_one_node(pod)
         for name, node in self.nodes.items():
             verdicts[name] = {plugin: self.verdict(plugin, pod, node) for plugin in FILTERS}
             rejections = [plugin for plugin in FILTERS if verdicts[name][plugin][0] != GOOD]
@@ -128,7 +149,13 @@ class NaiveScheduler:
                 feasible.append(name)
         raw: dict[str, dict[str, int]] = {}
         normalized: dict[str, dict[str, int]] = {}
+        for plugin, beyond in (("PodTopologySpread", self._spread), ("InterPodAffinity", self._affinity)):
+            found = beyond.scores([self.nodes[name] for name in feasible]) if feasible else None
+            if found is not None:
+                raw[plugin], normalized[plugin] = (dict(zip(feasible, column, strict=True)) for column in found)
         for plugin in self.settings.weights:
+            if plugin in ("PodTopologySpread", "InterPodAffinity"):
+                continue
             if self.scores_for(plugin, pod):
                 raw[plugin] = {name: self.score(plugin, pod, self.nodes[name]) for name in feasible}
                 normalized[plugin] = normalize(plugin, raw[plugin])
@@ -136,6 +163,14 @@ class NaiveScheduler:
             name: sum(self.settings.weights[plugin] * scores[name] for plugin, scores in normalized.items()) for name in feasible
         }
         return Attempt(prefilter, narrowed, verdicts, rejected_by, feasible, raw, normalized, total)
+
+    def beyond_one_node(self, pod: Pod) -> tuple[NaiveSpread, NaiveAffinity]:
+        nodes = list(self.nodes.values())
+        pods = [(other, where, uid in self.terminating) for uid, (other, where) in self.pods.items()]
+        return (
+            NaiveSpread(pod, nodes, pods, self.around, self.settings.spread),
+            NaiveAffinity(pod, nodes, pods, self.around, self.settings.affinity),
+        )
 
     def verdict(self, plugin: str, pod: Pod, node: Node) -> Verdict:
         code, reasons = getattr(self, f"_filter_{plugin}")(pod, node)
@@ -222,6 +257,12 @@ class NaiveScheduler:
         if "/" not in name or "kubernetes.io/" in name:
             return False
         return name in self.settings.ignored_resources or name.split("/")[0] in self.settings.ignored_groups
+
+    def _filter_PodTopologySpread(self, pod: Pod, node: Node) -> Verdict:
+        return self._spread.verdict(node)
+
+    def _filter_InterPodAffinity(self, pod: Pod, node: Node) -> Verdict:
+        return self._affinity.verdict(node)
 
     # ------------------------------------------------------------------------------------------------------ scores
 

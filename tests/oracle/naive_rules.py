@@ -61,6 +61,11 @@ def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     return True
 
 
+def label_condition_holds(expression: Any, labels: Any) -> bool:
+    """An expression of a label selector."""
+    return expression.operator in ("In", "NotIn", "Exists", "DoesNotExist") and _holds(expression, labels)
+
+
 def _holds(e: Any, labels: Any) -> bool:
     value = dict(labels).get(e.key)
     if e.operator in ("Gt", "Lt"):

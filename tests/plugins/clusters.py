@@ -12,6 +12,15 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.v1.core_pb2 import Container, Node, NodeAffinity, NodeSelectorTerm, Pod, Toleration
 from tests.oracle.naive import NaiveScheduler, Settings
+from tests.oracle.naive_topology import AffinitySettings, SpreadSettings
+from tests.plugins.topology_parts import (
+    add_domains,
+    add_topology,
+    random_constraint,
+    random_namespace,
+    random_replica_set,
+    random_service,
+)
 
 LABELS = {
     "disktype": ("ssd", "hdd", "nvme"),
@@ -35,6 +44,8 @@ class World:
         self.templates = TemplateTable()
         self.naive = NaiveScheduler(settings)
         self._numbers = 0
+        for _ in range(3):
+            self.change_surroundings()
         for _ in range(n_nodes):
             self.add_node()
         for _ in range(n_pods):
@@ -42,7 +53,7 @@ class World:
 
     def add_node(self) -> None:
         self._numbers += 1
-        node = random_node(self.random, f"n{self._numbers}")
+        node = self.draw_node(f"n{self._numbers}")
         self.snapshot.add_node(node)
         self.naive.add_node(node)
 
@@ -56,7 +67,7 @@ class World:
         """Changes a node; its images stay, so that both forms agree on who reported a size first."""
         if self.naive.nodes:
             old = self.naive.nodes[self.random.choice(sorted(self.naive.nodes))]
-            node = random_node(self.random, old.metadata.name)
+            node = self.draw_node(old.metadata.name)
             del node.status.images[:]
             node.status.images.extend(old.status.images)
             self.snapshot.update_node(node)
@@ -66,7 +77,7 @@ class World:
         """Changes labels, or taints, or the cordon, or what there is to allocate, and nothing else."""
         if self.naive.nodes:
             old = self.naive.nodes[self.random.choice(sorted(self.naive.nodes))]
-            drawn, node = random_node(self.random, old.metadata.name), Node()
+            drawn, node = self.draw_node(old.metadata.name), Node()
             node.CopyFrom(old)
             match self.random.randrange(4):
                 case 0:
@@ -83,12 +94,47 @@ class World:
             self.naive.nodes[old.metadata.name] = node
 
     def bind(self) -> None:
-        """Puts a pod somewhere, now and then on a node that is not there."""
+        """Puts a pod somewhere, now and then on a node that is not there, or one whose deletion has begun."""
         self._numbers += 1
-        pod = random_pod(self.random)
+        pod = self.draw_pod()
         where = self.random.choice([*self.naive.nodes, "gone"])
-        self.snapshot.bind(f"u{self._numbers}", self.templates.intern(pod), where)
-        self.naive.bind(f"u{self._numbers}", pod, where)
+        terminating = self.random.random() < 0.15
+        self.snapshot.bind(f"u{self._numbers}", self.templates.intern(pod), where, terminating=terminating)
+        self.naive.bind(f"u{self._numbers}", pod, where, terminating)
+
+    def terminate(self) -> None:
+        """The deletion of a bound pod begins."""
+        if self.naive.pods:
+            uid = self.random.choice(sorted(self.naive.pods))
+            pod, where = self.naive.pods[uid]
+            self.snapshot.bind(uid, self.templates.intern(pod), where, terminating=True)
+            self.naive.terminating.add(uid)
+
+    def change_surroundings(self) -> None:
+        """A namespace, service or replica set comes, changes or goes."""
+        around, gone = self.naive.around, self.random.random() < 0.25
+        match self.random.randrange(3):
+            case 0:
+                namespace = random_namespace(self.random)
+                name = namespace.metadata.name
+                around.namespaces[name] = dict(namespace.metadata.labels)
+                if gone:
+                    del around.namespaces[name]
+                self.snapshot.set_object("Namespace", "", name, None if gone else namespace)
+            case 1:
+                service = random_service(self.random)
+                place = service.metadata.namespace, service.metadata.name
+                around.services[place] = dict(service.spec.selector)
+                if gone:
+                    del around.services[place]
+                self.snapshot.set_object("Service", *place, None if gone else service)
+            case 2:
+                replica_set = random_replica_set(self.random)
+                place = replica_set.metadata.namespace, replica_set.metadata.name
+                around.controllers["ReplicaSet", *place] = replica_set.spec.selector
+                if gone:
+                    del around.controllers["ReplicaSet", *place]
+                self.snapshot.set_object("ReplicaSet", *place, None if gone else replica_set)
 
     def unbind(self) -> None:
         if self.naive.pods:
@@ -97,10 +143,27 @@ class World:
             self.naive.unbind(uid)
 
     def change(self) -> None:
-        self.random.choice((self.add_node, self.remove_node, self.update_node, self.bind, self.bind, self.unbind))()
+        self.random.choice(
+            (
+                self.add_node,
+                self.remove_node,
+                self.update_node,
+                self.bind,
+                self.bind,
+                self.unbind,
+                self.terminate,
+                self.change_surroundings,
+            )
+        )()
+
+    def draw_node(self, name: str) -> Node:
+        return random_node(self.random, name)
+
+    def draw_pod(self) -> Pod:
+        return random_pod(self.random)
 
     def incoming(self) -> tuple[Pod, PodTemplate]:
-        pod = random_pod(self.random)
+        pod = self.draw_pod()
         if self.random.random() < 0.1:
             pod.spec.node_name = self.random.choice([*self.naive.nodes, "gone"])
         return pod, self.templates.intern(pod, with_node_name=True)
@@ -118,7 +181,19 @@ def random_settings(random: Random) -> Settings:
         ignored_resources=("example.com/foo",) if random.random() < 0.3 else (),
         ignored_groups=("nvidia.com",) if random.random() < 0.3 else (),
         added_affinity=random_affinity(random, invalid=False) if random.random() < 0.5 else None,
+        spread=random_spread_settings(random),
+        affinity=AffinitySettings(random.choice((1, 1, 0, 10)), random.random() < 0.3, random.random() < 0.5),
     )
+
+
+def random_spread_settings(random: Random) -> SpreadSettings:
+    if random.random() < 0.5:
+        return SpreadSettings()
+    constraints = {}
+    for _ in range(random.choice((0, 1, 2, 3))):
+        constraint = random_constraint(random, with_selector=False)
+        constraints[constraint.topology_key, constraint.when_unsatisfiable] = constraint
+    return SpreadSettings(False, tuple(constraints.values()))
 
 
 def random_node(random: Random, name: str) -> Node:
@@ -127,6 +202,7 @@ def random_node(random: Random, name: str) -> Node:
     for key, values in LABELS.items():
         if random.random() < 0.6:
             node.metadata.labels[key] = random.choice(values)
+    add_domains(random, node.metadata.labels, name)
     node.spec.unschedulable = random.random() < 0.1
     soft = random.random() < 0.4
     for key, value in random.sample(TAINTS, random.choice((1, 2, 3)) if soft else random.choice((0, 0, 1, 2))):
@@ -167,6 +243,7 @@ def random_pod(random: Random) -> Pod:
         spec.affinity.node_affinity.CopyFrom(random_affinity(random, invalid=True))
     for _ in range(random.choice((0, 0, 1, 3))):
         spec.tolerations.append(_random_toleration(random))
+    add_topology(random, pod)
     return pod
 
 

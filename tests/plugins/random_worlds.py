@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from hypothesis import strategies as st
 
 from rayched.framework.configuration import Configuration, PluginConfig, ProfileConfiguration
 from rayched.framework.plugin_args import (
+    InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
     ResourceSpec,
     ScoringStrategy,
     ScoringStrategyType,
     ShapePoint,
 )
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin
 from rayched.framework.profile import Profile
 from rayched.framework.profile_building import build_profiles
 from rayched.plugins.in_tree import IN_TREE
+from rayched.snapshot.snapshot import Snapshot
+from rayched.v1.core_pb2 import Pod
 from tests.oracle.naive import Settings
 from tests.plugins.clusters import World, random_settings
 
@@ -38,6 +44,13 @@ def profile_with(plain: Settings) -> Profile:
             NodeResourcesBalancedAllocationArgs(tuple(ResourceSpec(name) for name in plain.balanced_resources)),
         ),
         PluginConfig("NodeAffinity", NodeAffinityArgs(plain.added_affinity)),
+        PluginConfig(
+            "PodTopologySpread", PodTopologySpreadArgs(plain.spread.defaults, "System" if plain.spread.system else "List")
+        ),
+        PluginConfig(
+            "InterPodAffinity",
+            InterPodAffinityArgs(plain.affinity.hard_weight, plain.affinity.ignore, plain.affinity.fixed),
+        ),
     )
     built = build_profiles(Configuration(profiles=(ProfileConfiguration(plugin_config=plugin_config),)), IN_TREE)
     assert not built.errors
@@ -51,3 +64,9 @@ def world_of(seed: int) -> tuple[World, Profile]:
     for _ in range(random.choice((0, 15))):
         world.change()
     return world, profile_with(plain)
+
+
+def state_of(plugin: ColumnPlugin, pod: Pod, snapshot: Snapshot) -> Any:
+    """What the plugin's filter and score work on."""
+    state = plugin.prepare(pod)
+    return plugin.count(state, snapshot, None) if isinstance(plugin, CountingPlugin) else state

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 
 from rayched.framework.engine import Engine
-from rayched.framework.plugin import NarrowingPlugin, NormalizingPlugin
+from rayched.framework.plugin import CountingScorePlugin, NarrowingPlugin, NormalizingPlugin
 from rayched.framework.status import Code, Status
 from rayched.snapshot.rows import Rows
 from tests.oracle.naive import GOOD, NEVER, NO, Attempt
 from tests.plugins.clusters import World
-from tests.plugins.random_worlds import seeds, world_of
+from tests.plugins.random_worlds import seeds, state_of, world_of
 
 CODES = {GOOD: Code.SUCCESS, NO: Code.UNSCHEDULABLE, NEVER: Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 
@@ -30,7 +30,7 @@ def test_each_filter_gives_the_naive_code_and_reasons_on_every_node(seed: int) -
         for plugin in profile.filter:
             codes, reasons = None, []
             if plugin.key(template.pod) is not None:
-                state = plugin.prepare(template.pod)
+                state = state_of(plugin, template.pod, snapshot)
                 codes = plugin.filter(state, rows)
                 reasons = [] if codes is None else list(plugin.reasons(state, rows, codes))
             for name, verdicts in expected.verdicts.items():
@@ -54,7 +54,8 @@ def test_each_score_plugin_gives_the_naive_raw_and_normalised_scores(seed: int) 
         rows = Rows(world.snapshot, np.array([world.snapshot.row_of(name) for name in expected.feasible], np.intp))
         for plugin in profile.score:
             skipped = plugin.key(template.pod) is None
-            raw = None if skipped else plugin.score(plugin.prepare(template.pod), rows)
+            state = None if skipped else state_of(plugin, template.pod, world.snapshot)
+            raw = None if skipped else plugin.score(state, rows)
             if raw is None:
                 assert plugin.name not in expected.raw, f"seed {seed}, {plugin.name}"
                 continue
@@ -62,6 +63,8 @@ def test_each_score_plugin_gives_the_naive_raw_and_normalised_scores(seed: int) 
             normalized = raw
             if isinstance(plugin, NormalizingPlugin):
                 normalized = plugin.normalize(raw, int(raw.min()), int(raw.max()))
+            elif isinstance(plugin, CountingScorePlugin):
+                normalized = plugin.normalize_rows(state, rows, raw)
             where = f"seed {seed}, {plugin.name}"
             assert raw.tolist() == list(expected.raw[plugin.name].values()), where
             assert normalized.tolist() == list(expected.normalized[plugin.name].values()), where

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rayched.framework.plugin import ColumnPlugin, FilterPlugin, ScorePlugin
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin, FilterPlugin, ScorePlugin
 from rayched.framework.profile import Profile
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows, WhatIfRows
@@ -29,10 +29,10 @@ Evaluate = Callable[[Any, Rows], Column]
 
 
 def evaluations(profile: Profile, pod: Pod) -> list[tuple[ColumnPlugin, Any, Evaluate]]:
-    """(plugin, its state for the pod, filter or score), for each that is not skipped."""
+    """(plugin, its state for the pod, filter or score), for each that is not skipped and looks at single rows."""
     found: list[tuple[ColumnPlugin, Any, Evaluate]] = []
     for plugin in dict.fromkeys((*profile.filter, *profile.score)):
-        if plugin.key(pod) is None:
+        if plugin.key(pod) is None or isinstance(plugin, CountingPlugin):
             continue
         state = plugin.prepare(pod)
         if isinstance(plugin, FilterPlugin):

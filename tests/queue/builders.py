@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import SUCCESS, Status, unresolvable
-from rayched.queue.hints import HintTable, Registration
+from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.v1.core_pb2 import Pod

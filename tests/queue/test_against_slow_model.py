@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rayched.queue import cluster_event as ce
-from rayched.queue.hints import Hint, HintTable, Registration
+from rayched.framework import cluster_event as ce
+from rayched.framework.queueing_hints import Hint, Registration
+from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import PendingPod, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.v1.core_pb2 import Pod

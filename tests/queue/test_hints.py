@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from rayched.framework import cluster_event as ce
+from rayched.framework import names
+from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.queueing_hints import Hint, Registration
 from rayched.framework.status import SUCCESS, Status
-from rayched.queue import cluster_event as ce
-from rayched.queue.cluster_event import Action, ClusterEvent, Resource
-from rayched.queue.hints import Hint, HintTable, Registration, Requeue, default_events, registrations_of
+from rayched.plugins.in_tree import IN_TREE
+from rayched.queue.hints import HintTable, Requeue, default_events, registrations_of
 from rayched.queue.queued_pod import QueuedPod
 from rayched.snapshot.columns import Log
 from rayched.v1.core_pb2 import Pod
 from tests.queue.builders import pending
-from tests.queue.recorded_hints import REGISTERED
 
 
 def say(hint: Hint) -> Any:
@@ -121,17 +123,12 @@ def test_what_a_plugin_reads_gives_the_events_it_registers_for(reads: Log, expec
 
 
 @pytest.mark.parametrize(
-    ("plugin", "reads"),
-    [
-        ("NodeResourcesFit", Log.USAGE),
-        ("NodeAffinity", Log.LABELS),
-        ("TaintToleration", Log.TAINTS),
-        ("NodeUnschedulable", Log.UNSCHEDULABLE),
-        ("NodePorts", Log.PORTS),
-    ],
+    "name",
+    [names.NODE_RESOURCES_FIT, names.NODE_AFFINITY, names.TAINT_TOLERATION, names.NODE_UNSCHEDULABLE, names.NODE_PORTS],
 )
-def test_that_registration_reaches_the_same_occurrences_as_the_one_of_1_34(plugin: str, reads: Log) -> None:
-    theirs = [ClusterEvent(resource, action) for resource, action, _ in REGISTERED[plugin]]
+def test_what_an_in_tree_plugin_registers_for_follows_from_what_it_reads(name: str) -> None:
+    plugin: Any = IN_TREE[name](None)
+    registered = [registration.event for registration in registrations_of(plugin)]
     occurrences = [
         ClusterEvent(resource, action)
         for resource in (Resource.NODE, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD)
@@ -144,8 +141,8 @@ def test_that_registration_reaches_the_same_occurrences_as_the_one_of_1_34(plugi
         and (resource, action) != (Resource.ASSIGNED_POD, Action.UPDATE_POD_TOLERATION)
     ]
     for occurrence in occurrences:
-        assert any(event.matches(occurrence) for event in default_events(reads)) == any(
-            event.matches(occurrence) for event in theirs
+        assert any(event.matches(occurrence) for event in default_events(plugin.reads)) == any(
+            event.matches(occurrence) for event in registered
         ), occurrence.label
 
 

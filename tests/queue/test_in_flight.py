@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayched.queue.cluster_event import NODE_ADD
+from rayched.framework.cluster_event import NODE_ADD
 from rayched.queue.in_flight import InFlightPods
 from rayched.queue.queued_pod import Place, QueuedPod
 from tests.queue.builders import pending

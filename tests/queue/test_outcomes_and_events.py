@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     EVERY_EVENT,
@@ -16,7 +16,8 @@ from rayched.queue.cluster_event import (
     ClusterEvent,
     Resource,
 )
-from rayched.queue.hints import Hint, Registration, default_events
+from rayched.framework.queueing_hints import Hint, Registration
+from rayched.queue.hints import default_events
 from rayched.queue.in_flight import InFlightPods
 from rayched.queue.queued_pod import Move, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight

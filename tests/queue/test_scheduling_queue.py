@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rayched.framework.status import SUCCESS, Status, error, unresolvable
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     EVERY_EVENT,
     NODE_ADD,
     UNSCHEDULABLE_TIMEOUT,
@@ -16,7 +15,9 @@ from rayched.queue.cluster_event import (
     ClusterEvent,
     Resource,
 )
-from rayched.queue.hints import HintTable, Registration
+from rayched.framework.queueing_hints import Registration
+from rayched.framework.status import SUCCESS, Status, error, unresolvable
+from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Move, PendingPod, Place
 from rayched.queue.scheduling_queue import QueueClosed, SchedulingQueue
 from rayched.v1.core_pb2 import Pod

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from rayched.queue.backoff import BackoffPolicy
-from rayched.queue.cluster_event import (
+from rayched.framework.cluster_event import (
     EVERY_EVENT,
     NODE_ADD,
     Action,
     ClusterEvent,
     Resource,
 )
-from rayched.queue.hints import Registration
+from rayched.framework.queueing_hints import Registration
+from rayched.queue.backoff import BackoffPolicy
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Move, Place, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue

@@ -1,4 +1,4 @@
-"""Cluster events: what happened to which kind of object, as plugins register for it and as it is told to the queue.
+"""Cluster events: what happened to which kind of object, as plugins register for it and as the queue is told of it.
 
 An event names one resource and one or more actions on it. The same type is used for a registration ("I care about these") and for
 an occurrence ("this came about"); `matches` is asked of the registration. The objects before and after are no part of the event:
@@ -7,7 +7,7 @@ whoever reports it hands them on beside it, and only queueing hints look at them
 Three resources are about pods: POD in a registration stands for both of the others, ASSIGNED_POD for pods that have a node,
 UNSCHEDULABLE_POD for a pending pod itself.
 
-Source: fwk.ClusterEvent, fwk.ActionType and the event labels of kube-scheduler 1.34. This file imports nothing of this room.
+Source: fwk.ClusterEvent, fwk.ActionType and the event labels of kube-scheduler 1.34. This file imports nothing of rayched.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""Rows with the pods that are nominated to them: pods without a node yet, for which preemption has made room somewhere.
+
+A pod may only go where it fits both with the nominated pods of equal or higher priority, lest it take their room, and without
+them, as they may never come. What the first of the two rejects has that reason.
+
+Source: RunFilterPluginsWithNominatedPods of kube-scheduler 1.34. Cost: each filter once over the few rows concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from rayched.framework.questions import Asked
+from rayched.framework.row_evaluation import Filtered, filter_rows
+from rayched.framework.status import Code
+from rayched.snapshot.columns import RowIndex
+from rayched.snapshot.rows import Rows, WhatIfRows
+from rayched.snapshot.table import NodeTable
+from rayched.snapshot.templates import PodTemplate
+
+Nomination: TypeAlias = tuple[PodTemplate, int]
+"""A pod's template, and the row of the node that it is nominated to."""
+
+
+def with_nominated(table: NodeTable, nominated: Sequence[Nomination], among: RowIndex | None = None) -> Rows:
+    """The rows that pods are nominated to, with these pods, ascending; only those `among` some rows where that is given."""
+    rows: RowIndex = np.unique(np.array([row for _, row in nominated], np.intp))
+    rows = rows[table.alive[rows]] if among is None else rows[np.isin(rows, among)]
+    changes: dict[PodTemplate, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+    for template, row in nominated:
+        changes.setdefault(template, np.zeros(len(rows), np.int64))[rows == row] += 1
+    return WhatIfRows(table, rows, *changes.items())
+
+
+def filter_nominated(
+    table: NodeTable, filters: Sequence[Asked], nominated: Sequence[Nomination], among: RowIndex | None = None
+) -> tuple[Rows, Filtered]:
+    """What filters say about rows with the pods that are nominated to them. Raises PluginError."""
+    rows = with_nominated(table, nominated, among)
+    return rows, filter_rows(filters, rows)
+
+
+def rejected_with_nominated(table: NodeTable, filters: Sequence[Asked], nominated: Sequence[Nomination]) -> RowIndex:
+    """Rows that are not feasible because of pods that are nominated to them. Raises PluginError."""
+    rows, filtered = filter_nominated(table, filters, nominated)
+    rejected: RowIndex = rows.index[filtered.codes != Code.SUCCESS]
+    return rejected

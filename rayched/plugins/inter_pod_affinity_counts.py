@@ -1,0 +1,193 @@
+"""What InterPodAffinity compares rows with: who is bound in which domain, as far as one incoming pod is concerned.
+
+Three things keep a pod off a row: its own terms of affinity, its own terms of anti-affinity, and those that bound pods carry
+against it. Each is a number of pods by domain for each topology key, kept from cycle to cycle.
+
+Owner: the engine, by way of the plugin's `count`. Cost: when a term is new to the cluster one comparison with it; else a look at
+each sum in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rayched.snapshot.domains import DomainSums, SumByDomain, Topology
+from rayched.snapshot.pod_counts import Counted
+from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold
+from rayched.snapshot.rows import Rows
+from rayched.snapshot.snapshot import Snapshot
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What of the incoming pod decides."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    affinity: tuple[CarriedTerm, ...]
+    anti_affinity: tuple[CarriedTerm, ...]
+    preferred: tuple[CarriedTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """What the plugin's arguments say about counting."""
+
+    required_affinity: int
+    """The weight of required affinity of bound pods."""
+    selectors_of_namespaces_end: bool
+    """A selector of namespaces means the namespaces it selects, and nothing else.
+
+    Without this one that selects what has no labels selects every namespace, as in 1.34.
+    """
+
+
+class ByKey:
+    """Weighted sums by domain for each topology key."""
+
+    __slots__ = ("_parts", "_vectors")
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[DomainSums, int]]] = {}
+        self._vectors: dict[str, SumByDomain] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any pod counts in any domain."""
+        return any(part.total for parts in self._parts.values() for part, _ in parts)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(part.n_bytes for parts in self._parts.values() for part, _ in parts)
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return self._parts
+
+    def add(self, cluster: Snapshot, key: str, what: Counted, weight: int = 1) -> None:
+        self._parts.setdefault(key, []).append((DomainSums(cluster.pod_counts, what, cluster.topology(key)), weight))
+
+    def refresh(self, cluster: Snapshot) -> None:
+        self._vectors.clear()
+        for key, parts in self._parts.items():
+            # Refreshes the topology that the parts share.
+            topology = cluster.topology(key)
+            for part, _ in parts:
+                if part.topology is not topology:
+                    part.topology.refresh()
+                part.refresh()
+
+    def topology(self, key: str) -> Topology:
+        return self._parts[key][0][0].topology
+
+    def vector(self, key: str) -> SumByDomain:
+        """The sum by domain. Shape (domains + 1,), with 0 in the last place."""
+        found = self._vectors.get(key)
+        if found is None:
+            parts = self._parts[key]
+            found = parts[0][0].sums * parts[0][1] if parts[0][1] != 1 else parts[0][0].sums
+            for part, weight in parts[1:]:
+                found = found + part.sums * weight
+            self._vectors[key] = found
+        return found
+
+    def total(self) -> int:
+        return sum(part.total for parts in self._parts.values() for part, _ in parts)
+
+    def of_rows(self, key: str, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The sum of each row's domain, and whether it has one. Shapes (rows,)."""
+        domains = self.topology(key).column[rows.selection]
+        return self.vector(key)[domains], domains >= 0
+
+
+@dataclass(slots=True)
+class AffinityCounts:
+    """Brought up to date by `refresh`; read in between."""
+
+    incoming: Incoming
+    weighing: Weighing
+    affinity_pods: tuple[PodSelector, ...] = ()
+    """A bound pod must match all of them to count for any term of affinity."""
+    anti_affinity_pods: tuple[tuple[str, PodSelector], ...] = ()
+    """Topology key and selector of each term of anti-affinity."""
+    matches_itself: bool = False
+    affinity: ByKey = field(default_factory=ByKey)
+    anti_affinity: ByKey = field(default_factory=ByKey)
+    carried: ByKey = field(default_factory=ByKey)
+    """Bound pods that refuse this one."""
+    preferences: ByKey = field(default_factory=ByKey)
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    _namespaces_revision: int = -1
+    _terms: tuple[int, int] = (-1, 0)
+    """Generation of the cluster's terms, and how many of them were compared."""
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(part.n_bytes for part in (self.affinity, self.anti_affinity, self.carried, self.preferences))
+
+    def refresh(self, cluster: Snapshot) -> None:
+        counts, surroundings = cluster.pod_counts, cluster.surroundings
+        generation, compared = self._terms
+        if self._namespaces_revision != surroundings.namespaces_revision or generation != counts.terms_generation:
+            self._begin(cluster)
+            compared = 0
+        for term in counts.terms[compared:]:
+            self._take_carried(cluster, term)
+        self._terms = counts.terms_generation, len(counts.terms)
+        for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
+            part.refresh(cluster)
+
+    def carried_against(self, terms: Iterable[CarriedTerm]) -> dict[str, int]:
+        """How many of the terms that a pod carries keep the incoming one away, by topology key."""
+        found: dict[str, int] = {}
+        for term in terms:
+            if term.kind is TermKind.REQUIRED_ANTI_AFFINITY and self._is_about_incoming(term):
+                found[term.topology_key] = found.get(term.topology_key, 0) + 1
+        return found
+
+    def _begin(self, cluster: Snapshot) -> None:
+        incoming = self.incoming
+        self._namespaces_revision = cluster.surroundings.namespaces_revision
+        self.namespace_labels = dict(cluster.surroundings.labels_of(incoming.namespace))
+        self.affinity, self.anti_affinity, self.carried, self.preferences = ByKey(), ByKey(), ByKey(), ByKey()
+        self.affinity_pods = tuple(self._selector(cluster, term) for term in incoming.affinity)
+        self.matches_itself = all(one.matches(incoming.namespace, incoming.labels) for one in self.affinity_pods)
+        for key in dict.fromkeys(term.topology_key for term in incoming.affinity):
+            self.affinity.add(cluster, key, self.affinity_pods)
+        self.anti_affinity_pods = tuple((term.topology_key, self._selector(cluster, term)) for term in incoming.anti_affinity)
+        for key, selector in self.anti_affinity_pods:
+            self.anti_affinity.add(cluster, key, (selector,))
+        for term in incoming.preferred:
+            sign = 1 if term.kind is TermKind.PREFERRED_AFFINITY else -1
+            self.preferences.add(cluster, term.topology_key, (self._selector(cluster, term),), sign * term.weight)
+
+    def _take_carried(self, cluster: Snapshot, term: CarriedTerm) -> None:
+        if not self._is_about_incoming(term):
+            return
+        match term.kind:
+            case TermKind.REQUIRED_ANTI_AFFINITY:
+                self.carried.add(cluster, term.topology_key, term)
+            case TermKind.REQUIRED_AFFINITY if self.weighing.required_affinity > 0:
+                self.preferences.add(cluster, term.topology_key, term, self.weighing.required_affinity)
+            case TermKind.PREFERRED_AFFINITY:
+                self.preferences.add(cluster, term.topology_key, term, term.weight)
+            case TermKind.PREFERRED_ANTI_AFFINITY:
+                self.preferences.add(cluster, term.topology_key, term, -term.weight)
+
+    def _is_about_incoming(self, term: CarriedTerm) -> bool:
+        return term.matches(self.incoming.namespace, self.incoming.labels, self.namespace_labels)
+
+    def _selector(self, cluster: Snapshot, term: CarriedTerm) -> PodSelector:
+        """The pods that a term of the incoming pod is about, its selector of namespaces resolved."""
+        conditions = term.namespace_conditions
+        if conditions is None:
+            return PodSelector(term.namespaces, term.conditions)
+        if not conditions or (not self.weighing.selectors_of_namespaces_end and hold(conditions, NO_LABELS)):
+            return PodSelector(None, term.conditions)
+        return PodSelector(term.namespaces | cluster.surroundings.namespaces_meeting(conditions), term.conditions)
