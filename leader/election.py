@@ -49,7 +49,7 @@ from leader.drain import Drain
 from leader.flight import Flight, Sent
 from leader.observation import Observation
 from leader.progress import ProgressTie
-from leader.record import LeaderRecord, StoredRecord, View
+from leader.record import LeaderRecord, StoredEpoch, StoredRecord, View
 from leader.term import Candidate, written
 
 _PROGRESS_HOLD_OFF_LEASES = 5
@@ -126,6 +126,11 @@ class Election:
         """The record as last seen."""
         stored = self._seen.record  # read once: other threads ask too
         return stored.record if stored is not None else None
+
+    @property
+    def seen_epoch(self) -> StoredEpoch | None:
+        """The epoch as last seen. It belongs to the record where both name the same instance."""
+        return self._seen.epoch
 
     @property
     def record_since_ns(self) -> int:

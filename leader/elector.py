@@ -33,7 +33,7 @@ from leader.election import Election, State
 from leader.health import DEFAULT_TOLERANCE_SECONDS, check_leading
 from leader.identity import new_instance
 from leader.lock import Callbacks, ElectionLock, ElectionMetrics
-from leader.record import LeaderRecord
+from leader.record import LeaderRecord, StoredEpoch
 from leader.work import ElectionThread, WorkRunner
 
 _log = logging.getLogger("leader")
@@ -169,6 +169,10 @@ class Elector:
         """The record of whoever leads, as last seen; None: nobody does."""
         record = self._election.record
         return record if record is not None and record.holder else None
+
+    def observed_epoch(self) -> StoredEpoch | None:
+        """The epoch as last seen, with its token; it belongs to the record of `leader` where both name the same instance."""
+        return self._election.seen_epoch
 
     @property
     def identity(self) -> str:

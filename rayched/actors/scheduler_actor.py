@@ -100,7 +100,7 @@ class SchedulerActor:
         self._store = StoreClient(self._channel)
         self._take_queue(queue_actor)
         snapshot = Snapshot()
-        self._shards = RayShards(snapshot, loaded.profiles, self._tick)
+        self._shards = RayShards(snapshot, loaded.profiles, self._tick, always=config.shard_always)
         self._shards.use(workers)
         ports = Ports(belief=self._epoch, clock=_boottime, wall_clock=time.time, progress=self._tick)
         self._core = SchedulerCore(

@@ -59,8 +59,12 @@ class _Call:
 class RayShards:
     """The workers of one SchedulerActor."""
 
-    def __init__(self, snapshot: Snapshot, profiles: Mapping[str, Profile], progress: Callable[[], None]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, profiles: Mapping[str, Profile], progress: Callable[[], None], *, always: bool = False
+    ) -> None:
+        """`always`: see ShardEvaluator."""
         self._snapshot = snapshot
+        self.always = always
         self._progress = progress
         self._local = {name: ShardAnswers(snapshot, column_plugins(profile)) for name, profile in profiles.items()}
         self._workers: list[_Worker] = []
@@ -175,6 +179,10 @@ class _ProfileShards:
     def __init__(self, shards: RayShards, profile: str) -> None:
         self._shards = shards
         self._profile = profile
+
+    @property
+    def always(self) -> bool:
+        return self._shards.always
 
     def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
         return self._shards.ask(self._profile, requests, n_rows)

@@ -1,13 +1,9 @@
-"""Supervision of a replica's actors: Ray, QueueActor, SchedulerActor, workers. What dies is replaced, and etcd tells it the rest.
+"""Supervision of a replica's Ray and its actors: one thread that is the only one to start, replace and end them.
 
-One thread owns all of it and is the only one that creates and ends actors. It waits for one unfinished call of each actor, which
-fails within milliseconds of the actor's death.
+What dies within a Ray is replaced by its ActorSet. When Ray itself ends, this replica stands down at once, for the schedulers of
+the others are warm, and stands again when it has a new Ray and a scheduler that has read the cluster.
 
-* A dead SchedulerActor is replaced together with its QueueActor. If this replica leads, a new term begins first, so that whatever
-  the dead one still had under way is refused.
-* A dead QueueActor is replaced, and the SchedulerActor begins a new session with it.
-* A dead worker is replaced; meanwhile the SchedulerActor evaluates locally.
-* When Ray itself ends, all of it is started anew.
+A replaced scheduler is a new term (docs/adr/0001): whatever the dead one still had under way is refused.
 
 Fills the server's SchedulerPort, and is the LeadersWork of the election.
 """
@@ -20,49 +16,41 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from rayched.actors.configured import ProfilesText
-from rayched.actors.queue_actor import create_queue_actor
-from rayched.actors.scheduler_actor import SchedulerActorConfig, SchedulerStatus, create_scheduler_actor
-from rayched.actors.worker import create_workers
-from rayched.replica.local_ray import LocalRay, RayUnavailable, connect_to
+from rayched.actors.scheduler_actor import SchedulerActorConfig, SchedulerStatus
+from rayched.replica.actor_set import ActorSet
+from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
+from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
 from rayched.server.ports import NotLeading
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 
 _POLL_SECONDS: Final = 0.2
-"""Between two looks at Ray's own processes; actors are noticed at once."""
+"""Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
 _ANSWER_SECONDS_MAX: Final = 10.0
 _DRAIN_SECONDS_MAX: Final = 2.0
-_RESTART_PAUSES_SECONDS: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
-"""Before the first, second, ... replacement within a row of failures."""
+_END_SECONDS_MAX: Final = 3.0
+"""How long the end of Ray is waited for; it takes a tenth of that."""
+_RESTART_PAUSES_SECONDS: Final = (0.0, 0.0, 1.0, 2.0, 5.0)
+"""Before the first, second, ... start of Ray in a row of failures."""
+_STARTS_MAX: Final = 5
+"""A replica that has never had a Ray after so many starts will not get one."""
 
 log = logging.getLogger("rayched.replica")
 
 
-class NewTerms(Protocol):
-    """What supervision asks of the election."""
+class Terms(Protocol):
+    """What supervision asks of the election. Nothing happens where this replica does not lead."""
 
-    def begin_new_term(self) -> object: ...
+    def begin_new_term(self) -> None: ...
 
-    def holds_lease(self) -> bool: ...
+    def stand(self) -> None: ...
 
-
-@dataclass(slots=True)
-class _Actors:
-    """One generation of actors: handles, process ids, and the calls that end with them."""
-
-    queue: Any
-    scheduler: Any
-    workers: list[Any]
-    pids: dict[str, int] = field(default_factory=dict)
-    lives: dict[Any, str] = field(default_factory=dict)
-    """Unfinished calls, and whose they are: queue, scheduler, worker-0, ..."""
+    def stand_down(self) -> None: ...
 
 
 class ActorSupervisor:
@@ -72,39 +60,32 @@ class ActorSupervisor:
         self, settings: ReplicaSettings, scheduler: SchedulerSettings, endpoints: tuple[str, ...], belief_file: Path
     ) -> None:
         self._settings = settings
-        self._profiles = ProfilesText(scheduler.text, scheduler.source)
+        profiles = ProfilesText(scheduler.text, scheduler.source)
         self._config = SchedulerActorConfig(
-            endpoints, settings.root, str(belief_file), self._profiles, settings.seed, settings.shard_always
+            endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always
         )
         self._ray: LocalRay | None = None
-        self._actors: _Actors | None = None
+        self._actors: ActorSet | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._failures = 0
-        self.ready = threading.Event()
-        """The SchedulerActor has read the cluster for the first time, or there will be none."""
-        self.leadership: NewTerms | None = None
-        self.on_ray_connected: Callable[[], object] = lambda: None
-        """Called on the supervisor's thread whenever this process has become a driver of Ray."""
+        self._has_synced = False
+        self.terms: Terms | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def request_stop(self) -> None:
-        """Nothing is replaced any more."""
-        self._stopping.set()
-        self.ready.set()
-
     def stop(self) -> None:
         """Ends actors and Ray. Returns when they are gone."""
-        self.request_stop()
+        self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join()
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping.is_set()
+            self._thread.join(_END_SECONDS_MAX)
+        if self._thread.is_alive():
+            log.warning("Ray does not end by itself, ending its processes")
+            if self._ray is not None and (guardian := self._ray.guardian_pid) is not None:
+                end_tree(guardian)
+        self._ended.set()
 
     def wait_until_ended(self) -> None:
         """Returns when supervision is over: asked to stop, or given up."""
@@ -113,7 +94,7 @@ class ActorSupervisor:
     # -------------------------------------------------------------------------------------------------- the leader's work
 
     def begin(self, epoch: int) -> None:
-        """The SchedulerActor reads the belief cell by itself."""
+        """The scheduler reads the belief cell by itself."""
         log.info("leading under epoch %d", epoch)
 
     def drain(self) -> None:
@@ -125,14 +106,14 @@ class ActorSupervisor:
         try:
             drained = ray.get(actors.scheduler.drained.remote(_DRAIN_SECONDS_MAX), timeout=_DRAIN_SECONDS_MAX + 0.5)
         except (ray.exceptions.RayError, TimeoutError):
-            # A dead actor writes nothing, and a hung one is ended by `end_now`.
+            # A dead actor writes nothing, nor does one that has not begun; a hung one is ended by `end_now`.
             return
         log.info("writing has stopped" if drained else "writes are still under way; the epoch guards them")
 
     def end_now(self) -> None:
         actors = self._actors
         if actors is not None and (pid := actors.pids.get("scheduler")):
-            log.warning("the scheduler did not stop in time, ending process %d", pid)
+            log.info("ending the scheduler, process %d", pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -142,11 +123,11 @@ class ActorSupervisor:
         actors = self._actors
         if actors is None:
             raise NotLeading
-        import ray
-
         try:
             status: SchedulerStatus = await asyncio.wait_for(_awaited(actors.scheduler.status.remote()), _ANSWER_SECONDS_MAX)
-        except (ray.exceptions.RayError, TimeoutError) as error:
+        except Exception as error:
+            # It is dead, has not begun, or Ray has ended at this moment, for which Ray has no exception of its own.
+            log.debug("no status: %s", error)
             raise NotLeading from error
         if not status.leads:
             raise NotLeading
@@ -164,7 +145,7 @@ class ActorSupervisor:
             pids=self._pids(actors),
         )
 
-    def _pids(self, actors: _Actors) -> dict[str, int]:
+    def _pids(self, actors: ActorSet) -> dict[str, int]:
         own = {"replica": os.getpid()}
         if self._ray is not None and self._ray.guardian_pid is not None:
             own["guardian"] = self._ray.guardian_pid
@@ -174,158 +155,62 @@ class ActorSupervisor:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.is_set():
-                self._stopping.wait(_RESTART_PAUSES_SECONDS[min(self._failures, len(_RESTART_PAUSES_SECONDS) - 1)])
+            while not self._stopping.wait(_RESTART_PAUSES_SECONDS[min(self._failures, len(_RESTART_PAUSES_SECONDS) - 1)]):
                 try:
                     self._live()
+                except StartCancelled:
+                    return
                 except RayUnavailable as error:
-                    self._failures += 1
-                    log.error("%s", error)
-                    if self._failures >= len(_RESTART_PAUSES_SECONDS) and not self.ready.is_set():
-                        log.critical("giving up: Ray does not start")
-                        return
+                    log.error("%s; starting it anew", error)
+                except Exception:
+                    # Ray's own exceptions are many. Whatever it was, a new Ray has nothing to do with it.
+                    log.exception("supervision of Ray failed; starting it anew")
                 finally:
                     self._end_all()
+                self._failures += 1
+                if self._failures >= _STARTS_MAX and not self._has_synced:
+                    log.critical("giving up: no scheduler after %d starts of Ray", self._failures)
+                    return
         finally:
-            self.ready.set()
             self._ended.set()
 
     def _live(self) -> None:
-        """One Ray, from its start to its end. Raises RayUnavailable."""
-        if self._stopping.is_set():
-            return
+        """One Ray, from its start to its end or ours. Raises RayUnavailable."""
         if self._settings.ray_address is None:
             self._ray = LocalRay()
-            self._ray.start()
+            self._ray.start(self._stopping.is_set)
         else:
-            connect_to(self._settings.ray_address)
-        self.on_ray_connected()
-        self._create()
-        while not self._stopping.is_set():
-            if self._ray is not None and self._ray.ended():
-                raise RayUnavailable("Ray has ended; starting it anew")
-            self._replace_dead()
-
-    def _replace_dead(self) -> None:
-        """Waits a moment for a death, and replaces what died."""
-        import ray
-
-        actors = self._actors
-        assert actors is not None
-        dead, _ = ray.wait(list(actors.lives), timeout=_POLL_SECONDS)
-        if not dead or self._stopping.is_set():
-            self._failures = 0 if self.ready.is_set() else self._failures
-            return
-        names = {actors.lives.pop(life) for life in dead}
-        log.warning("dead: %s", ", ".join(sorted(names)))
-        if self._ray is not None and self._ray.ended():
-            return
-        if "scheduler" in names:
-            self._replace_scheduler()
-        elif "queue" in names:
-            self._replace_queue(actors)
-        if any(name.startswith("worker") for name in names):
-            self._replace_workers()
-
-    def _create(self) -> None:
-        """A new generation: queue, workers, scheduler."""
-        queue = create_queue_actor(self._profiles)
-        workers = create_workers(self._settings.workers, self._profiles)
-        self._begun(queue, workers)
-
-    def _begun(self, queue: Any, workers: list[Any], before: _Actors | None = None) -> None:
-        """A scheduler for these, synced. Workers of an earlier generation keep their lives: a second call would take the thread
-        that they work on."""
-        actors = _Actors(queue, create_scheduler_actor(self._config, queue, workers), workers)
-        if before is not None:
-            actors.pids = {name: pid for name, pid in before.pids.items() if name.startswith("worker")}
-            actors.lives = {life: name for life, name in before.lives.items() if name.startswith("worker")}
-        new = [("queue", queue), ("scheduler", actors.scheduler), *(_numbered(workers) if before is None else [])]
-        for name, handle in new:
-            self._answer(name, handle.pid.remote, actors)
-            actors.lives[handle.alive.remote()] = name
+            connect_to(self._settings.ray_address, self._stopping.is_set)
+        actors = ActorSet(self._config, self._settings.workers, self._scheduler_lost, self._synced)
+        actors.create()
         self._actors = actors
-        self._wait_until_synced(actors)
-
-    def _wait_until_synced(self, actors: _Actors) -> None:
-        """Returns when the scheduler has read the cluster, or something died, or we are stopping."""
-        import ray
-
-        synced = actors.scheduler.wait_until_synced.remote()
         while not self._stopping.is_set():
-            done, _ = ray.wait([synced, *actors.lives], timeout=_POLL_SECONDS)
-            if done:
-                if synced in done:
-                    with contextlib.suppress(ray.exceptions.RayError):
-                        ray.get(synced)
-                        self.ready.set()
-                return
+            if self._ray is not None and (what := self._ray.what_ended()):
+                raise RayUnavailable(f"Ray has lost its {what}")
+            actors.turn(_POLL_SECONDS)
 
-    def _replace_scheduler(self) -> None:
-        actors = self._actors
-        assert actors is not None
-        if self.leadership is not None and self.leadership.holds_lease():
-            # The dead one's last writes may still be on their way: they belong to a term that is over now.
-            self.leadership.begin_new_term()
-        _kill(actors.queue)
-        self._begun(create_queue_actor(self._profiles), actors.workers, actors)
+    def _scheduler_lost(self) -> None:
+        if self.terms is not None:
+            self.terms.begin_new_term()
 
-    def _replace_queue(self, actors: _Actors) -> None:
-        import ray
-
-        queue = create_queue_actor(self._profiles)
-        try:
-            self._answer("queue", queue.pid.remote, actors)
-            ray.get(actors.scheduler.use_queue.remote(queue), timeout=_ANSWER_SECONDS_MAX)
-        except (ray.exceptions.RayError, TimeoutError) as error:
-            log.warning("the scheduler did not take a new queue: %s", error)
-        actors.queue = queue
-        actors.lives[queue.alive.remote()] = "queue"
-
-    def _replace_workers(self) -> None:
-        import ray
-
-        actors = self._actors
-        assert actors is not None
-        lost = [number for number in range(len(actors.workers)) if f"worker-{number}" not in actors.lives.values()]
-        for number, worker in zip(lost, create_workers(len(lost), self._profiles), strict=True):
-            actors.workers[number] = worker
-            self._answer(f"worker-{number}", worker.pid.remote, actors)
-            actors.lives[worker.alive.remote()] = f"worker-{number}"
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            ray.get(actors.scheduler.use_workers.remote(actors.workers), timeout=_ANSWER_SECONDS_MAX)
-
-    def _answer(self, name: str, call: Callable[[], Any], actors: _Actors) -> None:
-        """The actor's process id. Raises RayUnavailable where it does not answer."""
-        import ray
-
-        try:
-            actors.pids[name] = ray.get(call(), timeout=_ANSWER_SECONDS_MAX * 3)
-        except (ray.exceptions.RayError, TimeoutError) as error:
-            raise RayUnavailable(f"actor {name} does not start: {str(error).splitlines()[-1]}") from error
+    def _synced(self) -> None:
+        log.info("the scheduler has read the cluster")
+        self._failures, self._has_synced = 0, True
+        if self.terms is not None:
+            self.terms.stand()
 
     def _end_all(self) -> None:
+        if not self._stopping.is_set():
+            self.end_now()
         actors, self._actors = self._actors, None
+        if not self._stopping.is_set() and self.terms is not None:
+            self.terms.stand_down()
         if self._ray is not None:
             self._ray.stop()
             self._ray = None
         elif actors is not None:
-            import ray
-
-            for handle in (actors.scheduler, actors.queue, *actors.workers):
-                _kill(handle)
-            ray.shutdown()
-
-
-def _numbered(workers: list[Any]) -> list[tuple[str, Any]]:
-    return [(f"worker-{number}", worker) for number, worker in enumerate(workers)]
-
-
-def _kill(handle: Any) -> None:
-    import ray
-
-    with contextlib.suppress(ray.exceptions.RayError):
-        ray.kill(handle)
+            actors.end()
+            disconnect()
 
 
 async def _awaited(reference: Any) -> Any:

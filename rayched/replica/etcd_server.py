@@ -22,10 +22,8 @@ import fcntl
 import json
 import logging
 import os
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +36,8 @@ import tenacity
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.replica.etcd_binary import EtcdBinary, EtcdServerError, etcd_environment, find_etcd, version_in
+from rayched.replica.free_ports import free_port
+from rayched.replica.processes import dying_with_us
 
 _log = logging.getLogger(__name__)
 
@@ -57,26 +57,9 @@ _STOP_SECONDS: Final = 5.0
 _PORT_ATTEMPTS: Final = 3
 _LOG_BYTES_MAX: Final = 8 << 20
 
-# Runs in place of etcd until it execs it: the parent may be gone before prctl is called, hence the look at its pid.
-_LAUNCHER: Final = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
-if os.getppid() != int(sys.argv[2]):
-    sys.exit("the parent process is gone")
-os.execv(sys.argv[3], sys.argv[3:])
-"""
-
 
 class _PortInUse(EtcdServerError):
     pass
-
-
-def free_port() -> int:
-    """A TCP port of the loopback address that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class EtcdServer:
@@ -186,10 +169,9 @@ class EtcdServer:
             *_FLAGS,
             *(("--unsafe-no-fsync",) if self._unsafe_no_fsync else ()),
         ]
-        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(signal.SIGTERM.value), str(os.getpid())]
         with self._locked() as lock, self._open_log() as log:
             process = subprocess.Popen(
-                [*launcher, str(self.binary.path), *arguments],
+                dying_with_us([str(self.binary.path), *arguments]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

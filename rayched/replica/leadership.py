@@ -3,33 +3,41 @@
 Fills the server's LeadershipPort. The elector's callbacks come on threads of its own; what the event loop waits for is handed
 over to it. What leading means is `LeadersWork`: the SchedulerActor reads the belief cell by itself and has to be asked only to
 let go.
+
+A replica stands for election while it has a scheduler that has read the cluster, so whoever wins is warm; else it only looks on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
+import logging
+import threading
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import Future
 from typing import Final, Protocol
 
-import grpc
-
 from leader.belief import BeliefCell
-from leader.channel import open_channel
 from leader.config import PROFILES, ElectionConfig
 from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
-from leader.etcd_shim import rpc
 from leader.lock import Callbacks
-from leader.record import LeaderRecord
+from leader.record import LeaderRecord, StoredEpoch
+from rayched.replica.record_observer import RecordObserver
 from rayched.server.ports import Leader
 from rayched.store.keys import Keys
 
 ELECTION_NAME: Final = "rayched"
 _PROGRESS_LIMIT_LEASES: Final = 1.5
 """A scheduler without a sign of life for this many lease durations loses its lease: long enough to replace its process."""
-_EPOCH_READ_SECONDS: Final = 1.0
+_RELEASE_SECONDS_MAX: Final = 2.0
+"""For the work to stop and for the release; both take milliseconds where the work and etcd answer."""
+_CEASE_SECONDS_MAX: Final = 30.0
+"""An elector that cannot release ends by itself before that, whatever the profile."""
+_SETTLE_SECONDS: Final = 0.05
+"""Record and epoch change in one transaction, but are seen one after the other; between two looks for the second one."""
+
+
+log = logging.getLogger("rayched.replica")
 
 
 class LeadersWork(Protocol):
@@ -46,12 +54,11 @@ class LeadersWork(Protocol):
 
 
 class Leadership:
-    """One candidate. `start` is called on the event loop; `close` from anywhere."""
+    """One candidate. `look_on` is called first and on the event loop; the rest from anywhere at any time."""
 
     def __init__(
         self,
         identity: str,
-        address: str,
         version: str,
         endpoints: Sequence[str],
         keys: Keys,
@@ -59,64 +66,113 @@ class Leadership:
         belief: BeliefCell,
         work: LeadersWork,
     ) -> None:
-        durations = PROFILES[profile]
-        config = ElectionConfig.of(
-            durations,
-            identity=identity,
-            name=ELECTION_NAME,
-            address=address,
-            version=version,
-            progress_limit=durations.lease_duration * _PROGRESS_LIMIT_LEASES,
-        )
-        callbacks = Callbacks(self._started, self._stopped, lambda *_: self._tell_loop(), on_overdue=work.end_now)
-        lock = EtcdLock(endpoints, keys.record, keys.epoch, durations.store_ttl_seconds)
-        self._elector = Elector(config, lock, callbacks, belief, progress=belief.last_tick)
+        """Raises EndpointError."""
+        self._identity = identity
+        self._version = version
+        self._endpoints = tuple(endpoints)
+        self._keys = keys
+        self._durations = PROFILES[profile]
+        self._belief = belief
         self._work = work
-        self._epoch_reader = _EpochReader(endpoints, keys)
+        self._address = ""
+        self._moves = threading.Lock()
+        """Held while this replica begins to stand or ceases to."""
+        self._elector: Elector | None = None
+        self._ceasing: Elector | None = None
+        """A former elector that has not ended in time; there is one writer of the belief at most."""
+        self._observer = self._new_observer()
+        self._released = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._changed: asyncio.Event | None = None
-
-    def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._elector.start()
 
-    def release(self) -> bool:
-        """Stops the work, gives the lease back; whether that has ended in time. Blocks; not on the event loop."""
-        return self._elector.stop(release=True)
+    def look_on(self, address: str) -> None:
+        """Follows who leads. `address` is where this replica's own API listens."""
+        self._address = address
+        self._loop = asyncio.get_running_loop()
+        self._observer.start()
 
-    def close(self) -> None:
-        self._epoch_reader.close()
+    def stand(self) -> None:
+        """Takes part in the election from now on. Does nothing where it does already, or after the release."""
+        with self._moves:
+            if self._elector is not None or self._released:
+                return
+            if self._ceasing is not None and not self._ceasing.wait(_CEASE_SECONDS_MAX):
+                raise RuntimeError("the former elector does not end")
+            self._ceasing = None
+            config = ElectionConfig.of(
+                self._durations,
+                identity=self._identity,
+                name=ELECTION_NAME,
+                address=self._address,
+                version=self._version,
+                progress_limit=self._durations.lease_duration * _PROGRESS_LIMIT_LEASES,
+            )
+            observer = self._observer
 
-    def begin_new_term(self) -> Future[int]:
+            def leader_seen(*_: object) -> None:
+                observer.close()
+                self._tell_loop()
+
+            callbacks = Callbacks(self._started, self._stopped, leader_seen, on_overdue=self._work.end_now)
+            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._durations.store_ttl_seconds)
+            self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick)
+            self._elector.start()
+
+    def stand_down(self) -> None:
+        """Stops the work, gives the lease back, and looks on from now on. Blocks, for milliseconds where etcd answers."""
+        with self._moves:
+            if self._elector is None or self._released:
+                return
+            self._observer.close()
+            self._observer = self._new_observer()
+            self._observer.start()
+            elector, self._elector = self._elector, None
+            if not elector.stop(release=True, timeout_seconds=_RELEASE_SECONDS_MAX):
+                self._ceasing = elector
+        self._tell_loop()
+
+    def release(self) -> None:
+        """As `stand_down`, for good."""
+        with self._moves:
+            self._released = True
+            self._observer.close()
+            if self._elector is not None and not self._elector.stop(release=True, timeout_seconds=_RELEASE_SECONDS_MAX):
+                log.warning("the lease could not be given back in time")
+
+    def begin_new_term(self) -> None:
         """The writer under this epoch was replaced: a new epoch, so that what it still sends is refused."""
-        return self._elector.begin_new_term()
+        elector = self._elector
+        if elector is not None:
+            elector.begin_new_term().add_done_callback(lambda _: self._tell_loop())
 
-    def holds_lease(self) -> bool:
-        """Whether this replica is the holder on record, its belief aside."""
-        record = self._elector.leader()
-        return record is not None and record.holder == self._elector.identity
+    def epoch(self) -> int | None:
+        """The epoch to write under now."""
+        elector = self._elector
+        return None if elector is None else elector.epoch()
 
     # ------------------------------------------------------------------------------------------------- the server's port
 
     @property
     def identity(self) -> str:
-        return self._elector.identity
+        return self._identity
 
     @property
     def leads(self) -> bool:
-        return self._elector.is_leader()
+        return self.epoch() is not None
+
+    @property
+    def stands(self) -> bool:
+        return self._elector is not None
 
     def leader(self) -> Leader | None:
-        record = self._elector.leader()
-        if record is None:
+        record, epoch = self._seen()
+        if record is None or epoch is None or epoch.epoch.instance != record.instance:
             return None
-        epoch, transitions = self._epoch_reader.of(record)
         return Leader(
             holder=record.holder,
             address=record.address,
-            epoch=epoch,
-            transitions=transitions,
+            epoch=epoch.mod_revision,
+            transitions=epoch.epoch.transitions,
             acquired_at_ms=record.acquire_us // 1000,
             renewed_at_ms=record.renew_us // 1000,
             lease_duration_ms=record.lease_ms,
@@ -125,9 +181,19 @@ class Leadership:
     async def changes(self) -> AsyncIterator[Leader | None]:
         while True:
             changed = self._changed
-            assert changed is not None
-            yield self.leader()
-            await changed.wait()
+            leader = self.leader()
+            yield leader
+            unsettled = leader is None and self._seen()[0] is not None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SETTLE_SECONDS if unsettled else None):
+                    await changed.wait()
+
+    def _seen(self) -> tuple[LeaderRecord | None, StoredEpoch | None]:
+        """The record of whoever leads, and the epoch, which is perhaps another one's."""
+        elector = self._elector
+        if elector is None or elector.observed_epoch() is None:
+            return self._observer.seen()
+        return elector.leader(), elector.observed_epoch()
 
     # ------------------------------------------------------------------------------------------------ elector's callbacks
 
@@ -139,36 +205,15 @@ class Leadership:
         self._tell_loop()
         self._work.drain()
 
+    def _new_observer(self) -> RecordObserver:
+        return RecordObserver(self._endpoints, self._keys, self._tell_loop)
+
     def _tell_loop(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._signal)
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                self._loop.call_soon_threadsafe(self._signal)
 
     def _signal(self) -> None:
         """Wakes those who wait now; who comes later waits for the next change."""
-        if self._changed is not None:
-            self._changed.set()
+        self._changed.set()
         self._changed = asyncio.Event()
-
-
-class _EpochReader:
-    """The epoch and the transitions that belong to a record; read once for each acquisition."""
-
-    def __init__(self, endpoints: Sequence[str], keys: Keys) -> None:
-        self._channel = open_channel(endpoints)
-        self._keys = keys
-        self._known: tuple[tuple[str, int], tuple[int, int]] = ("", 0), (0, 0)
-
-    def of(self, record: LeaderRecord) -> tuple[int, int]:
-        acquisition = record.instance, record.acquire_us
-        if self._known[0] != acquisition:
-            try:
-                answer = rpc.KVStub(self._channel).Range(rpc.RangeRequest(key=self._keys.epoch), timeout=_EPOCH_READ_SECONDS)
-            except grpc.RpcError:
-                return 0, 0
-            if not answer.kvs:
-                return 0, 0
-            self._known = acquisition, (answer.kvs[0].mod_revision, int(json.loads(answer.kvs[0].value)["transitions"]))
-        return self._known[1]
-
-    def close(self) -> None:
-        self._channel.close()

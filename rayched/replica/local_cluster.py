@@ -1,8 +1,8 @@
 """A cluster on this host: one etcd and several replicas as processes of their own, all owned by whoever starts it.
 
 `rayched up` and `rayched demo`, the benchmarks and the tests run on it. Each replica is `rayched replica` with its own port, data
-directory and log file, and dies with its owner (parent-death signal), as etcd does: start it from a thread that lives as long as
-the cluster shall.
+directory and log file, and is told to stop when its owner is gone (parent-death signal), as etcd is: start it from a thread that
+lives as long as the cluster shall.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rayched.replica.etcd_server import EtcdServer, free_port
-from rayched.replica.processes import end_descendants
+from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.free_ports import free_ports
+from rayched.replica.processes import dying_with_us, end_tree
 
 _READY_SECONDS_MAX = 60.0
 _STOP_SECONDS_MAX = 8.0
@@ -54,7 +55,9 @@ class ReplicaProcess:
 
     def start(self) -> None:
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                dying_with_us(self.command), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
@@ -88,7 +91,7 @@ class LocalCluster:
         self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync)
         self._etcd_endpoints = tuple(etcd_endpoints)
         self._options = tuple(options)
-        ports = [free_port() for _ in range(replicas)] if first_port is None else [first_port + i for i in range(replicas)]
+        ports = free_ports(replicas) if first_port is None else [first_port + i for i in range(replicas)]
         self._addresses = [f"127.0.0.1:{port}" for port in ports]
         self.replicas: list[ReplicaProcess] = []
 
@@ -156,16 +159,14 @@ class LocalCluster:
             try:
                 replica.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                end_descendants(replica.pid)
-                with contextlib.suppress(ProcessLookupError):
-                    replica.signal(signal.SIGKILL)
+                end_tree(replica.pid)
                 replica.wait(_STOP_SECONDS_MAX)
         if self._etcd is not None:
             self._etcd.stop()
 
     def _command(self, number: int, address: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "rayched.cli.main", "replica", "--die-with-parent", "--listen", address),
+            *(sys.executable, "-m", "rayched.cli.main", "replica", "--listen", address),
             *("--etcd-endpoints", ",".join(self._etcd_endpoints), "--data-dir", str(self._directory / f"replica-{number}")),
             *self._options,
         ]

@@ -3,8 +3,8 @@
 Start: etcd (an own one where none is named), then the API, then Ray and the actors; the replica stands for election once its
 SchedulerActor has read the cluster, so whoever wins is warm. The API serves all the while.
 
-Stop, on SIGTERM or SIGINT: health says NOT_SERVING; the work drains and the lease is released, so that the next leader takes over
-at once; streams end; actors, Ray and etcd end. A second signal ends the process where it stands; so does the hard limit.
+Stop, on SIGTERM or SIGINT at any time: health says NOT_SERVING; the work drains and the lease is released, so that the next
+leader takes over at once; streams end; actors, Ray and etcd end. A second signal ends the process where it stands (stopping.py).
 
 The process is a subreaper, so nothing below it is ever out of reach. Exit codes: 0 asked to stop; 1 could not start, or had to be
 ended.
@@ -13,28 +13,32 @@ ended.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
 import logging
 import os
-import signal
+import shutil
+import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Final
 
 from leader.belief import BeliefCell
 from leader.channel import EndpointError, open_channel
+from rayched.controllers.compaction import Compaction
+from rayched.controllers.garbage import SubmissionGarbage
+from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.replica.actor_supervisor import ActorSupervisor
-from rayched.replica.compaction import Compactor
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
-from rayched.replica.processes import adopt_orphans, die_with_parent, end_descendants
+from rayched.replica.own_directories import make_own_directory
+from rayched.replica.processes import adopt_orphans
 from rayched.replica.scheduler_settings import SchedulerSettings, read_scheduler_settings
-from rayched.replica.settings import ReplicaSettings
+from rayched.replica.settings import ReplicaSettings, split_address
+from rayched.replica.stop_signals import takes_stop_signals
+from rayched.replica.stopping import Stopping
 from rayched.server.app import ApiServer, ListenError, ServerOptions
 from rayched.store.calls import Deadlines
 from rayched.store.client import StoreClient
@@ -42,8 +46,9 @@ from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
-_STOP_SECONDS_MAX: Final = 5.0
-_MEMORY_DIRECTORY: Final = "/dev/shm"
+_HOUSEKEEPING_SECONDS_MAX: Final = 0.5
+_MEMORY_DIRECTORY: Final = Path("/dev/shm")
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 log = logging.getLogger("rayched.replica")
 
@@ -52,20 +57,29 @@ class ReplicaError(Exception):
     """The replica cannot start: one line that says what to do."""
 
 
-def run(settings: ReplicaSettings, *, die_with_parent: bool = False) -> int:
-    """Runs until it is told to stop. Raises ReplicaError, EtcdServerError."""
-    if die_with_parent:
-        _die_with_parent()
+def run(settings: ReplicaSettings) -> int:
+    """Runs until it is told to stop. Raises SchedulerSettingsError, ReplicaError, EtcdServerError.
+
+    Whoever imports this module calls `block_stop_signals` before, for the import starts threads.
+    """
     adopt_orphans()
-    logging.getLogger().setLevel(logging.INFO)
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr, force=True)
+    if takes_stop_signals():
+        log.warning("a thread was started before the stop signals were blocked: SIGTERM will not end this replica in order")
     scheduler = read_scheduler_settings(settings.scheduler_configuration)
+    _check_listen(settings.listen)
+    etcd = None if settings.etcd_endpoints else EtcdServer(settings.data_dir / "etcd")
+    stopping = Stopping(etcd)
     with ExitStack() as owned:
-        endpoints = settings.etcd_endpoints or (owned.enter_context(EtcdServer(settings.data_dir / "etcd")).endpoint,)
-        _check_etcd(endpoints, given=bool(settings.etcd_endpoints))
+        # Ray prints there, in coloured paragraphs, who has died; the supervisor logs it in a line.
+        owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
+        endpoints = settings.etcd_endpoints if etcd is None else (owned.enter_context(etcd).endpoint,)
+        _check_etcd(endpoints, given=etcd is None)
         belief_file = owned.enter_context(_belief_file())
-        replica = _Replica(settings, scheduler, endpoints, belief_file)
-        owned.callback(end_descendants, os.getpid())
-        return asyncio.run(replica.run())
+        owned.callback(stopping.end_processes)
+        code = 0 if stopping.asked else asyncio.run(_Replica(settings, scheduler, endpoints, belief_file).run(stopping))
+    log.info("stopped")
+    return code
 
 
 class _Replica:
@@ -79,80 +93,57 @@ class _Replica:
         self._belief = BeliefCell.create(belief_file)
         self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file)
         self._leadership = Leadership(
-            settings.identity, settings.listen, version, endpoints, keys, settings.election_profile, self._belief, self._actors
+            settings.identity, version, endpoints, keys, settings.election_profile, self._belief, self._actors
         )
-        self._actors.leadership = self._leadership
+        self._actors.terms = self._leadership
         options = ServerOptions(settings.listen, endpoints, keys, version, allow_remote=settings.insecure_bind)
         self._server = ApiServer(options, self._leadership, self._actors)
-        self._compactor = Compactor(endpoints, lambda: self._leadership.leads) if settings.compact else None
+        duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
+        self._housekeeping = Housekeeping(endpoints, duties, self._leadership.epoch)
 
-    async def run(self) -> int:
+    async def run(self, stopping: Stopping) -> int:
+        """Exit code."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        _handle_signals(stop)
-        # Ray's native code takes the signals over when it connects.
-        self._actors.on_ray_connected = lambda: loop.call_soon_threadsafe(_handle_signals, stop)
         try:
             await self._server.start()
         except ListenError as error:
             raise ReplicaError(f"--listen: {error}") from error
         log.info("the API listens at %s", self._server.address)
+        self._leadership.look_on(self._server.address)
         self._actors.start()
-        if self._compactor is not None:
-            self._compactor.start()
-        ready = asyncio.create_task(self._stand_for_election())
-        stopping = asyncio.create_task(stop.wait())
+        self._housekeeping.start()
+        stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
+        asked = asyncio.create_task(stop.wait())
         ended = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
-        await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        await self._stop(ready)
-        return 0 if stop.is_set() else 1
+        await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+        code = 0 if stop.is_set() else 1
+        stopping.begin()
+        await self._stop()
+        return code
 
-    async def _stand_for_election(self) -> None:
-        await asyncio.to_thread(self._actors.ready.wait)
-        if not self._actors.stopping:
-            self._leadership.start()
-            log.info("stands for election as %s", self._leadership.identity)
-
-    async def _stop(self, ready: asyncio.Task[None]) -> None:
-        watchdog = threading.Timer(_STOP_SECONDS_MAX, _leave, ["did not stop in time"])
-        watchdog.daemon = True
-        watchdog.start()
+    async def _stop(self) -> None:
         log.info("stopping")
+        housekeeping = threading.Thread(target=self._housekeeping.stop, daemon=True)
+        housekeeping.start()
         await self._server.announce_stop()
         await asyncio.to_thread(self._leadership.release)
-        self._actors.request_stop()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ready
-        await self._server.stop()
-        if self._compactor is not None:
-            await asyncio.to_thread(self._compactor.stop)
-        await asyncio.to_thread(self._actors.stop)
+        await asyncio.gather(self._server.stop(), asyncio.to_thread(self._actors.stop))
+        await asyncio.to_thread(housekeeping.join, _HOUSEKEEPING_SECONDS_MAX)
         self._belief.close()
-        watchdog.cancel()
 
 
-def _handle_signals(stop: asyncio.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _stop_or_leave, stop)
-
-
-def _stop_or_leave(stop: asyncio.Event) -> None:
-    if stop.is_set():
-        _leave("told to stop twice")
-    stop.set()
-
-
-def _leave(why: str) -> None:
-    """Ends the process and all below it at once."""
-    log.warning("%s: leaving", why)
-    end_descendants(os.getpid())
-    sys.stderr.flush()
-    os._exit(1)
-
-
-def _die_with_parent() -> None:
-    die_with_parent(signal.SIGTERM)
+def _check_listen(address: str) -> None:
+    """A port in use is told before anything starts; that it may be taken in between is told by the server."""
+    host, port = split_address("--listen", address)
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # Connections of an earlier life that are just closing do not matter.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        raise ReplicaError(f"--listen {address}: {error.strerror}; choose an address of this host with a free port") from error
 
 
 def _check_etcd(endpoints: tuple[str, ...], *, given: bool) -> None:
@@ -171,6 +162,9 @@ def _check_etcd(endpoints: tuple[str, ...], *, given: bool) -> None:
 
 @contextmanager
 def _belief_file() -> Iterator[Path]:
-    directory = _MEMORY_DIRECTORY if os.access(_MEMORY_DIRECTORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="rayched-", dir=directory) as path:
-        yield Path(path) / "belief"
+    in_memory = _MEMORY_DIRECTORY.is_dir() and os.access(_MEMORY_DIRECTORY, os.W_OK)
+    directory = make_own_directory(_MEMORY_DIRECTORY if in_memory else Path("/tmp"))
+    try:
+        yield directory / "belief"
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -20,7 +20,8 @@ import pytest
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.replica.etcd_binary import EtcdBinary, EtcdServerError, find_etcd
-from rayched.replica.etcd_server import EtcdServer, free_port
+from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.free_ports import free_port
 
 GONE_SECONDS = 10.0
 

@@ -1,0 +1,111 @@
+"""A replica that cannot run says why in one line, exits with 1, leaves nobody behind and changes nothing in etcd."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from leader.channel import open_channel
+from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.processes import adopt_orphans, alive, descendants
+from rayched.store.client import StoreClient
+
+EXIT_SECONDS_MAX = 20.0
+
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: 101
+profiles:
+- schedulerName: a
+  plugins:
+    score:
+      enabled:
+      - name: NoSuchPlugin
+"""
+
+
+@pytest.fixture(scope="module")
+def port_in_use() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def start(options: Sequence[str]) -> list[str]:
+    """The lines on standard error of a replica that must not start."""
+    adopt_orphans()
+    before = {pid for pid in descendants(os.getpid()) if alive(pid)}
+    process = subprocess.run(
+        [sys.executable, "-m", "rayched.cli.main", "replica", *options],
+        capture_output=True,
+        text=True,
+        timeout=EXIT_SECONDS_MAX,
+        check=False,
+    )
+    assert process.returncode == 1, process.stderr
+    assert process.stdout == ""
+    assert {pid for pid in descendants(os.getpid()) if alive(pid)} <= before
+    return process.stderr.splitlines()
+
+
+def revision(etcd: EtcdServer) -> int:
+    with closing(open_channel([etcd.endpoint])) as channel:
+        return StoreClient(channel).revision()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--listen", "127.0.0.1:{port}"], ["--listen 127.0.0.1:", "Address already in use", "free port"]),
+        (["--listen", "0.0.0.0:0"], ["--listen 0.0.0.0:0", "no loopback address", "--insecure-bind"]),
+        (["--election-profile", "slow"], ["--election-profile slow", "fast and kube"]),
+    ],
+)
+def test_a_wrong_option_is_told_in_one_line(
+    tmp_path: Path, etcd: EtcdServer, port_in_use: int, options: list[str], words: list[str]
+) -> None:
+    before = revision(etcd)
+    given = [option.format(port=port_in_use) for option in options]
+    listen = [] if "--listen" in given else ["--listen", "127.0.0.1:0"]
+    (line,) = start([*given, *listen, "--etcd-endpoints", etcd.endpoint, "--data-dir", str(tmp_path / "data")])
+    assert line.startswith("error: ")
+    assert [word for word in words if word not in line] == []
+    assert revision(etcd) == before
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.cluster
+def test_each_error_of_a_scheduler_configuration_is_told_with_file_line_and_field(tmp_path: Path, etcd: EtcdServer) -> None:
+    before = revision(etcd)
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(CONFIGURATION)
+    lines = start(["--config", str(file), "--etcd-endpoints", etcd.endpoint, "--listen", "127.0.0.1:0"])
+    assert len(lines) == 2
+    assert lines[0].startswith(f"error: {file}:3: percentageOfNodesToScore: ")
+    assert lines[1].startswith(f"error: {file}:9: profiles[0].plugins.score.enabled[0].name: ")
+    assert revision(etcd) == before
+
+
+@pytest.mark.cluster
+def test_an_etcd_that_is_not_there_is_told_in_one_line() -> None:
+    (line,) = start(["--etcd-endpoints", "127.0.0.1:1", "--listen", "127.0.0.1:0"])
+    assert line.startswith("error: --etcd-endpoints 127.0.0.1:1: no etcd answers there ")
+
+
+@pytest.mark.cluster
+def test_a_data_directory_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path / "etcd", unsafe_no_fsync=True) as owner:
+        before = revision(owner)
+        (line,) = start(["--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"])
+        assert line.startswith(f"error: etcd data directory {tmp_path}/etcd is in use by the etcd with pid {owner.pid}")
+        assert revision(owner) == before

@@ -1,0 +1,146 @@
+"""A replica's part in the election: it looks on, stands, stands down, releases, and can tell all the while who leads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+
+import pytest
+
+from leader.belief import BeliefCell
+from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.leadership import Leadership
+from rayched.server.ports import Leader
+from rayched.store.keys import Keys
+
+pytestmark = pytest.mark.cluster
+
+
+class Work:
+    """A scheduler that ticks while it lives."""
+
+    def __init__(self, belief: BeliefCell) -> None:
+        self.belief = belief
+        self.calls: list[str] = []
+        self._ended = threading.Event()
+        threading.Thread(target=self._tick, daemon=True).start()
+
+    def begin(self, epoch: int) -> None:
+        self.calls.append("begin")
+
+    def drain(self) -> None:
+        self.calls.append("drain")
+
+    def end_now(self) -> None:
+        self.calls.append("end")
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(0.05):
+            self.belief.tick(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+
+Candidates = Callable[[str], Leadership]
+
+
+@pytest.fixture
+def candidate(tmp_path: Path, etcd: EtcdServer, etcd_root: str) -> Iterator[Candidates]:
+    with ExitStack() as owned:
+
+        def make(identity: str) -> Leadership:
+            belief = BeliefCell.create(tmp_path / identity)
+            work = Work(belief)
+            found = Leadership(identity, "1.0", [etcd.endpoint], Keys(etcd_root), "fast", belief, work)
+            owned.callback(work.close)
+            owned.callback(found.release)
+            return found
+
+        yield make
+
+
+async def until(leadership: Leadership, condition: Callable[[Leader | None], bool]) -> Leader | None:
+    """What `changes` gives when the condition holds."""
+    async with asyncio.timeout(10.0), aclosing(leadership.changes()) as changes:  # type: ignore[type-var]
+        async for leader in changes:
+            if condition(leader):
+                return leader
+    raise AssertionError("the changes ended")
+
+
+def is_led_by(identity: str) -> Callable[[Leader | None], bool]:
+    return lambda leader: leader is not None and leader.holder == identity
+
+
+def test_a_replica_that_does_not_stand_knows_who_leads(candidate: Candidates) -> None:
+    async def scenario() -> None:
+        first, second = candidate("first"), candidate("second")
+        first.look_on("127.0.0.1:1")
+        assert (first.leader(), first.leads, first.stands, first.epoch()) == (None, False, False, None)
+        first.begin_new_term()
+        await asyncio.to_thread(first.stand)
+        leads = await until(first, is_led_by("first"))
+        assert first.leads
+        assert first.stands
+        second.look_on("127.0.0.1:2")
+        seen = await until(second, is_led_by("first"))
+        assert leads is not None
+        assert seen is not None
+        assert (seen.epoch, seen.address, seen.transitions) == (first.epoch(), "127.0.0.1:1", leads.transitions)
+        assert not second.leads
+        assert not second.stands
+
+    asyncio.run(scenario())
+
+
+def test_who_stands_down_gives_the_lead_to_another_and_may_stand_again(candidate: Candidates) -> None:
+    async def scenario() -> None:
+        first, second = candidate("first"), candidate("second")
+        first.look_on("127.0.0.1:1")
+        await asyncio.to_thread(first.stand)
+        await asyncio.to_thread(first.stand)
+        before = await until(first, is_led_by("first"))
+        second.look_on("127.0.0.1:2")
+        await asyncio.to_thread(second.stand)
+        began = time.monotonic()
+        await asyncio.to_thread(first.stand_down)
+        after = await until(first, is_led_by("second"))
+        assert time.monotonic() - began < 1.0
+        assert before is not None
+        assert after is not None
+        assert after.epoch > before.epoch
+        assert after.transitions == before.transitions + 1
+        assert not first.leads
+        await asyncio.to_thread(first.stand)
+        assert is_led_by("second")(await until(first, lambda leader: leader is not None))
+        await asyncio.to_thread(second.release)
+        await asyncio.to_thread(second.stand)
+        assert not second.leads
+        await until(first, is_led_by("first"))
+        assert first.leads
+
+    asyncio.run(scenario())
+
+
+def test_a_new_term_has_another_epoch_and_is_told_to_those_who_follow(candidate: Candidates) -> None:
+    async def scenario() -> None:
+        first, second = candidate("first"), candidate("second")
+        for number, one in enumerate((first, second)):
+            one.look_on(f"127.0.0.1:{number}")
+        await asyncio.to_thread(first.stand)
+        before = await until(first, is_led_by("first"))
+        await until(second, is_led_by("first"))
+        assert before is not None
+        first.begin_new_term()
+        for one in (first, second):
+            after = await until(one, lambda leader: leader is not None and leader.epoch > before.epoch)
+            assert after is not None
+            assert (after.holder, after.transitions) == ("first", before.transitions + 1)
+        assert first.leads
+
+    asyncio.run(scenario())

@@ -1,0 +1,152 @@
+"""Trees of processes: found, ended, and told of their parent's end. Signals that no handler can take away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rayched.replica.own_directories import make_own_directory
+from rayched.replica.processes import adopt_orphans, alive, descendants, dying_with_us, end_descendants, end_tree
+from tests.replica.clusters import left_alive, nothing_left, until_true
+
+DAEMON = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\ntime.sleep(60)\n"
+TREE = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {DAEMON!r}])\nprint(flush=True)\ntime.sleep(60)\n"
+
+OWNER = """
+import signal, subprocess, sys, time
+from rayched.replica.processes import dying_with_us
+from rayched.replica.stop_signals import block_stop_signals
+
+block_stop_signals()
+child = subprocess.Popen(dying_with_us([sys.executable, "-c", "import time; time.sleep(60)"]))
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+STOPPED = """
+import ctypes, signal, sys, threading, time
+from rayched.replica.stop_signals import block_stop_signals, on_stop_signals, takes_stop_signals
+
+if sys.argv[1] == "late":
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+block_stop_signals()
+# What Ray does when it connects.
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+print(takes_stop_signals(), flush=True)
+asked = threading.Event()
+on_stop_signals(asked.set, lambda: print("told twice", flush=True))
+print(asked.wait(10), flush=True)
+time.sleep(10)
+"""
+
+
+@pytest.fixture(autouse=True)
+def subreaper() -> None:
+    adopt_orphans()
+
+
+def started(program: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.cluster
+def test_what_daemonised_itself_below_a_subreaper_is_found_and_ended_and_what_is_kept_is_not() -> None:
+    with nothing_left() as pids:
+        first, second = started(TREE), started(TREE)
+        try:
+            line(first), line(second)
+            tree = set(descendants(os.getpid()))
+            pids |= tree
+            assert {first.pid, second.pid} <= tree
+            # Their daemons have become our own children.
+            daemons = tree - {first.pid, second.pid}
+            assert len(daemons) >= 2
+            others = tree - {first.pid}
+            assert end_descendants(os.getpid(), keep=others) == 1
+            assert left_alive({first.pid}, 1.0) == {}
+            assert all(map(alive, others))
+        finally:
+            end_descendants(os.getpid(), keep=set(descendants(os.getpid())) - pids)
+            first.wait()
+            second.wait()
+    assert left_alive(pids, 1.0) == {}
+
+
+@pytest.mark.cluster
+def test_a_tree_is_ended_with_its_root() -> None:
+    program = "import subprocess, sys\nwhile True: subprocess.run([sys.executable, '-c', 'import time; time.sleep(0.05)'])"
+    root = started(program)
+    until_true(lambda: bool(descendants(root.pid)), 10.0, "it starts no child")
+    tree = {root.pid, *descendants(root.pid)}
+    end_tree(root.pid)
+    assert root.wait(1.0) == -signal.SIGKILL
+    assert left_alive(tree, 0.5) == {}
+
+
+@pytest.mark.cluster
+def test_a_child_is_told_of_its_parents_end_although_the_parent_blocks_that_signal() -> None:
+    owner = started(OWNER)
+    child = int(line(owner))
+    assert alive(child)
+    owner.kill()
+    owner.wait()
+    assert left_alive({child}, 2.0) == {}
+
+
+@pytest.mark.cluster
+def test_a_command_does_not_start_when_its_parent_is_gone_already() -> None:
+    command = dying_with_us(["/bin/sh", "-c", "echo started"])
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (elsewhere.returncode, elsewhere.stdout) == (1, "")
+
+
+@pytest.mark.cluster
+def test_stop_signals_are_taken_whatever_handler_was_installed_since() -> None:
+    process = started(STOPPED, "early")
+    try:
+        assert line(process) == "False"
+        process.terminate()
+        assert line(process) == "True"
+        process.send_signal(signal.SIGINT)
+        assert line(process) == "told twice"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.cluster
+def test_a_thread_that_would_take_a_stop_signal_is_noticed() -> None:
+    process = started(STOPPED, "late")
+    try:
+        assert line(process) == "True"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_directories_of_processes_that_are_gone_are_removed_and_no_others(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left_behind, foreign, alike = (tmp_path / name for name in (f"rayched-{gone.pid}-abc", "rayched-notes-abc", "other"))
+    for directory in (left_behind, foreign, alike):
+        directory.mkdir()
+        (directory / "file").write_text("")
+    own = make_own_directory(tmp_path)
+    second = make_own_directory(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([own, second, foreign, alike])
+    assert own.stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,76 @@
+"""What a replica's flags allow, and how a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
+from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpoints
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listen": "7420"}, "--listen '7420': an address is host:port"),
+        ({"listen": ":7420"}, "--listen ':7420': an address is host:port"),
+        ({"listen": "127.0.0.1:http"}, "--listen '127.0.0.1:http': an address is host:port"),
+        ({"listen": "127.0.0.1:65536"}, "--listen 127.0.0.1:65536: the port is 0 to 65535"),
+        (
+            {"listen": "0.0.0.0:7420"},
+            "--listen 0.0.0.0:7420: 0.0.0.0 is no loopback address; without TLS this needs --insecure-bind as well",
+        ),
+        ({"workers": -1}, "--workers -1: allowed are 0 to 64"),
+        ({"workers": 65}, "--workers 65: allowed are 0 to 64"),
+        ({"election_profile": "slow"}, "--election-profile slow: allowed are fast and kube"),
+        ({"root": "rayched"}, "--etcd-root rayched: it starts with a slash and does not end with one"),
+        ({"root": "/rayched/"}, "--etcd-root /rayched/: it starts with a slash and does not end with one"),
+        ({"etcd_endpoints": ("127.0.0.1:2379", "nonsense")}, "--etcd-endpoints 'nonsense': an address is host:port"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        ReplicaSettings(**settings)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"listen": "localhost:0"},
+        {"listen": "[::1]:7420"},
+        {"listen": "10.0.0.1:7420", "insecure_bind": True},
+        {"workers": 64, "election_profile": "kube", "root": "/a/b", "etcd_endpoints": ("http://etcd:2379",)},
+    ],
+)
+def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:
+    ReplicaSettings(**settings)
+
+
+def test_endpoints_are_separated_by_commas() -> None:
+    assert split_endpoints(" a:1, b:2 ,,") == ("a:1", "b:2")
+    assert split_endpoints("") == ()
+
+
+def test_each_identity_is_another() -> None:
+    assert ReplicaSettings().identity != ReplicaSettings().identity
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "--config {file}: No such file or directory"), (b"\xff\xfe", "--config {file}: not a text in UTF-8")],
+)
+def test_a_configuration_that_cannot_be_read_is_told_with_its_file(tmp_path: Path, content: bytes | None, message: str) -> None:
+    file = tmp_path / "scheduler.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SchedulerSettingsError) as error:
+        read_scheduler_settings(file)
+    assert error.value.lines == (message.format(file=file),)
+
+
+def test_without_a_configuration_the_default_one_is_used() -> None:
+    assert read_scheduler_settings(None).source == "default configuration"
