@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import signal
+import socket
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rayched.cli.connection import Server, connected
-from rayched.cli.printing import fail, note, out, plain_table
+from rayched.cli.connection import connected
+from rayched.cli.options import Server
+from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.etcd_binary import EtcdServerError
@@ -25,38 +29,64 @@ from rayched.replica.settings import (
     default_data_dir,
     split_endpoints,
 )
+from rayched.replica.stop_signals import block_stop_signals
+from rayched.v1.services_pb2 import GetLeaderResponse
 
+_HOST = "127.0.0.1"
 _READY_SECONDS_MAX = 90.0
 _POLL_SECONDS = 0.2
 
-EtcdEndpoints = Annotated[str, typer.Option(envvar="RAYCHED_ETCD_ENDPOINTS", help="host:port of an etcd; none: one of its own.")]
-EtcdRoot = Annotated[str, typer.Option(help="What the keys of this cluster begin with.")]
-Workers = Annotated[int, typer.Option(help="FilterScoreWorkers of each replica.", min=0, max=WORKERS_MAX)]
-Profile = Annotated[str, typer.Option(help="Durations of the election: fast (2/1.3/0.4 s) or kube (15/10/2 s).")]
-Config = Annotated[Path | None, typer.Option("--config", help="A KubeSchedulerConfiguration.")]
-Seed = Annotated[int, typer.Option(help="Of the draw among equal nodes.")]
-DataDir = Annotated[Path | None, typer.Option(envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False)]
+_LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
+
+EtcdEndpoints = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT,...", envvar="RAYCHED_ETCD_ENDPOINTS", help="An etcd to use; none: one of its own.", show_default=False
+    ),
+]
+EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of this cluster begin with.")]
+Workers = Annotated[int, typer.Option(metavar="N", help="FilterScoreWorkers of each replica.", min=0, max=WORKERS_MAX)]
+Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of the election: 2/1.3/0.4 s or 15/10/2 s.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of the draw among equal nodes.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False),
+]
 Compaction = Annotated[bool, typer.Option(help="The leader compacts etcd every 5 minutes and keeps 10.")]
 
 
+class LeaderOutput(enum.StrEnum):
+    json = "json"
+
+
 def replica(
-    listen: Annotated[str, typer.Option(help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
     etcd_endpoints: EtcdEndpoints = "",
     etcd_root: EtcdRoot = "/rayched",
     data_dir: DataDir = None,
     election_profile: Profile = "fast",
     workers: Workers = 2,
-    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster for the workers; none: a local one.")] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="A Ray cluster for the workers; none: a local one.", show_default=False),
+    ] = None,
     config: Config = None,
     seed: Seed = 0,
     compact: Compaction = True,
-    insecure_bind: Annotated[bool, typer.Option(help="Allow an address that is not loopback. There is no TLS.")] = False,
-    shard_always: Annotated[bool, typer.Option(hidden=True)] = False,
-    die_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+    insecure_bind: Annotated[
+        bool, typer.Option("--insecure-bind", help="Allow an address that is not loopback. There is no TLS.")
+    ] = False,
+    shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
 ) -> None:
     """Run one replica in the foreground."""
+    # Before anything else, because the import below starts threads of numpy, and each of them could take the signal.
+    block_stop_signals()
     # Not at the top: the other commands shall not wait for the import of all that a replica needs.
     from rayched.replica.replica import ReplicaError, run
+    from rayched.replica.scheduler_settings import SchedulerSettingsError
 
     try:
         settings = ReplicaSettings(
@@ -73,15 +103,19 @@ def replica(
             insecure_bind=insecure_bind,
             shard_always=shard_always,
         )
-        code = run(settings, die_with_parent=die_with_parent)
+        code = run(settings)
+    except SchedulerSettingsError as error:
+        fail_all(error.lines)
     except (SettingsError, EtcdServerError, ReplicaError) as error:
         fail(str(error))
     raise SystemExit(code)
 
 
 def up(
-    replicas: Annotated[int, typer.Option(help="How many.", min=1, max=9)] = 3,
-    port: Annotated[int, typer.Option(help="Of the first replica; the others count on.", min=1, max=65_000)] = DEFAULT_PORT,
+    replicas: Annotated[int, typer.Option(metavar="N", help="How many.", min=1, max=9)] = 3,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Of the first replica; the others count on.", min=1, max=65_000)
+    ] = DEFAULT_PORT,
     etcd_endpoints: EtcdEndpoints = "",
     etcd_root: EtcdRoot = "/rayched",
     data_dir: DataDir = None,
@@ -90,17 +124,26 @@ def up(
     config: Config = None,
     seed: Seed = 0,
 ) -> None:
-    """Run an etcd and several replicas on this host, until interrupted."""
+    """Run an etcd and several replicas on this host."""
     options = ["--election-profile", election_profile, "--workers", str(workers), "--seed", str(seed), "--etcd-root", etcd_root]
     if config is not None:
         options += ["--config", str(config)]
     directory = (data_dir or default_data_dir()) / "up"
     endpoints = split_endpoints(etcd_endpoints)
+    _check_before_start(
+        [port + number for number in range(replicas)],
+        etcd_endpoints=endpoints,
+        root=etcd_root,
+        data_dir=directory,
+        election_profile=election_profile,
+        workers=workers,
+        scheduler_configuration=config,
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = LocalCluster(directory, replicas, first_port=port, etcd_endpoints=endpoints, options=options)
     try:
         with cluster, Client(cluster.addresses) as client:
-            note(f"starting {replicas} replicas, logs in {directory}")
+            note(f"starting {counted(replicas, 'replica')}, logs in {directory}")
             wait_for_leader(cluster, client)
             out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
             while True:
@@ -114,45 +157,74 @@ def up(
 
 def leader(
     server: Server = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="json, or a table.")] = "",
+    output: Annotated[LeaderOutput | None, typer.Option("--output", "-o", metavar="json", help="Format; none: a table.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on with changes as they come.")] = False,
 ) -> None:
     """Show who leads."""
     with connected(server) as client:
         if watch:
+            table = GrowingTable(len(_LEADER_HEADINGS))
+            headings = [_LEADER_HEADINGS]
             with client.watch_leader() as stream:
                 for found in stream:
-                    out(f"{found.epoch}\t{found.holder or '<nobody>'}\t{found.address}")
+                    if output is None:
+                        table.print([*headings, _leader_row(found)])
+                        headings = []
+                    else:
+                        out(_leader_json(found))
             return
         found = client.leader()
-        if output == "json":
-            names = (
-                "holder",
-                "address",
-                "epoch",
-                "transitions",
-                "acquired_at_ms",
-                "renewed_at_ms",
-                "lease_duration_ms",
-                "answered_by",
-            )
-            out(json.dumps({name: getattr(found, name) for name in names}))
-            return
-        if not found.holder:
-            note("nobody leads at the moment")
-            raise SystemExit(1)
-        acquired = datetime.fromtimestamp(found.acquired_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        row = [found.holder, found.address, str(found.epoch), str(found.transitions), acquired]
-        plain_table(["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"], [row])
+        if output is not None:
+            out(_leader_json(found))
+        elif found.holder:
+            plain_table(_LEADER_HEADINGS, [_leader_row(found)])
+        else:
+            fail("nobody leads at the moment; `rayched leader -w` shows the next leader when there is one")
+
+
+def _leader_row(found: GetLeaderResponse) -> list[str]:
+    if not found.holder:
+        return ["<none>", "<none>", str(found.epoch), str(found.transitions), "<none>"]
+    acquired = datetime.fromtimestamp(found.acquired_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [found.holder, found.address, str(found.epoch), str(found.transitions), acquired]
+
+
+def _leader_json(found: GetLeaderResponse) -> str:
+    """One line; the names are those of the message."""
+    return json.dumps({field.name: getattr(found, field.name) for field in found.DESCRIPTOR.fields})
+
+
+def _check_before_start(ports: Sequence[int], **settings: Any) -> None:
+    """All that can be told before anything runs: a replica that ends with an error is harder to read."""
+    from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
+
+    try:
+        for port in ports:
+            ReplicaSettings(listen=f"{_HOST}:{port}", **settings)
+        read_scheduler_settings(settings["scheduler_configuration"])
+        settings["data_dir"].mkdir(parents=True, exist_ok=True)
+    except SchedulerSettingsError as error:
+        fail_all(error.lines)
+    except SettingsError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"--data-dir {settings['data_dir']}: {error.strerror}; name a directory that can be written to")
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, port))
+            except OSError as error:
+                fail(f"--port: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another --port")
 
 
 def wait_for_leader(cluster: LocalCluster, client: Client) -> None:
-    """Returns when every replica answers and one of them schedules. Raises ReplicaFailed and ApiError."""
+    """Returns when every replica stands for election and one of them schedules. Raises ReplicaFailed and ApiError."""
     deadline = time.monotonic() + _READY_SECONDS_MAX
     while True:
         cluster.check()
         try:
-            if client.scheduler_status(timeout_seconds=1.0).epoch and all(map(_answers, cluster.addresses)):
+            if client.scheduler_status(timeout_seconds=1.0).epoch and all(map(_stands, cluster.addresses)):
                 return
         except ApiError:
             if time.monotonic() > deadline:
@@ -164,10 +236,9 @@ def wait_for_leader(cluster: LocalCluster, client: Client) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _answers(address: str) -> bool:
+def _stands(address: str) -> bool:
     try:
         with Client([address], timeout_seconds=1.0) as client:
-            client.leader()
+            return client.leader().stands_for_election
     except ApiError:
         return False
-    return True

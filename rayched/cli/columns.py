@@ -5,13 +5,14 @@ Pure: `now` comes in, text comes out. A kind without columns of its own shows na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
+from rayched.api.resources import is_sidecar
 from rayched.nodes.shapes import ZONE_LABEL
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
 from rayched.v1.meta_pb2 import IntOrString
@@ -19,6 +20,7 @@ from rayched.v1.workloads_pb2 import PodDisruptionBudget, PriorityClass, Replica
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
+FINAL_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,14 @@ class Column:
     wide: bool = False
 
 
-def columns_of(kind: Kind, *, wide: bool, namespaces: bool) -> list[Column]:
-    """The columns of a kind, NAMESPACE in front where objects of several are shown."""
-    columns = [column for column in _COLUMNS.get(kind.name, [_NAME, _AGE]) if wide or not column.wide]
+def columns_of(
+    kind: Kind, *, wide: bool = False, namespaces: bool = False, label_keys: Sequence[str] = (), labels: bool = False
+) -> list[Column]:
+    """The columns of a kind; NAMESPACE in front where objects of several are shown, labels that were asked for behind."""
+    columns = [column for column in _COLUMNS.get(kind.name, [NAME, _AGE]) if wide or not column.wide]
+    columns += [_label_column(key) for key in label_keys]
+    if labels:
+        columns.append(_LABELS)
     return [_NAMESPACE, *columns] if namespaces and kind.namespaced else columns
 
 
@@ -41,10 +48,14 @@ def cells(item: AnyObject, columns: Sequence[Column], now: float) -> list[str]:
 
 
 def age(since: Timestamp, now: float) -> str:
-    """How long ago, in one or two units: 42s, 3m10s, 5h, 12d."""
+    """How long ago, in one or two units, as kubectl has it: 42s, 3m10s, 5h, 3d4h, 12d, 2y30d."""
     if not since.seconds:
         return UNKNOWN
-    seconds = max(0, int(now - since.seconds))
+    # Clocks differ by a moment; a time well ahead is nobody's age.
+    seconds = int(now - since.seconds)
+    if seconds < -1:
+        return "<invalid>"
+    seconds = max(0, seconds)
     if seconds < 120:
         return f"{seconds}s"
     minutes, rest = divmod(seconds, 60)
@@ -57,13 +68,22 @@ def age(since: Timestamp, now: float) -> str:
         return f"{hours}h{rest}m" if rest else f"{hours}h"
     if hours < 48:
         return f"{hours}h"
-    return f"{hours // 24}d"
+    days, rest = divmod(hours, 24)
+    if days < 8:
+        return f"{days}d{rest}h" if rest else f"{days}d"
+    years, rest = divmod(days, 365)
+    if years < 2:
+        return f"{days}d"
+    return f"{years}y{rest}d" if rest and years < 8 else f"{years}y"
 
 
 def pod_status(pod: Pod) -> str:
     """The one word that says how a pod is doing."""
-    if pod.metadata.HasField("deletion_timestamp"):
+    if pod.metadata.HasField("deletion_timestamp") and pod.status.phase not in FINAL_PHASES:
         return "Terminating"
+    for container in pod.status.container_statuses:
+        if reason := container.state.waiting.reason or container.state.terminated.reason:
+            return reason
     if pod.status.reason:
         return pod.status.reason
     for condition in pod.status.conditions:
@@ -73,13 +93,17 @@ def pod_status(pod: Pod) -> str:
 
 
 def node_status(node: Node) -> str:
-    ready = next((condition.status for condition in node.status.conditions if condition.type == "Ready"), "Unknown")
-    words = [{"True": "Ready", "False": "NotReady"}.get(ready, "Unknown")]
+    """Ready, NotReady, or Unknown for a node whose agent has not said anything yet."""
+    ready = next((condition.status for condition in node.status.conditions if condition.type == "Ready"), None)
+    words = ["Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"]
     return ",".join([*words, "SchedulingDisabled"] if node.spec.unschedulable else words)
 
 
 def _ready(pod: Pod, _now: float) -> str:
-    return f"{sum(status.ready for status in pod.status.container_statuses)}/{len(pod.spec.containers)}"
+    """Sidecars count, other init containers do not: they end before the pod runs."""
+    sidecars = {container.name for container in pod.spec.init_containers if is_sidecar(container)}
+    statuses = [*pod.status.container_statuses, *(s for s in pod.status.init_container_statuses if s.name in sidecars)]
+    return f"{sum(status.ready for status in statuses)}/{len(pod.spec.containers) + len(sidecars)}"
 
 
 def _ports(service: Service, _now: float) -> str:
@@ -99,8 +123,17 @@ def _desired(item: ReplicaSet | StatefulSet | ReplicationController) -> str:
     return str(item.spec.replicas if item.spec.HasField("replicas") else 1)
 
 
-_NAME = Column("NAME", lambda item, _: item.metadata.name)
+def labels_text(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={text}" for key, text in sorted(labels.items())) or NONE
+
+
+def _label_column(key: str) -> Column:
+    return Column(key.rpartition("/")[2].upper(), lambda item, _: item.metadata.labels.get(key, ""))
+
+
+NAME = Column("NAME", lambda item, _: item.metadata.name)
 _NAMESPACE = Column("NAMESPACE", lambda item, _: item.metadata.namespace)
+_LABELS = Column("LABELS", lambda item, _: labels_text(item.metadata.labels))
 _AGE = Column("AGE", lambda item, now: age(item.metadata.creation_timestamp, now))
 
 
@@ -114,7 +147,7 @@ def _pod_columns() -> list[Column]:
         return str(sum(status.restart_count for status in pod.status.container_statuses))
 
     return [
-        _NAME,
+        NAME,
         _column("READY", _ready),
         _column("STATUS", lambda pod, _: pod_status(pod)),
         _column("RESTARTS", restarts),
@@ -134,7 +167,7 @@ def _node_columns() -> list[Column]:
         return lambda node, _: node.status.allocatable[resource].string if resource in node.status.allocatable else NONE
 
     return [
-        _NAME,
+        NAME,
         _column("STATUS", lambda node, _: node_status(node)),
         _column("ROLES", roles),
         _AGE,
@@ -151,7 +184,7 @@ def _priority_class_columns() -> list[Column]:
         return item.preemption_policy or "PreemptLowerPriority"
 
     return [
-        _NAME,
+        NAME,
         _column("VALUE", lambda item, _: str(item.value)),
         _column("GLOBAL-DEFAULT", lambda item, _: str(item.global_default).lower()),
         _AGE,
@@ -167,7 +200,7 @@ def _budget_columns() -> list[Column]:
         return str(item.status.disruptions_allowed)
 
     return [
-        _NAME,
+        NAME,
         _column("MIN AVAILABLE", field("min_available")),
         _column("MAX UNAVAILABLE", field("max_unavailable")),
         _column("ALLOWED DISRUPTIONS", allowed),
@@ -176,8 +209,11 @@ def _budget_columns() -> list[Column]:
 
 
 def _event_columns() -> list[Column]:
+    def last_seen(event: Event, now: float) -> str:
+        return age(event.last_timestamp if event.last_timestamp.seconds else event.first_timestamp, now)
+
     return [
-        _column("LAST SEEN", lambda event, now: age(event.last_timestamp, now)),
+        _column("LAST SEEN", last_seen),
         _column("TYPE", lambda event, _: event.type),
         _column("REASON", lambda event, _: event.reason),
         _column("OBJECT", _subject),
@@ -193,17 +229,17 @@ def _handler(item: RuntimeClass, _now: float) -> str:
     return item.handler
 
 
-_REPLICAS = [_NAME, _column("DESIRED", lambda item, _: _desired(item)), _AGE]
+_REPLICAS = [NAME, _column("DESIRED", lambda item, _: _desired(item)), _AGE]
 
 _COLUMNS: dict[str, list[Column]] = {
     kinds.POD.name: _pod_columns(),
     kinds.NODE.name: _node_columns(),
-    kinds.NAMESPACE.name: [_NAME, _column("STATUS", _namespace_status), _AGE],
+    kinds.NAMESPACE.name: [NAME, _column("STATUS", _namespace_status), _AGE],
     kinds.PRIORITY_CLASS.name: _priority_class_columns(),
     kinds.POD_DISRUPTION_BUDGET.name: _budget_columns(),
-    kinds.RUNTIME_CLASS.name: [_NAME, _column("HANDLER", _handler), _AGE],
+    kinds.RUNTIME_CLASS.name: [NAME, _column("HANDLER", _handler), _AGE],
     kinds.SERVICE.name: [
-        _NAME,
+        NAME,
         _column("TYPE", lambda item, _: item.spec.type or "ClusterIP"),
         _column("CLUSTER-IP", lambda item, _: item.spec.cluster_ip or NONE),
         _column("PORT(S)", _ports),

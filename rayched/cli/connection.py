@@ -1,51 +1,105 @@
-"""How the command reaches a cluster: the --server option, and failures as one line."""
+"""How the command reaches a cluster, and how a failed call is told: in one line for each defect, with what to do about it.
+
+A command about several objects goes on after one of them failed, as kubectl does, and ends with exit code 1. Only when nobody
+answers it ends at once. Where nothing listens at any address that was given, no patience helps: that is told after two seconds,
+while a replica that hangs or a cluster without a leader gets the client's full time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
 
-import typer
+import grpc
 
-from rayched.api.kinds import Kind, UnknownKind, by_word
-from rayched.cli.printing import fail, fail_all
+from rayched.cli.printing import fail, note
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 
-Server = Annotated[
-    str | None,
-    typer.Option(
-        "--server", "-s", envvar="RAYCHED_SERVER", help="Replicas to ask, host:port, comma separated.", show_default=False
-    ),
-]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the objects.")]
+TIMEOUT_SECONDS = 10.0
+LISTENS_SECONDS = 2.0
+_NOBODY_ANSWERS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED)
+_CONNECT_SECONDS_MAX = 1.0
+_POLL_SECONDS = 0.1
 
 
 @contextmanager
-def connected(server: str | None, timeout_seconds: float = 10.0) -> Iterator[Client]:
-    """A client; whatever call fails inside ends the command with one line for each defect."""
+def connected(
+    server: str | None, timeout_seconds: float = TIMEOUT_SECONDS, listens_seconds: float = LISTENS_SECONDS
+) -> Iterator[Client]:
+    """A client; whatever call fails inside ends the command with one line for each defect.
+
+    `listens_seconds` is how long there may be nobody at all at the addresses given.
+    """
     try:
         client = Client(server, timeout_seconds=timeout_seconds)
     except ValueError as error:
         fail(str(error))
-    try:
-        with client:
+    with client:
+        _until_somebody_listens(client.endpoints, listens_seconds)
+        try:
             yield client
-    except ApiError as error:
-        report(error)
+        except ApiError as error:
+            if error.code is grpc.StatusCode.UNIMPLEMENTED:
+                addresses = ", ".join(client.endpoints)
+                fail(f"what listens at {addresses} is no rayched; name its replicas with --server ({error.message})")
+            tell(error)
+            raise SystemExit(1) from None
 
 
-def report(error: ApiError, subject: str = "") -> None:
-    """Ends the command, naming what it was about and each field that is wrong."""
-    prefix = f"{subject}: " if subject else ""
+def tell(error: ApiError, hint: str = "") -> None:
+    """One line for each defect, naming the object, the field and what is allowed."""
     if error.violations:
-        fail_all(f"{violation.object or prefix.rstrip(': ')}: {violation}" for violation in error.violations)
-    fail(f"{prefix}{error}")
+        for violation in error.violations:
+            _error_line(f"{violation.object}: {violation}" if violation.object else str(violation))
+    else:
+        _error_line(f"{error}; {hint}" if hint else str(error))
 
 
-def kind_named(word: str) -> Kind:
+class Failures:
+    """What failed about single objects: told at once; the command goes on and ends with exit code 1."""
+
+    def __init__(self) -> None:
+        self.some = False
+
+    @contextmanager
+    def told(self, hint: Callable[[ApiError], str] = lambda _: "") -> Iterator[None]:
+        """Tells an ApiError of what happens inside; raises it where no further call has a chance."""
+        try:
+            yield
+        except ApiError as error:
+            if error.code in _NOBODY_ANSWERS:
+                raise
+            tell(error, hint(error))
+            pass
+
+    def end(self) -> None:
+        """The last words of a command."""
+        if self.some:
+            raise SystemExit(1)
+
+
+def _until_somebody_listens(endpoints: Sequence[str], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not any(map(_may_listen, endpoints)):
+        if time.monotonic() > deadline:
+            fail(f"no rayched answers at {', '.join(endpoints)}; start one with `rayched up`, or name its replicas with --server")
+        time.sleep(_POLL_SECONDS)
+
+
+def _may_listen(endpoint: str) -> bool:
+    """False only where the answer is certain: refused, or no such host."""
+    host, _, port = endpoint.rpartition(":")
     try:
-        return by_word(word)
-    except UnknownKind as error:
-        fail(str(error))
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS_MAX):
+            return True
+    except (ConnectionRefusedError, socket.gaierror):
+        return False
+    except OSError:
+        return True
+
+
+def _error_line(text: str) -> None:
+    note(f"error: {' '.join(text.split())}")

@@ -13,9 +13,9 @@ from rayched.api.manifest import write_text
 from rayched.api.quantity import milli_value, value
 from rayched.api.resources import pod_requests
 from rayched.cli import printing
-from rayched.cli.columns import NONE, cells, columns_of, node_status, pod_status
+from rayched.cli.columns import FINAL_PHASES, NONE, cells, columns_of, node_status, pod_status
 from rayched.client.client import Client
-from rayched.v1.core_pb2 import Event, Node, Pod, Taint, Toleration
+from rayched.v1.core_pb2 import Container, ContainerPort, Event, Node, Pod, Taint, Toleration
 from rayched.v1.meta_pb2 import Quantity
 
 _WIDTH = 18
@@ -47,32 +47,48 @@ def _pod(pod: Pod) -> list[str]:
         _field("Start Time", status.start_time.ToJsonString() if status.HasField("start_time") else NONE),
         *_mapping("Labels", pod.metadata.labels),
         *_mapping("Annotations", pod.metadata.annotations),
-        _field("Status", pod_status(pod)),
+        _field("Status", status.phase if status.reason else pod_status(pod)),
     ]
-    if status.message:
-        lines.append(_field("Message", status.message))
-    if status.nominated_node_name:
-        lines.append(_field("NominatedNodeName", status.nominated_node_name))
-    lines += ["Containers:"]
-    for container in spec.containers:
-        lines += [f"  {container.name}:", "    " + _field("Image", container.image or NONE)]
-        if container.command or container.args:
-            lines.append("    " + _field("Command", " ".join([*container.command, *container.args])))
-        lines += [f"    {line}" for line in _quantities("Limits", container.resources.limits)]
-        lines += [f"    {line}" for line in _quantities("Requests", container.resources.requests)]
+    said = (("Reason", status.reason), ("Message", status.message), ("NominatedNode", status.nominated_node_name))
+    lines += [_field(name, text) for name, text in said if text]
+    if pod.metadata.HasField("deletion_timestamp"):
+        lines.append(_field("Grace Period", f"{pod.metadata.deletion_grace_period_seconds}s"))
+    if spec.init_containers:
+        lines += ["Init Containers:", *(line for container in spec.init_containers for line in _container(container))]
+    lines += ["Containers:", *(line for container in spec.containers for line in _container(container))]
     lines += _quantities("Overhead", spec.overhead)
     asked = ", ".join(f"{name} {_amount(name, amount)}" for name, amount in sorted(requests.items())) or NONE
     lines.append(_field("Total Requests", asked))
     lines += _mapping("Node-Selectors", spec.node_selector)
     lines += _list("Tolerations", map(_toleration, spec.tolerations))
-    lines += ["Conditions:"]
+    if spec.scheduling_gates:
+        lines += _list("Scheduling Gates", (gate.name for gate in spec.scheduling_gates))
+    lines += [_field("QoS Class", status.qos_class or NONE), "Conditions:"]
     rows = [[condition.type, condition.status, condition.reason, condition.message] for condition in status.conditions]
     return lines + _table(["Type", "Status", "Reason", "Message"], rows)
 
 
+def _container(container: Container) -> list[str]:
+    lines = [f"  {container.name}:", "    " + _field("Image", container.image or NONE)]
+    if container.restart_policy:
+        lines.append("    " + _field("Restart Policy", container.restart_policy))
+    if container.command or container.args:
+        lines.append("    " + _field("Command", " ".join([*container.command, *container.args])))
+    if container.ports:
+        lines.append("    " + _field("Ports", ", ".join(map(_port, container.ports))))
+    for name, quantities in (("Limits", container.resources.limits), ("Requests", container.resources.requests)):
+        lines += [f"    {line}" for line in _quantities(name, quantities)]
+    return lines
+
+
+def _port(port: ContainerPort) -> str:
+    host = f" (host {port.host_port})" if port.host_port else ""
+    return f"{port.container_port}/{port.protocol or 'TCP'}{host}"
+
+
 def _node(client: Client, node: Node) -> list[str]:
     pods = list(client.list(kinds.POD, field_selector=f"spec.nodeName={node.metadata.name}"))
-    running = [pod for pod in pods if isinstance(pod, Pod) and pod.status.phase not in ("Succeeded", "Failed")]
+    running = [pod for pod in pods if isinstance(pod, Pod) and pod.status.phase not in FINAL_PHASES]
     lines = [
         _field("Name", node.metadata.name),
         *_mapping("Labels", node.metadata.labels),
@@ -113,7 +129,7 @@ def _events(client: Client, item: AnyObject, now: float) -> list[str]:
     if not events:
         return [_field("Events", NONE)]
     events.sort(key=lambda event: event.last_timestamp.seconds)
-    columns = columns_of(kinds.EVENT, wide=False, namespaces=False)
+    columns = columns_of(kinds.EVENT)
     return ["Events:", *_table([column.heading.title() for column in columns], [cells(event, columns, now) for event in events])]
 
 
@@ -156,7 +172,7 @@ def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
         return [f"  {NONE}"]
     lines = [headings, ["-" * len(heading) for heading in headings], *rows]
     column_widths = printing.widths(headings, rows)
-    return ["  " + printing.line(row, column_widths) for row in lines]
+    return ["  " + printing.line(row, column_widths).rstrip() for row in lines]
 
 
 def _value(name: str, quantity: Quantity) -> int:

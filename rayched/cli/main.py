@@ -1,25 +1,27 @@
 """The `rayched` command. Each verb lives in a module with its like; this one puts them together.
 
-A result goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed (one line for each error,
-never a traceback), 2 called with wrong options.
+A result goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 called with wrong options;
+each error is one line, never a traceback.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from rayched.cli import cluster_commands, demo_command, node_commands, object_commands
-from rayched.cli.printing import note
+from rayched.cli import cluster_commands, delete_command, demo_command, get_command, node_commands, object_commands
+from rayched.cli.printing import note, out
 
 app = typer.Typer(
     name="rayched",
     help="A pod scheduler with kube-scheduler's semantics, without Kubernetes.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -27,9 +29,9 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "apply": object_commands.apply,
-    "get": object_commands.get,
+    "get": get_command.get,
     "describe": object_commands.describe,
-    "delete": object_commands.delete,
+    "delete": delete_command.delete,
     "cordon": node_commands.cordon,
     "uncordon": node_commands.uncordon,
     "taint": node_commands.taint,
@@ -40,25 +42,54 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo_command.demo,
     "replica": cluster_commands.replica,
 }
+_IN_SHORT = {"demo": "Show it all in a minute."}
+"""For the list of commands, where the first sentence of the command itself is too long."""
+
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name, short_help=_IN_SHORT.get(_name))(_command)
+
+
+@app.callback()
+def _about(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """A pod scheduler with kube-scheduler's semantics, without Kubernetes."""
+    if version:
+        out(f"rayched {importlib.metadata.version('rayched')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        out(context.get_help())
 
 
 def main() -> None:
+    # What gRPC's native code logs repeats, in many words, what is told in one line; whoever wants it sets the variable.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        app()
+        code = app(prog_name="rayched", standalone_mode=False)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
+    except typer.TyperException as error:
+        note(f"error: {_usage_fault(error)}")
+        raise SystemExit(error.exit_code) from None
     except Exception as error:
         if os.environ.get("RAYCHED_TRACEBACK"):
             raise
         note(f"error: {type(error).__name__}: {' '.join(str(error).split())} (RAYCHED_TRACEBACK=1 shows where)")
         raise SystemExit(1) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _usage_fault(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where it says how it should be."""
+    text = " ".join(error.format_message().split()).removesuffix(".").replace("Value error, ", "")
+    context = getattr(error, "ctx", None)
+    return text if context is None else f"{text}{' ' if text.endswith('?') else '; '}see {context.command_path} --help"
 
 
 if __name__ == "__main__":

@@ -6,14 +6,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from rayched.api import kinds
+from rayched.api.errors import FieldError
 from rayched.api.manifest import ManifestErrors, ReadResult, TextError, read_text
-from rayched.cli.printing import fail_all, note
+from rayched.cli.printing import fail, fail_all, note
+from rayched.cli.references import label_of
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def read_manifests(names: list[str], *, recursive: bool = False) -> list[ReadResult]:
-    """The objects of all sources, in order. Any error ends the command, after all have been told."""
+def read_manifests(names: list[str], *, recursive: bool = False, namespace: str = "", warnings: bool = True) -> list[ReadResult]:
+    """The objects of all sources, in order. Any error ends the command, after all have been told.
+
+    `namespace` is for objects that name none themselves; one that names another is an error.
+    """
     results: list[ReadResult] = []
     errors: list[str] = []
     for name in names:
@@ -23,18 +29,27 @@ def read_manifests(names: list[str], *, recursive: bool = False) -> list[ReadRes
             except TextError as error:
                 errors.append(str(error))
             except ManifestErrors as found:
-                errors += [f"{source}: {error}" for error in found.errors]
+                errors += [text if (text := str(error)).startswith(source) else f"{source}: {text}" for error in found.errors]
+    errors += [text for result in results if (text := _place(result, namespace))]
     if errors:
         fail_all(errors)
-    for result in results:
-        for warning in result.warnings:
-            note(f"Warning: {warning}")
+    if not results:
+        fail(f"{', '.join(names)}: no object in there")
+    if warnings:
+        for result in results:
+            metadata = kinds.unwrap(result.object).metadata
+            label = label_of(kinds.of(result.object), metadata.name or metadata.generate_name)
+            for warning in result.warnings:
+                note(f"Warning: {label}: {warning}")
     return results
 
 
 def _texts(name: str, recursive: bool, errors: list[str]) -> Iterator[tuple[str, str]]:
     if name == "-":
-        yield "standard input", sys.stdin.read()
+        try:
+            yield "standard input", sys.stdin.read()
+        except UnicodeDecodeError:
+            errors.append("standard input: not a text in UTF-8")
         return
     path = Path(name)
     if not path.exists():
@@ -43,7 +58,8 @@ def _texts(name: str, recursive: bool, errors: list[str]) -> Iterator[tuple[str,
     files = sorted(path.rglob("*") if recursive else path.iterdir()) if path.is_dir() else [path]
     files = [file for file in files if file == path or (file.is_file() and file.suffix in _SUFFIXES)]
     if not files:
-        errors.append(f"{name}: the directory holds no manifest ({', '.join(_SUFFIXES)})")
+        below = "; --recursive looks further down" if not recursive and any(file.is_dir() for file in path.iterdir()) else ""
+        errors.append(f"{name}: the directory holds no manifest ({', '.join(_SUFFIXES)}){below}")
     for file in files:
         try:
             yield str(file), file.read_text(encoding="utf-8")
@@ -51,3 +67,17 @@ def _texts(name: str, recursive: bool, errors: list[str]) -> Iterator[tuple[str,
             errors.append(f"{file}: not a text in UTF-8")
         except OSError as error:
             errors.append(f"{file}: {error.strerror}")
+
+
+def _place(result: ReadResult, namespace: str) -> str:
+    """Sets the namespace of an object that has none; what is wrong with that."""
+    kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
+    if not kind.namespaced or not namespace:
+        return ""
+    if metadata.namespace and metadata.namespace != namespace:
+        fault = FieldError(
+            "metadata.namespace", f'"{metadata.namespace}" is not the {namespace} of --namespace; leave one of them out'
+        )
+        return f"{kind.name} {metadata.name}: {fault}"
+    metadata.namespace = namespace
+    return ""

@@ -4,95 +4,137 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
+from rayched.api import quantity
 from rayched.api.kinds import NODE
-from rayched.cli.connection import Namespace, Server, connected
-from rayched.cli.printing import fail, note, out, progress
-from rayched.cli.references import one_reference
+from rayched.cli.connection import Failures, connected
+from rayched.cli.options import Namespace, NodeNames, Overwrite, Selector, Server
+from rayched.cli.printing import counted, fail, note, nothing_found, out, progress
+from rayched.cli.references import DEFAULT_NAMESPACE, Reference, Target, kind_named, references, targets
 from rayched.client.client import Client
+from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.v1.core_pb2 import Taint
 
-_TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:=]*))?(:(?P<effect>[A-Za-z]*))?(?P<remove>-)?")
+_TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:=]*))?(:(?P<effect>[A-Za-z]+))?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_A_TAINT = f"KEY[=VALUE]:EFFECT with {', '.join(_EFFECTS)}, or KEY[:EFFECT]- to remove it"
+_PATIENCE_SECONDS = 30.0
+"""Hollow nodes may be started beside the cluster that they are for."""
 
-NodeNames = Annotated[list[str], typer.Argument(help="Names of nodes.")]
-Overwrite = Annotated[bool, typer.Option(help="Replace a value that is there already.")]
-
-
-def cordon(nodes: NodeNames, server: Server = None) -> None:
-    """Keep new pods off nodes."""
-    _cordon(nodes, server, True, "cordoned")
+All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
-def uncordon(nodes: NodeNames, server: Server = None) -> None:
+def cordon(nodes: NodeNames = None, server: Server = None, selector: Selector = "") -> None:
+    """Keep new pods off nodes.
+
+    \b
+      rayched cordon node-001 node-002
+      rayched cordon -l topology.kubernetes.io/zone=zone-a
+    """
+    _cordon(nodes or [], server, selector, True, "cordoned")
+
+
+def uncordon(nodes: NodeNames = None, server: Server = None, selector: Selector = "") -> None:
     """Let new pods on nodes again."""
-    _cordon(nodes, server, False, "uncordoned")
+    _cordon(nodes or [], server, selector, False, "uncordoned")
 
 
 def taint(
-    words: Annotated[list[str], typer.Argument(help="nodes NAME KEY[=VALUE]:EFFECT ... or KEY[:EFFECT]- to remove")],
+    words: Annotated[list[str], typer.Argument(metavar="NODE|TAINT", hidden=True)],
     server: Server = None,
     overwrite: Overwrite = False,
+    selector: Selector = "",
+    every: All = False,
 ) -> None:
-    """Set and remove taints of a node."""
-    nodes, texts = _nodes_and_rest(words)
-    add, remove = _taints(texts)
+    """Set and remove taints of nodes.
+
+    \b
+      rayched taint nodes node-001 dedicated=experiments:NoSchedule
+      rayched taint nodes node-001 dedicated:NoSchedule-      this effect alone
+      rayched taint nodes -l disktype=ssd dedicated-          all effects
+    """
+    wanted, texts = named_and_changes(words)
+    if any(reference.kind is not NODE for reference in wanted):
+        fail("taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT")
+    add, remove = taints(texts)
+    failures = Failures()
     with connected(server) as client:
-        for name in nodes:
-            changed = client.taint(name, add=add, remove=remove, overwrite=overwrite).changed
-            verb = ("modified" if add and remove else "tainted" if add else "untainted") if changed else "not changed"
-            out(f"node/{name} {verb}")
+        for target in _some(targets(client, wanted, "", selector, every)):
+            with failures.told(_overwrite_hint):
+                changed = client.taint(target.name, add=add, remove=remove, overwrite=overwrite).changed
+                verb = ("modified" if add and remove else "tainted" if add else "untainted") if changed else "not changed"
+                out(f"{target} {verb}")
+    failures.end()
 
 
 def label(
-    words: Annotated[list[str], typer.Argument(help="TYPE NAME KEY=VALUE ... or KEY- to remove")],
-    namespace: Namespace = "default",
+    words: Annotated[list[str], typer.Argument(metavar="OBJECT|LABEL", hidden=True)],
+    namespace: Namespace = DEFAULT_NAMESPACE,
     server: Server = None,
     overwrite: Overwrite = False,
+    selector: Selector = "",
+    every: All = False,
 ) -> None:
-    """Set and remove labels of an object."""
-    split = 1 if words and "/" in words[0] else 2
-    wanted = one_reference(words[:split])
-    add: dict[str, str] = {}
-    remove: list[str] = []
-    for text in words[split:]:
-        key, equals, found = text.partition("=")
-        if equals and key:
-            add[key] = found
-        elif not equals and text.endswith("-") and len(text) > 1:
-            remove.append(text[:-1])
-        else:
-            fail(f"{text!r} is neither KEY=VALUE nor KEY-")
-    if not add and not remove:
-        fail("name at least one label: KEY=VALUE, or KEY- to remove it")
+    """Set and remove labels of objects.
+
+    \b
+      rayched label node node-001 disktype=ssd
+      rayched label pods web-0 web-1 tier=db --overwrite
+      rayched label pods -l app=web tier-
+    """
+    wanted, texts = named_and_changes(words)
+    add, remove = labels(texts)
+    failures = Failures()
     with connected(server) as client:
-        answer = client.label(wanted.kind, wanted.name, namespace, add=add, remove=remove, overwrite=overwrite)
-        verb = ("labeled" if add else "unlabeled") if answer.changed else "not labeled"
-        out(f"{wanted} {verb}")
+        for target in _some(targets(client, wanted, namespace, selector, every)):
+            with failures.told(_overwrite_hint):
+                changed = client.label(
+                    target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite
+                ).changed
+                out(f"{target} {('labeled' if add else 'unlabeled') if changed else 'not labeled'}")
+    failures.end()
 
 
 def hollow(
-    count: Annotated[int, typer.Argument(help="How many nodes.", min=1, max=20_000)],
+    count: Annotated[int, typer.Argument(metavar="COUNT", min=1, max=20_000, hidden=True)],
     server: Server = None,
-    zones: Annotated[int, typer.Option(help="Zones to spread them over; 0: none.", min=0, max=1000)] = 3,
-    cpu: Annotated[str, typer.Option(help="CPU of each node.")] = "16",
-    memory: Annotated[str, typer.Option(help="Memory of each node.")] = "64Gi",
-    pods: Annotated[int, typer.Option(help="Pods that each node takes.", min=1)] = 110,
-    resource: Annotated[list[str] | None, typer.Option(help="Further resource, NAME=QUANTITY; may be repeated.")] = None,
-    node_label: Annotated[list[str] | None, typer.Option("--label", help="Label, KEY=VALUE; may be repeated.")] = None,
-    prefix: Annotated[str, typer.Option(help="What the names begin with.")] = "node",
-    heartbeat: Annotated[float, typer.Option(help="Seconds between heartbeats.", min=0.1)] = 10.0,
-    stop_after: Annotated[float, typer.Option(help="Seconds that a pod takes to stop.", min=0.0)] = 0.0,
+    zones: Annotated[int, typer.Option(metavar="N", help="Zones to spread them over; 0: none.", min=0, max=1000)] = 3,
+    cpu: Annotated[str, typer.Option(metavar="QUANTITY", help="CPU of each node.")] = "16",
+    memory: Annotated[str, typer.Option(metavar="QUANTITY", help="Memory of each node.")] = "64Gi",
+    pods: Annotated[int, typer.Option(metavar="N", help="Pods that each node takes.", min=1)] = 110,
+    resource: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=QUANTITY", help="A further resource. May be repeated.")
+    ] = None,
+    node_label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label of each node. May be repeated.")
+    ] = None,
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What the names begin with.")] = "node",
+    heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="Time between heartbeats.", min=0.1)] = 10.0,
+    stop_after: Annotated[float, typer.Option(metavar="SECONDS", help="Time that a pod takes to stop.", min=0.0)] = 0.0,
 ) -> None:
-    """Register nodes that run nothing, and answer for them until interrupted."""
+    """Register nodes that run nothing, and answer for them.
+
+    Up to 20,000 of them, until interrupted: heartbeats are kept up, pods that are bound to them become Running.
+
+    \b
+      rayched hollow-nodes 100 --zones 3
+      rayched hollow-nodes 8 --prefix gpu --resource nvidia.com/gpu=8 --label accelerator=a100
+    """
     resources = {"cpu": cpu, "memory": memory, "pods": str(pods), **_pairs("--resource", resource or [])}
+    for name, text in resources.items():
+        option = f"--{name}" if name in ("cpu", "memory") else f"--resource {name}"
+        try:
+            quantity.value(text)
+        except quantity.QuantityError as error:
+            fail(f"{option}: {error}, want one such as 500m, 16 or 64Gi")
     shape = NodeShape(resources, _pairs("--label", node_label or []))
-    with connected(server, timeout_seconds=30.0) as client:
+    with connected(server, timeout_seconds=_PATIENCE_SECONDS, listens_seconds=_PATIENCE_SECONDS) as client:
         agents = HollowNodes(
             client, hollow_nodes(count, zones, shape, prefix), heartbeat_seconds=heartbeat, stop_seconds=stop_after
         )
@@ -103,7 +145,7 @@ def run_agents(client: Client, agents: HollowNodes, count: int) -> None:
     """Registers and serves until SIGINT or SIGTERM, or until the cluster is gone for good."""
     with progress("registering", count) as bar:
         agents.register(lambda done: bar.advance(bar.task_ids[0], done))
-    out(f"{count} hollow nodes registered at {', '.join(client.endpoints)}")
+    out(f"{counted(count, 'hollow node')} registered at {', '.join(client.endpoints)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     agents.start()
     try:
@@ -116,39 +158,94 @@ def run_agents(client: Client, agents: HollowNodes, count: int) -> None:
         raise agents.failure
 
 
-def _cordon(nodes: list[str], server: str | None, unschedulable: bool, word: str) -> None:
+def _cordon(names: list[str], server: str | None, selector: str, unschedulable: bool, word: str) -> None:
+    wanted = [_node(name) for name in names] if names else [Reference(NODE)]
+    if not names and not selector:
+        fail("name the nodes, or choose them with -l")
+    failures = Failures()
     with connected(server) as client:
-        for name in nodes:
-            changed = client.cordon(name.removeprefix("node/"), unschedulable).changed
-            out(f"node/{name.removeprefix('node/')} {word if changed else f'already {word}'}")
+        for target in _some(targets(client, wanted, "", selector, False)):
+            with failures.told():
+                changed = client.cordon(target.name, unschedulable).changed
+                out(f"{target} {word if changed else f'already {word}'}")
+    failures.end()
 
 
-def _nodes_and_rest(words: list[str]) -> tuple[list[str], list[str]]:
-    """`nodes a b key=value:Effect`, `node/a key-`; names come before the first word with a sign of a taint."""
-    named = [word for word in words if word.startswith("node/")]
-    if named:
-        return [word.removeprefix("node/") for word in named], [word for word in words if word not in named]
-    if not words or words[0] not in ("node", *NODE.short_names, NODE.plural):
-        fail("taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT")
-    rest = words[1:]
-    first = next((i for i, word in enumerate(rest) if re.search(r"[=:]|-$", word)), len(rest))
-    if not rest[:first]:
-        fail("name the node: taint nodes NAME KEY=VALUE:EFFECT")
-    return rest[:first], rest[first:]
+def _node(word: str) -> Reference:
+    kind, slash, name = word.rpartition("/")
+    if slash and kind_named(kind) is not NODE:
+        fail(f"{word!r} is no node; only nodes are cordoned")
+    return Reference(NODE, name)
 
 
-def _taints(texts: list[str]) -> tuple[list[Taint], list[Taint]]:
+def _some(found: Iterable[Target]) -> Iterator[Target]:
+    """The targets, and a word where there are none."""
+    target = None
+    for target in found:
+        yield target
+    if target is None:
+        nothing_found("")
+
+
+def _overwrite_hint(error: ApiError) -> str:
+    return "--overwrite replaces it" if "overwrite is not set" in error.message else ""
+
+
+def named_and_changes(words: Sequence[str]) -> tuple[list[Reference], list[str]]:
+    """`nodes a b key=value key-`, `node/a key-`: what comes before the first change names the objects."""
+    first = next((index for index, word in enumerate(words) if _is_change(word)), len(words))
+    names, changes = words[:first], list(words[first:])
+    if not names:
+        fail(f"{words[0]!r} comes before any object; name one as TYPE NAME or TYPE/NAME")
+    for word in changes:
+        if not _is_change(word):
+            fail(f"{word!r} is neither KEY=VALUE nor KEY-; objects are named first")
+    return references(names), changes
+
+
+def _is_change(word: str) -> bool:
+    """No name of an object has such a character, nor ends so."""
+    return "=" in word or ":" in word or word.endswith("-")
+
+
+def taints(texts: Sequence[str]) -> tuple[list[Taint], list[Taint]]:
+    """The taints to set and those to remove."""
     add: list[Taint] = []
     remove: list[Taint] = []
     for text in texts:
-        found = _TAINT.fullmatch(text)
-        effect = found["effect"] if found else None
-        if found is None or (effect and effect not in _EFFECTS) or (not found["remove"] and not effect):
-            fail(f"{text!r} is no taint; want KEY[=VALUE]:EFFECT with {', '.join(_EFFECTS)}, or KEY[:EFFECT]- to remove it")
-        taint = Taint(key=found["key"], value=found["value"] or "", effect=effect or "")
-        (remove if found["remove"] else add).append(taint)
+        gone = text.endswith("-")
+        found = _TAINT.fullmatch(text[:-1] if gone else text)
+        effect = (found["effect"] if found else None) or ""
+        if found is None or (effect and effect not in _EFFECTS) or not (gone or effect):
+            fail(f"{text!r} is no taint; want {_A_TAINT}")
+        taint = Taint(key=found["key"], value=found["value"] or "", effect=effect)
+        if not gone and any((taint.key, taint.effect) == (other.key, other.effect) for other in add):
+            fail(f"{text!r}: a node has one taint of a key and effect; this is the second one")
+        (remove if gone else add).append(taint)
     if not texts:
-        fail("name at least one taint: KEY=VALUE:EFFECT, or KEY- to remove it")
+        fail(f"name at least one taint: {_A_TAINT}")
+    return add, remove
+
+
+def labels(texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The labels to set and those to remove."""
+    add: dict[str, str] = {}
+    remove: list[str] = []
+    for text in texts:
+        key, equals, found = text.partition("=")
+        if equals and key:
+            if add.get(key, found) != found:
+                fail(f"{text!r}: label {key} has another value on the same command line")
+            add[key] = found
+        elif not equals and len(text) > 1 and text.endswith("-"):
+            remove.append(text[:-1])
+        else:
+            fail(f"{text!r} is neither KEY=VALUE nor KEY-")
+    for key in remove:
+        if key in add:
+            fail(f"label {key} cannot be set and removed at once")
+    if not texts:
+        fail("name at least one label: KEY=VALUE, or KEY- to remove it")
     return add, remove
 
 

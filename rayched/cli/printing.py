@@ -58,11 +58,31 @@ def line(row: Sequence[str], column_widths: Sequence[int]) -> str:
     return "".join([*padded[:-1], row[-1]])
 
 
-def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, show_headings: bool = True) -> None:
     """A table in kubectl's looks: no lines, never folded."""
-    column_widths = widths(headings, rows)
-    for row in [headings, *rows]:
-        out(line(row, column_widths))
+    shown = [headings, *rows] if show_headings else rows
+    column_widths = widths(["" for _ in headings], shown)
+    if shown:
+        out("\n".join(line(row, column_widths) for row in shown))
+
+
+class GrowingTable:
+    """A table whose rows come one by one: a column widens with what comes and never shrinks, so no two cells ever touch."""
+
+    def __init__(self, columns: int) -> None:
+        self._widths = [0] * columns
+
+    def print(self, rows: Sequence[Sequence[str]]) -> None:
+        """Rows that are known together are measured together."""
+        for row in rows:
+            self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)]
+        if rows:
+            out("\n".join(line(row, self._widths) for row in rows))
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def figures(title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -79,6 +99,13 @@ def figures(title: str, rows: Iterable[tuple[str, str]]) -> None:
 def progress(text: str, total: int) -> Iterator[Progress]:
     """A progress bar on standard error, only where that is a terminal; `advance(task_ids[0], n)` moves it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=_errors, transient=True, disable=not sys.stderr.isatty()) as bar:
+    # Results are printed above the bar where both share a terminal; where results go to a file, they must still go there.
+    with Progress(
+        *columns, console=_errors, transient=True, disable=not sys.stderr.isatty(), redirect_stdout=sys.stdout.isatty()
+    ) as bar:
         bar.add_task(text, total=total)
         yield bar
+
+
+def nothing_found(namespace: str) -> None:
+    note(f"No resources found in {namespace} namespace." if namespace else "No resources found")

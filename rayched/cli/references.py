@@ -1,13 +1,18 @@
-"""What a command line names: `pods`, `pods web-0 web-1`, `pod/web-0 node/node-001`, `pods,nodes`."""
+"""What a command line names: `pods`, `pods web-0 web-1`, `pod/web-0 node/node-001`, `pods,nodes`, or what a selector finds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rayched.api.kinds import Kind
-from rayched.cli.connection import kind_named
+from rayched.api import kinds
+from rayched.api.kinds import Kind, UnknownKind, by_word
 from rayched.cli.printing import fail
+from rayched.client.client import Client
+
+DEFAULT_NAMESPACE = "default"
+_ALL = (kinds.POD, kinds.REPLICATION_CONTROLLER, kinds.SERVICE, kinds.REPLICA_SET, kinds.STATEFUL_SET)
+"""What `all` stands for, in kubectl's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +23,65 @@ class Reference:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind.singular}/{self.name}" if self.name else self.kind.plural
+        return label_of(self.kind, self.name) if self.name else self.kind.plural
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One object; the namespace is empty where its kind has none."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return label_of(self.kind, self.name)
+
+
+def label_of(kind: Kind, name: str) -> str:
+    """kubectl's way to name an object: pod/web, replicaset.apps/web."""
+    return f"{type_of(kind)}/{name}"
+
+
+def type_of(kind: Kind) -> str:
+    """The kind with its API group, where it has one: pod, replicaset.apps."""
+    return f"{kind.singular}.{kind.group}" if kind.group else kind.singular
 
 
 def references(words: Sequence[str]) -> list[Reference]:
     """kubectl's forms: TYPE[,TYPE], TYPE NAME..., TYPE/NAME...; they cannot be mixed."""
     if any("/" in word for word in words):
         return [_slashed(word) for word in words]
-    kinds = [kind_named(word) for word in words[0].split(",") if word]
+    kinds_named = [kind for word in words[0].split(",") if word for kind in (_ALL if word == "all" else (kind_named(word),))]
     names = words[1:]
-    if not kinds:
+    if not kinds_named:
         fail(f"{words[0]!r} names no type of object")
-    return [Reference(kind, name) for kind in kinds for name in names] if names else [Reference(kind) for kind in kinds]
+    if names:
+        return [Reference(kind, name) for kind in kinds_named for name in names]
+    return [Reference(kind) for kind in dict.fromkeys(kinds_named)]
 
 
-def one_reference(words: Sequence[str]) -> Reference:
-    """Exactly one named object."""
-    found = references(words)
-    if len(found) != 1 or not found[0].name:
-        fail(f"{' '.join(words)!r} does not name one object; name it as TYPE NAME or TYPE/NAME")
-    return found[0]
+def targets(client: Client, wanted: Sequence[Reference], namespace: str, selector: str, everything: bool) -> Iterator[Target]:
+    """The objects themselves: those named, or those that a selector or --all finds."""
+    if everything and selector:
+        fail("--all cannot be combined with a selector")
+    for reference in wanted:
+        if reference.name:
+            if selector or everything:
+                fail(f"{reference}: a name cannot be combined with a selector or --all")
+            yield Target(reference.kind, namespace if reference.kind.namespaced else "", reference.name)
+        elif not selector and not everything:
+            fail(f"{reference}: name the objects, or choose them with -l, or --all")
+        else:
+            for item in client.list(reference.kind, namespace=namespace, label_selector=selector):
+                yield Target(reference.kind, item.metadata.namespace, item.metadata.name)
+
+
+def kind_named(word: str) -> Kind:
+    try:
+        return by_word(word)
+    except UnknownKind as error:
+        fail(str(error))
 
 
 def _slashed(word: str) -> Reference:

@@ -62,7 +62,7 @@ def endpoints_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
     found = tuple(part.strip() for part in parts if part.strip())
     for endpoint in found:
         host, _, port = endpoint.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
             raise ValueError(f"server {endpoint!r}: want host:port, for example {DEFAULT_ENDPOINTS[0]}")
     return found or DEFAULT_ENDPOINTS
 

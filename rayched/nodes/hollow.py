@@ -5,11 +5,14 @@ One HollowNodes stands for any number of nodes over one client:
 * registers them, at first and whenever the API says that it does not know one;
 * sends their heartbeat every `heartbeat_seconds`;
 * follows the pods: one that is bound here is admitted (phase Running) or refused (phase Failed, reason OutOfcpu and the like);
-  one that is being deleted is stopped after `stop_seconds` and its object removed; one that ended gives back what it held.
+  one that is being deleted is stopped after `stop_seconds` and its object removed; one that ended gives back what it held;
+* answers for further nodes, those that a manifest gives to hollow agents by an annotation (`rayched.dev/agent: hollow`);
+* follows its nodes in the same watch, in the order of revisions, so that a pod that was placed for a new label, a removed taint
+  or a larger capacity is judged by them.
 
 Reports go out in batches, at most `_FLUSH_SECONDS` after what caused them. A report that fails is tried again a second later.
 
-Threads: one follows pods, one reports and sends heartbeats; both belong to this object and end with `stop`.
+Threads: one follows nodes and pods, one reports and sends heartbeats; both belong to this object and end with `stop`.
 """
 
 from __future__ import annotations
@@ -22,11 +25,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from rayched.api.kinds import AnyObject
+from rayched.api.resources import is_sidecar
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.client.watch import EventType, StreamClosed, WatchStream
+from rayched.client.watch import EventType, WatchStream
 from rayched.nodes.node_admission import NodeAdmission, Refusal
-from rayched.v1.core_pb2 import Node, Pod, PodStatus
+from rayched.nodes.shapes import ready_condition, wants_hollow_agent
+from rayched.v1.core_pb2 import Node, NodeStatus, Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate
 
 _FLUSH_SECONDS = 0.05
@@ -47,6 +53,10 @@ class HollowNodes:
         self._client = client
         self._nodes = {node.metadata.name: node for node in nodes}
         self._admissions = {name: NodeAdmission(node) for name, node in self._nodes.items()}
+        self._adopted: set[str] = set()
+        """Nodes made by others that exist. What was bound to one is answered for also after it is gone."""
+        self._greeted: set[str] = set()
+        """Those of them that have been reported as ready."""
         self._heartbeat_seconds = heartbeat_seconds
         self._stop_seconds = stop_seconds
         self._stopped = threading.Event()
@@ -56,7 +66,7 @@ class HollowNodes:
         self._wake = threading.Event()
         self._watch: WatchStream | None = None
         self._threads = [
-            threading.Thread(target=self._follow_pods, name="hollow-pods", daemon=True),
+            threading.Thread(target=self._follow, name="hollow-watch", daemon=True),
             threading.Thread(target=self._report, name="hollow-reports", daemon=True),
         ]
         self.failure: ApiError | None = None
@@ -86,19 +96,55 @@ class HollowNodes:
         """Waits until the agents are stopped or fail; whether they are."""
         return self._stopped.wait(seconds)
 
-    # --------------------------------------------------------------------------------------------------------------- pods
+    # ----------------------------------------------------------------------------------------------------- nodes and pods
 
-    def _follow_pods(self) -> None:
-        try:
-            with self._client.watch("pods") as self._watch:
-                for event in self._watch:
-                    if isinstance(event.object, Pod) and event.object.spec.node_name in self._nodes:
-                        self._pod_changed(event.type, event.object)
-        except StreamClosed:
+    def _follow(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._follow_from_here()
+            except ApiError as error:
+                if error.code.name == "OUT_OF_RANGE":
+                    # Compacted before this watch saw it, or the store went back: what is there now is all that counts.
+                    continue
+                self.failure = error
+                self._stopped.set()
+                self._wake.set()
+
+    def _follow_from_here(self) -> None:
+        # The nodes are listed last: what a pod was placed for is then there when the pod is judged.
+        pods, nodes = self._client.list_all("pods"), self._client.list_all("nodes")
+        for node in nodes.objects:
+            self._node_changed(EventType.ADDED, node)
+        here = [pod for pod in pods.objects if isinstance(pod, Pod) and pod.spec.node_name in self._admissions]
+        uids = {pod.metadata.uid for pod in here}
+        for admission in self._admissions.values():
+            admission.keep(uids)
+        for pod in sorted(here, key=_order):
+            self._pod_changed(EventType.ADDED, pod)
+        with self._client.watch(None, start_revision=pods.revision + 1) as self._watch:
+            if self._stopped.is_set():
+                return
+            for event in self._watch:
+                if isinstance(event.object, Node) and event.revision > nodes.revision:
+                    self._node_changed(event.type, event.object)
+                elif isinstance(event.object, Pod) and event.object.spec.node_name in self._admissions:
+                    self._pod_changed(event.type, event.object)
+
+    def _node_changed(self, kind: EventType, node: AnyObject) -> None:
+        name = node.metadata.name
+        if not isinstance(node, Node) or (name not in self._nodes and not wants_hollow_agent(node)):
             return
-        except ApiError as error:
-            self.failure = error
-            self._stopped.set()
+        if kind is EventType.DELETED:
+            with self._lock:
+                self._adopted.discard(name)
+                self._greeted.discard(name)
+            return
+        if name not in self._admissions:
+            self._admissions[name] = NodeAdmission(node)
+        self._admissions[name].update(node)
+        if name not in self._nodes and name not in self._adopted:
+            with self._lock:
+                self._adopted.add(name)
             self._wake.set()
 
     def _pod_changed(self, kind: EventType, pod: Pod) -> None:
@@ -113,12 +159,11 @@ class HollowNodes:
                 self._report_later(_removal(pod), 0.0)
         elif pod.metadata.HasField("deletion_timestamp"):
             self._report_later(_removal(pod), self._stop_seconds)
+        elif pod.status.phase == "Running":
+            admission.hold(pod)
         elif not admission.holds(uid):
             refusal = admission.take(pod)
-            if refusal is not None:
-                self._report_later(_refused(pod, refusal), 0.0)
-            elif pod.status.phase != "Running":
-                self._report_later(_running(pod), 0.0)
+            self._report_later(_running(pod) if refusal is None else _refused(pod, refusal), 0.0)
 
     def _report_later(self, update: PodStatusUpdate, seconds: float, tried: int = 0) -> None:
         with self._lock:
@@ -134,6 +179,7 @@ class HollowNodes:
             self._wake.clear()
             self._stopped.wait(_FLUSH_SECONDS)
             self._send_reports()
+            self._greet()
             if time.monotonic() >= next_heartbeat:
                 next_heartbeat = time.monotonic() + self._heartbeat_seconds
                 self._send_heartbeats()
@@ -166,12 +212,35 @@ class HollowNodes:
             else:
                 log.warning("report on pod %s/%s given up: %s", update.namespace, update.name, error)
 
+    def _greet(self) -> None:
+        """Reports as ready what was adopted since the last time; what fails is tried again with the next heartbeat."""
+        with self._lock:
+            names = self._adopted - self._greeted
+        for name in sorted(names):
+            status = NodeStatus()
+            ready_condition(status)
+            try:
+                self._client.update_node_status(name, status)
+            except ApiError as error:
+                log.warning("node %s cannot be reported as ready yet: %s", name, error)
+            else:
+                with self._lock:
+                    self._greeted.add(name)
+
     def _send_heartbeats(self) -> None:
+        with self._lock:
+            names = [*self._nodes, *self._adopted]
         try:
-            for name in self._client.heartbeat(list(self._nodes)):
-                self._client.register_node(self._nodes[name])
+            for name in self._client.heartbeat(names):
+                if name in self._nodes:
+                    self._client.register_node(self._nodes[name])
         except ApiError as error:
             log.warning("heartbeat failed, next one in %.0f s: %s", self._heartbeat_seconds, error)
+
+
+def _order(pod: Pod) -> tuple[bool, int]:
+    """What runs already has its place before anything new is judged."""
+    return pod.status.phase != "Running", pod.metadata.creation_timestamp.seconds
 
 
 def _running(pod: Pod) -> PodStatusUpdate:
@@ -182,6 +251,14 @@ def _running(pod: Pod) -> PodStatusUpdate:
     for container in pod.spec.containers:
         report = status.container_statuses.add(name=container.name, image=container.image, ready=True)
         report.state.running.started_at.CopyFrom(status.start_time)
+    for container in pod.spec.init_containers:
+        report = status.init_container_statuses.add(name=container.name, image=container.image, ready=True)
+        if is_sidecar(container):
+            report.state.running.started_at.CopyFrom(status.start_time)
+        else:
+            report.state.terminated.reason = "Completed"
+            report.state.terminated.started_at.CopyFrom(status.start_time)
+            report.state.terminated.finished_at.CopyFrom(status.start_time)
     return _update(pod, status)
 
 

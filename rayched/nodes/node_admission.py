@@ -1,21 +1,27 @@
 """What a node does with a pod that is bound to it: takes it, or refuses it with the agent's reason. Pure.
 
-A pod that names its node itself goes past the scheduler, so the node checks again: resources, pod slots, host ports, node
-selector and required node affinity. The first reason found stands in the pod's status, phase Failed, as kubelet writes it.
+A pod that names its node itself goes past the scheduler, so the node checks again, in this order: pod slots, resources, node
+selector and required node affinity, host ports, NoExecute taints. The first reason found stands in the pod's status, phase
+Failed, as kubelet writes it.
 
-Source: kubelet's admission of Kubernetes 1.34 (OutOfcpu, OutOfmemory, OutOfpods, NodePorts, NodeAffinity).
+The node is what the API says it is: whoever labels, taints or resizes it there tells its agent (`update`) before the pods that
+were placed for it.
+
+Source: kubelet's admission of Kubernetes 1.34 (OutOfpods, OutOfcpu, NodeAffinity, NodePorts, TaintToleration). Known difference:
+an extended resource that the node does not have is refused here and overlooked there.
 Cost: O(resources of the pod) for each pod.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rayched.api.quantity import milli_value, value
 from rayched.api.resources import is_sidecar, pod_requests
 from rayched.api.selectors import NodeSelectorMatcher, matches_all
+from rayched.api.tolerations import NO_EXECUTE, first_untolerated
 from rayched.v1.core_pb2 import Node, Pod
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")
@@ -34,11 +40,20 @@ class NodeAdmission:
     """One node and the pods that it has taken."""
 
     def __init__(self, node: Node) -> None:
-        self.node = node
-        self._offers = offers_of(node)
+        self.update(node)
         self._used: dict[str, int] = defaultdict(int)
         self._ports: Counter[HostPort] = Counter()
         self._taken: dict[str, tuple[dict[str, int], frozenset[HostPort]]] = {}
+
+    def update(self, node: Node) -> None:
+        """The node as it is now. What it has taken stays, also where it would not take it any more."""
+        self.node = node
+        self._offers = offers_of(node)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Gives back what other pods held."""
+        for uid in self._taken.keys() - set(uids):
+            self.leave(uid)
 
     def holds(self, uid: str) -> bool:
         return uid in self._taken
@@ -48,15 +63,17 @@ class NodeAdmission:
         uid = pod.metadata.uid
         if uid in self._taken:
             return None
-        needs = {**pod_requests(pod), "pods": 1}
+        needs = {"pods": 1, **pod_requests(pod)}
         ports = _host_ports(pod)
-        refusal = self._misplaced(pod) or self._too_large(needs) or self._port_conflict(ports)
+        refusal = self._too_large(needs) or self._misplaced(pod) or self._port_conflict(ports) or self._repelled(pod)
         if refusal is None:
-            self._taken[uid] = needs, ports
-            for name, amount in needs.items():
-                self._used[name] += amount
-            self._ports.update(ports)
+            self._take(uid, needs, ports)
         return refusal
+
+    def hold(self, pod: Pod) -> None:
+        """A pod that runs here already, taken by an agent before this one: it is not judged again."""
+        if pod.metadata.uid not in self._taken:
+            self._take(pod.metadata.uid, {"pods": 1, **pod_requests(pod)}, _host_ports(pod))
 
     def leave(self, uid: str) -> None:
         """The pod has ended or is gone. Unknown ones are nobody's."""
@@ -64,6 +81,12 @@ class NodeAdmission:
         for name, amount in needs.items():
             self._used[name] -= amount
         self._ports.subtract(ports)
+
+    def _take(self, uid: str, needs: dict[str, int], ports: frozenset[HostPort]) -> None:
+        self._taken[uid] = needs, ports
+        for name, amount in needs.items():
+            self._used[name] += amount
+        self._ports.update(ports)
 
     def _misplaced(self, pod: Pod) -> Refusal | None:
         labels = self.node.metadata.labels
@@ -94,6 +117,13 @@ class NodeAdmission:
                     words = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
                     return Refusal("NodePorts", f"Pod was rejected: {words}")
         return None
+
+    def _repelled(self, pod: Pod) -> Refusal | None:
+        """By a taint that would evict the pod at once."""
+        if first_untolerated(pod.spec.tolerations, self.node.spec.taints, (NO_EXECUTE,)) is None:
+            return None
+        words = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+        return Refusal("TaintToleration", f"Pod was rejected: {words}")
 
 
 def offers_of(node: Node) -> dict[str, int]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rayched.v1.core_pb2 import Node
+from rayched.v1.core_pb2 import Node, NodeStatus
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+AGENT_ANNOTATION = "rayched.dev/agent"
+HOLLOW = "hollow"
+"""A node that somebody else made is answered for as well when it has that annotation with this value."""
 _SOLID_STATE_EVERY = 3
 
 
@@ -29,6 +32,17 @@ def hollow_nodes(count: int, zones: int, shape: NodeShape, prefix: str = "node")
     """`count` nodes spread over zone-a, zone-b, ...; zones 0: nodes without a zone."""
     width = max(3, len(str(count - 1)))
     return [_node(f"{prefix}-{number:0{width}}", number, zones, shape) for number in range(count)]
+
+
+def wants_hollow_agent(node: Node) -> bool:
+    return node.metadata.annotations.get(AGENT_ANNOTATION) == HOLLOW
+
+
+def ready_condition(status: NodeStatus) -> None:
+    """Adds what an agent says of a node that is well."""
+    status.conditions.add(type="Ready", status="True", reason="KubeletReady", message="hollow node is posting ready status")
+    status.node_info.operating_system = "linux"
+    status.node_info.kubelet_version = HOLLOW
 
 
 def zone_name(number: int) -> str:
@@ -50,7 +64,5 @@ def _node(name: str, number: int, zones: int, shape: NodeShape) -> Node:
     for resource, quantity in shape.resources.items():
         node.status.capacity[resource].string = quantity
         node.status.allocatable[resource].string = quantity
-    node.status.conditions.add(type="Ready", status="True", reason="KubeletReady", message="hollow node is posting ready status")
-    node.status.node_info.operating_system = "linux"
-    node.status.node_info.kubelet_version = "hollow"
+    ready_condition(node.status)
     return node

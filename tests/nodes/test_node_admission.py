@@ -91,6 +91,58 @@ def test_a_pod_of_other_labels_is_refused() -> None:
     assert refusal.reason == "NodeAffinity"
 
 
+def test_what_the_api_says_of_the_node_counts_from_then_on() -> None:
+    node = a_node()
+    pod = a_pod(cpu="3")
+    pod.spec.node_selector["special"] = "yes"
+    assert [refusal.reason for refusal in [node.take(pod)] if refusal] == ["OutOfcpu"]
+    larger = hollow_nodes(1, 1, NodeShape({"cpu": "4", "memory": "1Gi", "pods": "3"}))[0]
+    node.update(larger)
+    assert [refusal.reason for refusal in [node.take(pod)] if refusal] == ["NodeAffinity"]
+    larger.metadata.labels["special"] = "yes"
+    node.update(larger)
+    assert node.take(pod) is None
+
+
+def test_what_runs_already_is_held_unjudged_and_counts() -> None:
+    node = a_node()
+    runs = a_pod("a", cpu="3")
+    runs.spec.node_selector["disktype"] = "tape"
+    node.hold(runs)
+    assert node.holds("a")
+    refusal = node.take(a_pod("b", cpu="1m"))
+    assert refusal is not None
+    assert "used: 3000, capacity: 2000" in refusal.message
+    node.keep({"c"})
+    assert node.take(a_pod("b", cpu="2")) is None
+
+
+def test_the_first_reason_in_kubelets_order_is_the_one_that_is_told() -> None:
+    pod = a_pod(cpu="3")
+    pod.spec.node_selector["disktype"] = "tape"
+    node = a_node(pods="0")
+    reasons = []
+    for offers in ({"cpu": "2", "pods": "0"}, {"cpu": "2", "pods": "1"}, {"cpu": "3", "pods": "1"}):
+        node.update(hollow_nodes(1, 1, NodeShape(offers))[0])
+        refusal = node.take(pod)
+        reasons.append(refusal.reason if refusal else None)
+    assert reasons == ["OutOfpods", "OutOfcpu", "NodeAffinity"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "tolerated", "refused"),
+    [("NoExecute", False, True), ("NoExecute", True, False), ("NoSchedule", False, False), ("PreferNoSchedule", False, False)],
+)
+def test_a_taint_that_would_evict_the_pod_refuses_it(effect: str, tolerated: bool, refused: bool) -> None:
+    node = a_node()
+    node.node.spec.taints.add(key="dedicated", effect=effect)
+    pod = a_pod()
+    if tolerated:
+        pod.spec.tolerations.add(key="dedicated", operator="Exists")
+    refusal = node.take(pod)
+    assert (refusal is not None and refusal.reason == "TaintToleration") is refused
+
+
 def test_hollow_nodes_are_spread_over_zones_evenly() -> None:
     nodes = hollow_nodes(100, 3, NodeShape())
     zones = [node.metadata.labels["topology.kubernetes.io/zone"] for node in nodes]

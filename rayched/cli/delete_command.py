@@ -1,0 +1,113 @@
+"""delete: objects by name, selector or manifest, and, if wanted, until they are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import grpc
+import typer
+
+from rayched.api import kinds
+from rayched.cli.connection import Failures, connected
+from rayched.cli.manifests import read_manifests
+from rayched.cli.options import Namespace, Recursive, Selector, Server
+from rayched.cli.printing import fail, note, out
+from rayched.cli.references import DEFAULT_NAMESPACE, Target, references, targets, type_of
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.v1.services_pb2 import DeleteResponse
+
+_WAIT_SECONDS = 0.1
+
+
+def delete(
+    words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT", hidden=True)] = None,
+    filename: Annotated[
+        list[str] | None,
+        typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="The objects of these manifests.", show_default=False),
+    ] = None,
+    namespace: Namespace = "",
+    server: Server = None,
+    selector: Selector = "",
+    delete_all: Annotated[bool, typer.Option("--all", help="All objects of the type in the namespace.")] = False,
+    recursive: Recursive = False,
+    grace_period: Annotated[
+        int, typer.Option(metavar="SECONDS", min=-1, help="Time to stop; 0: none, -1: what the pod says itself.")
+    ] = -1,
+    wait: Annotated[bool, typer.Option(help="Return when the objects are gone.")] = True,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="How long to wait.")] = 60.0,
+    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is no error.")] = False,
+) -> None:
+    """Delete objects by name, selector or manifest.
+
+    \b
+      rayched delete pod web-0 web-1
+      rayched delete pods -l app=web --grace-period 0
+      rayched delete -f examples/
+    """
+    if bool(words) == bool(filename):
+        fail("name what to delete: TYPE NAME, TYPE/NAME, or -f FILE")
+    if filename and (selector or delete_all):
+        fail("-f cannot be combined with a selector or --all")
+    named = list(_of_manifests(filename, namespace, recursive)) if filename else []
+    failures = Failures()
+    deadline = time.monotonic() + timeout
+    with connected(server) as client:
+        if words:
+            found = targets(client, references(words), namespace or DEFAULT_NAMESPACE, selector, delete_all)
+            named = list(dict.fromkeys(found))
+            if not named:
+                note("No resources found")
+        for group in _holders_last(named):
+            uids = {target: _deleted(client, target, grace_period, ignore_not_found, failures) for target in group}
+            for target, uid in uids.items():
+                if wait and uid:
+                    _wait_until_gone(client, target, uid, deadline)
+    failures.end()
+
+
+def _of_manifests(names: list[str], namespace: str, recursive: bool) -> Iterator[Target]:
+    for result in read_manifests(names, recursive=recursive, namespace=namespace, warnings=False):
+        kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
+        yield Target(kind, metadata.namespace or DEFAULT_NAMESPACE if kind.namespaced else "", metadata.name)
+
+
+def _holders_last(named: list[Target]) -> tuple[list[Target], list[Target]]:
+    """A namespace can go only when nothing is in it any more, and the agent of a node has to stop its pods."""
+    holders = (kinds.NAMESPACE, kinds.NODE)
+    return [target for target in named if target.kind not in holders], [target for target in named if target.kind in holders]
+
+
+def _deleted(client: Client, target: Target, grace_period: int, ignore_not_found: bool, failures: Failures) -> str:
+    """The uid of what was deleted; empty where there was nothing, or an error, which is told."""
+    answer: DeleteResponse | None = None
+    with failures.told():
+        try:
+            grace = None if grace_period < 0 else grace_period
+            answer = client.delete(target.kind, target.name, target.namespace, grace_period_seconds=grace)
+        except ApiError as error:
+            if not (ignore_not_found and error.code is grpc.StatusCode.NOT_FOUND):
+                raise
+    if answer is None:
+        return ""
+    verb = "force deleted" if grace_period == 0 else "deleted"
+    where = f" from {target.namespace} namespace" if target.namespace else ""
+    out(f'{type_of(target.kind)} "{target.name}" {verb}{where}')
+    return kinds.unwrap(answer.object).metadata.uid if answer.object.WhichOneof("kind") else ""
+
+
+def _wait_until_gone(client: Client, target: Target, uid: str, deadline: float) -> None:
+    """Another object of the same name is none of our business."""
+    while True:
+        try:
+            if client.get(target.kind, target.name, target.namespace).metadata.uid != uid:
+                return
+        except ApiError as error:
+            if error.code is grpc.StatusCode.NOT_FOUND:
+                return
+            raise
+        if time.monotonic() > deadline:
+            fail(f"{target} has been asked to stop and is still there; --grace-period 0 removes it without its node's answer")
+        time.sleep(_WAIT_SECONDS)

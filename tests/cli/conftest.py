@@ -1,0 +1,99 @@
+"""One cluster for the session: an etcd, one replica with the example profiles, twelve hollow nodes in three zones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rayched.api import kinds
+from rayched.cli.cluster_commands import wait_for_leader
+from rayched.client import Client
+from rayched.nodes.hollow import HollowNodes
+from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.replica.local_cluster import LocalCluster
+from tests.cli.cluster import Commands, a_pod_text
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    options = ["--workers", "0", "--config", str(EXAMPLES / "scheduler" / "profiles.yaml")]
+    directory = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(directory, replicas=1, unsafe_no_fsync=True, options=options) as found:
+        with Client(found.addresses, timeout_seconds=20.0) as client:
+            wait_for_leader(found, client)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster.addresses, timeout_seconds=20.0) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def nodes(client: Client) -> Iterator[HollowNodes]:
+    agents = HollowNodes(client, hollow_nodes(12, 3, NodeShape()), heartbeat_seconds=5.0)
+    agents.register()
+    agents.start()
+    try:
+        yield agents
+    finally:
+        agents.stop()
+
+
+@pytest.fixture(scope="session")
+def rayched(cluster: LocalCluster, client: Client, nodes: HollowNodes) -> Iterator[Commands]:
+    """The command, connected to the cluster."""
+    commands = Commands(cluster.addresses[0], cluster.etcd_endpoints[0], client)
+    try:
+        yield commands
+    finally:
+        commands.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"object-{next(_numbers)}"
+
+
+@pytest.fixture
+def namespace(rayched: Commands) -> Iterator[str]:
+    """A namespace of the test's own; what is in it when the test ends is removed."""
+    found = f"space-{next(_numbers)}"
+    rayched.ok("apply", "-f", "-", stdin=f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {found}}}}}")
+    yield found
+    for kind in kinds.KINDS:
+        if kind.namespaced and kind is not kinds.EVENT:
+            for item in rayched.client.list(kind, namespace=found):
+                rayched.client.delete(kind, item.metadata.name, found, grace_period_seconds=0)
+    rayched.client.delete(kinds.NAMESPACE, found)
+
+
+@pytest.fixture
+def cordoned(rayched: Commands) -> Iterator[str]:
+    """A node that tests may do to what they like; uncordoned, untainted and without further labels afterwards."""
+    yield "node-011"
+    rayched("uncordon", "node-011")
+    for key in ("dedicated", "other"):
+        rayched("taint", "nodes", "node-011", f"{key}-")
+    rayched("label", "node", "node-011", "tier-", "example.com/team-")
+
+
+@pytest.fixture
+def web(rayched: Commands, namespace: str) -> str:
+    """A namespace with two running pods, web-0 and web-1, and one that waits, db."""
+    pods = [a_pod_text(f"web-{number}", namespace=namespace, labels="{app: web}") for number in range(2)]
+    pods.append(a_pod_text("db", namespace=namespace, labels="{app: db, tier: back}", cpu="17"))
+    rayched.ok("apply", "-f", "-", stdin="---\n".join(pods))
+    rayched.running("web-0", namespace)
+    rayched.running("web-1", namespace)
+    rayched.unschedulable("db", "Insufficient cpu", namespace)
+    return namespace

@@ -1,0 +1,39 @@
+"""Tables of text: cells never touch, the last column is not padded, a table that grows keeps its width."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.cli.printing import GrowingTable, counted, plain_table
+
+
+def test_columns_are_as_wide_as_what_is_in_them_and_three_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    plain_table(["NAME", "STATUS"], [["a", "Ready,SchedulingDisabled"], ["a-long-name", "Ready"]])
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME          STATUS",
+        "a             Ready,SchedulingDisabled",
+        "a-long-name   Ready",
+    ]
+
+
+def test_rows_alone_are_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    plain_table(["A VERY LONG HEADING", "B"], [["a", "b"]], show_headings=False)
+    assert capsys.readouterr().out == "a   b\n"
+
+
+def test_an_empty_table_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    plain_table(["A"], [], show_headings=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_growing_table_widens_and_never_shrinks(capsys: pytest.CaptureFixture[str]) -> None:
+    table = GrowingTable(2)
+    table.print([["NAME", "AGE"], ["a", "1s"]])
+    table.print([["a-long-name", "2s"]])
+    table.print([["b", "3s"]])
+    assert capsys.readouterr().out.splitlines() == ["NAME   AGE", "a      1s", "a-long-name   2s", "b             3s"]
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
+def test_one_is_no_plural(count: int, text: str) -> None:
+    assert counted(count, "node") == text

@@ -1,0 +1,97 @@
+"""Commands that run processes: `up` from its start to its end, and one clear line wherever a start must fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rayched.replica.free_ports import free_port
+from tests.cli.cluster import Commands, run_here, started, wait_until
+
+pytestmark = pytest.mark.cluster
+
+START_SECONDS_MAX = 60.0
+
+
+@pytest.fixture
+def busy_port() -> Iterator[int]:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port: int = holder.getsockname()[1]
+        yield port
+
+
+def processes_with(text: str) -> list[int]:
+    """The processes whose command line holds a text."""
+    found = []
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit() and int(directory.name) != os.getpid():
+            try:
+                command = (directory / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if text.encode() in command:
+                found.append(int(directory.name))
+    return found
+
+
+def test_up_runs_a_cluster_until_it_is_told_to_stop_and_leaves_no_process(tmp_path: Path) -> None:
+    port = free_port()
+    server = {"RAYCHED_SERVER": f"127.0.0.1:{port}"}
+    words = ["up", "--replicas", "1", "--port", str(port), "--data-dir", str(tmp_path), "--workers", "0"]
+    with started(*words, errors=tmp_path / "errors") as up:
+        assert up.line(START_SECONDS_MAX).startswith(f"rayched is up at 127.0.0.1:{port}, etcd at 127.0.0.1:")
+        assert run_here(["get", "namespaces", "-o", "name"], None, server).lines == ["namespace/default", "namespace/kube-system"]
+        assert len(processes_with(str(tmp_path))) >= 3
+        second = run_here(["up", "--replicas", "1", "--port", str(free_port()), "--data-dir", str(tmp_path)])
+        assert second.code == 1
+        assert "is in use by the etcd with pid" in second.errors[-1]
+        assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
+    wait_until(lambda: not processes_with(str(tmp_path)), "all processes of the cluster are gone")
+    assert (tmp_path / "errors").read_text().splitlines()[-1] == "stopped"
+
+
+def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port: int) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [1,\n")
+    (tmp_path / "file").write_text("")
+    port, directory = str(free_port()), str(tmp_path / "data")
+    table = {
+        f"--port {busy_port} --data-dir {directory}": f"--port: cannot listen on 127.0.0.1:{busy_port}: Address already in use; ",
+        f"--port {port} --config {tmp_path}/none.yaml --data-dir {directory}": f"--config {tmp_path}/none.yaml: ",
+        f"--port {port} --config {tmp_path}/broken.yaml --data-dir {directory}": f"{tmp_path}/broken.yaml:2: is not valid YAML",
+        f"--port {port} --election-profile slow --data-dir {directory}": "--election-profile slow: allowed are fast and kube",
+        f"--port {port} --etcd-root x --data-dir {directory}": "--etcd-root x: it starts with a slash",
+        f"--port {port} --etcd-endpoints x --data-dir {directory}": "--etcd-endpoints 'x': an address is host:port",
+        f"--port {port} --data-dir {tmp_path}/file/data": f"--data-dir {tmp_path}/file/data/up: Not a directory; ",
+    }
+    for words, said in table.items():
+        result = run_here(["up", "--replicas", "1", *words.split()])
+        assert (result.code, result.out, len(result.errors)) == (1, "", 1), result
+        assert result.errors[0].startswith(f"error: {said}")
+    assert not processes_with(directory)
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_without_a_word(rayched: Commands, tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    with started("get", "nodes", "-w", environment={"RAYCHED_SERVER": rayched.server}, errors=errors, read=False) as watch:
+        output = watch.process.stdout
+        assert output is not None
+        assert output.readline().split()[0] == "NAME"
+        output.close()
+
+        def ended() -> bool:
+            # It notices when it writes the next line.
+            rayched.ok("label", "node", "node-007", f"seen={time.monotonic_ns()}", "--overwrite")
+            return watch.process.poll() is not None
+
+        wait_until(ended, "the command has ended")
+        assert watch.process.returncode not in (0, None)
+    assert errors.read_text() == ""
+    rayched.ok("label", "node", "node-007", "seen-")

@@ -1,0 +1,183 @@
+"""What a command line names: objects, taints, labels. Each form that kubectl has, and a sentence for each that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.cli.node_commands import labels, named_and_changes, taints
+from rayched.cli.references import references
+from rayched.v1.core_pb2 import Taint
+from tests.cli.cluster import run_here
+
+
+def refusal(capsys: pytest.CaptureFixture[str], what: object, *arguments: object) -> str:
+    """The one line that a refused command line ends with."""
+    assert callable(what)
+    with pytest.raises(SystemExit) as end:
+        what(*arguments)
+    assert end.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("pods", ["pods"]),
+        ("po", ["pods"]),
+        ("Pod", ["pods"]),
+        ("pods,nodes", ["pods", "nodes"]),
+        ("po,pods", ["pods"]),
+        ("pods a b", ["pod/a", "pod/b"]),
+        ("pod/a no/b", ["pod/a", "node/b"]),
+        ("pods,services a", ["pod/a", "service/a"]),
+        ("rs/a", ["replicaset.apps/a"]),
+        ("priorityclasses.scheduling.k8s.io a", ["priorityclass.scheduling.k8s.io/a"]),
+        ("all", ["pods", "replicationcontrollers", "services", "replicasets", "statefulsets"]),
+    ],
+)
+def test_objects_are_named_in_kubectls_forms(words: str, named: list[str]) -> None:
+    assert [str(reference) for reference in references(words.split())] == named
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("deployments", 'there is no kind "deployments"; allowed are pods|po, '),
+        ("pod/", "'pod/' is not TYPE/NAME"),
+        ("/a", "'/a' is not TYPE/NAME"),
+        ("pod/a/b", "'pod/a/b' is not TYPE/NAME"),
+        ("pod/a node", "'node' is not TYPE/NAME; types with and without names cannot be mixed"),
+        (",", "',' names no type of object"),
+    ],
+)
+def test_other_forms_are_refused_with_what_is_allowed(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    assert said in refusal(capsys, references, words.split())
+
+
+ADD, REMOVE = "add", "remove"
+
+
+@pytest.mark.row("K5.1")
+@pytest.mark.parametrize(
+    ("text", "verb", "taint"),
+    [
+        ("a=b:NoSchedule", ADD, ("a", "b", "NoSchedule")),
+        ("a:NoExecute", ADD, ("a", "", "NoExecute")),
+        ("a=:PreferNoSchedule", ADD, ("a", "", "PreferNoSchedule")),
+        ("example.com/a-b=c-d:NoSchedule", ADD, ("example.com/a-b", "c-d", "NoSchedule")),
+        ("a-", REMOVE, ("a", "", "")),
+        ("a:NoSchedule-", REMOVE, ("a", "", "NoSchedule")),
+        ("a=b:NoSchedule-", REMOVE, ("a", "b", "NoSchedule")),
+        ("example.com/a-b-", REMOVE, ("example.com/a-b", "", "")),
+    ],
+)
+def test_a_taint_is_key_value_effect_and_a_dash_removes_it(text: str, verb: str, taint: tuple[str, str, str]) -> None:
+    key, value, effect = taint
+    found = [Taint(key=key, value=value, effect=effect)]
+    assert taints([text]) == ((found, []) if verb is ADD else ([], found))
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ("a", "'a' is no taint; want KEY[=VALUE]:EFFECT with NoSchedule, PreferNoSchedule, NoExecute"),
+        ("a=b", "'a=b' is no taint"),
+        ("a=b:Sometimes", "'a=b:Sometimes' is no taint"),
+        ("a=b:", "'a=b:' is no taint"),
+        ("a:Sometimes-", "'a:Sometimes-' is no taint"),
+        ("=b:NoSchedule", "'=b:NoSchedule' is no taint"),
+        ("a=b=c:NoSchedule", "'a=b=c:NoSchedule' is no taint"),
+        ("-", "'-' is no taint"),
+        ("a=b:NoSchedule a=c:NoSchedule", "a node has one taint of a key and effect"),
+        ("", "name at least one taint"),
+    ],
+)
+def test_what_is_no_taint_is_refused_with_what_one_looks_like(capsys: pytest.CaptureFixture[str], texts: str, said: str) -> None:
+    assert said in refusal(capsys, taints, texts.split())
+
+
+def test_labels_are_set_and_removed() -> None:
+    assert labels(["a=b", "c-", "d=", "example.com/e=f"]) == ({"a": "b", "d": "", "example.com/e": "f"}, ["c"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ("=b", "'=b' is neither KEY=VALUE nor KEY-"),
+        ("-", "'-' is neither KEY=VALUE nor KEY-"),
+        ("a:b", "'a:b' is neither KEY=VALUE nor KEY-"),
+        ("a=b a-", "label a cannot be set and removed at once"),
+        ("a=b a=c", "label a has another value on the same command line"),
+        ("", "name at least one label"),
+    ],
+)
+def test_what_is_no_label_is_refused(capsys: pytest.CaptureFixture[str], texts: str, said: str) -> None:
+    assert said in refusal(capsys, labels, texts.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "names", "changes"),
+    [
+        ("nodes a b x=y z-", ["node/a", "node/b"], ["x=y", "z-"]),
+        ("node/a node/b example.com/x=y", ["node/a", "node/b"], ["example.com/x=y"]),
+        ("pods x=y", ["pods"], ["x=y"]),
+        ("pods a", ["pod/a"], []),
+    ],
+)
+def test_names_come_before_the_changes(words: str, names: list[str], changes: list[str]) -> None:
+    found, rest = named_and_changes(words.split())
+    assert ([str(reference) for reference in found], rest) == (names, changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("x=y pods a", "'x=y' comes before any object"),
+        ("pods a x=y b", "'b' is neither KEY=VALUE nor KEY-; objects are named first"),
+    ],
+)
+def test_objects_after_the_changes_are_refused(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    assert said in refusal(capsys, named_and_changes, words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("gett", "No such command 'gett'. Did you mean 'get'? see rayched --help"),
+        ("get", "Missing argument 'OBJECT'; see rayched get --help"),
+        ("get pods -o xml", "'xml' is not one of 'wide', 'yaml', 'json', 'name'; see rayched get --help"),
+        ("get pods --nonsense", "No such option: --nonsense; see rayched get --help"),
+        ("apply", "Missing option '--filename' / '-f'; see rayched apply --help"),
+        ("apply -f", "Option '-f' requires an argument"),
+        ("hollow-nodes 0", "greater than or equal to 1; see rayched hollow-nodes --help"),
+        ("up --replicas 10", "less than or equal to 9; see rayched up --help"),
+        ("leader -o yaml", "json"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str) -> None:
+    result = run_here(words.split())
+    assert (result.code, result.out) == (2, "")
+    (line,) = result.errors
+    assert line.startswith("error: ")
+    assert said in line
+
+
+COMMANDS = "apply get describe delete cordon uncordon taint label leader hollow-nodes up demo replica"
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS.split() if command != "demo"])
+def test_every_command_explains_itself_in_words_for_a_person(command: str) -> None:
+    result = run_here([command, "--help"])
+    assert result.code == 0
+    assert result.lines[0].startswith(f"Usage: rayched {command}")
+    # What a person sees is no type of Python's.
+    assert not any(word in result.out for word in ("<str>", "<int", "list[", "<path>", "<float"))
+
+
+def test_without_a_command_all_of_them_are_listed_each_with_a_whole_sentence() -> None:
+    result = run_here([])
+    assert result.code == 0
+    listed = result.out.partition("Commands:")[2].strip().splitlines()
+    assert [line.split()[0] for line in listed] == COMMANDS.split()
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
