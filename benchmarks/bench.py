@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.depth != "cluster":
-        figures = engine.measure(default_profile(in_tree.IN_TREE), arguments.nodes, arguments.pods, 1)
+        figures = engine.measure(default_profile(in_tree.IN_TREE), arguments.nodes, arguments.pods, [engine.a_pod(0)])
         pods_per_second = round(1e6 / figures["microseconds_per_pod"], 1)
         _print("engine", arguments.nodes, arguments.pods, {"pods_per_second": pods_per_second, **figures})
     if arguments.depth != "engine":

@@ -97,7 +97,7 @@ def _failovers(kills: int, stops: int, rate: float) -> tuple[list[Pause], list[s
             plan += [("stop", STOPPED_SECONDS_MAX)] * stops
             with printing.progress("failovers", len(plan)) as bar:
                 for kind, bound in plan:
-                    _steady(rehearsal)
+                    _steady(rehearsal, load)
                     fault = strike(rehearsal, kind)
                     binding = rehearsal.first_binding_after(fault, _SEARCH_SECONDS)
                     pauses.append(Pause(kind, None if binding is None else binding.seconds - fault.seconds, bound))
@@ -140,12 +140,16 @@ def strike(rehearsal: Rehearsal, kind: str) -> Kill:
             raise ValueError(f"no fault is called {kind!r}")
 
 
-def _steady(rehearsal: Rehearsal) -> None:
+def _steady(rehearsal: Rehearsal, load: SteadyLoad) -> None:
     """All replicas are back and bindings flow."""
     wait_for_leader(rehearsal.cluster, rehearsal.client)
     before = rehearsal.ask(lambda auditor: len(auditor.bindings))
     if not rehearsal.follower.wait_for(lambda auditor: len(auditor.bindings) > before, _SEARCH_SECONDS):
-        raise RehearsalFailed(f"no pod was bound for {_SEARCH_SECONDS:.0f} s without a fault")
+        bound = rehearsal.ask(lambda auditor: auditor.bound_pods())
+        raise RehearsalFailed(
+            f"no pod was bound for {_SEARCH_SECONDS:.0f} s without a fault; {bound} are; the load: {load.describe()}; "
+            f"the queue: {dict(rehearsal.client.scheduler_status().pending_pods)}"
+        )
 
 
 def _storm(rate: float, seconds: float) -> tuple[dict[str, float], list[str]]:

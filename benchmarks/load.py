@@ -46,6 +46,8 @@ class SteadyLoad:
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self.acknowledged: list[str] = []
         self.refused: list[str] = []
+        self.longest_call_seconds = 0.0
+        self._calling_since: float | None = None
         self._began = self._ended = 0.0
 
     def start(self) -> SteadyLoad:
@@ -63,10 +65,25 @@ class SteadyLoad:
         """Acknowledged submissions a second."""
         return len(self.acknowledged) / max(1e-9, (self._ended or time.monotonic()) - self._began)
 
+    def describe(self) -> str:
+        """How it is doing, for a message."""
+        since = self._calling_since
+        call = "between calls" if since is None else f"in a call for {time.monotonic() - since:.1f} s"
+        alive = call if self._thread.is_alive() else "ended"
+        return f"{len(self.acknowledged)} acknowledged, {len(self.refused)} refused, {alive}" + "".join(self.refused[-1:])
+
     def _run(self) -> None:
         due = time.monotonic()
         while not self._stopped.is_set():
-            for outcome in self._client.submit_many(itertools.islice(self._pods, self._batch), timeout_seconds=30.0):
+            began = self._calling_since = time.monotonic()
+            try:
+                outcomes = self._client.submit_many(itertools.islice(self._pods, self._batch), timeout_seconds=30.0)
+            except Exception as error:
+                self.refused.append(f"{type(error).__name__}: {error}")
+                return
+            self.longest_call_seconds = max(self.longest_call_seconds, time.monotonic() - began)
+            self._calling_since = None
+            for outcome in outcomes:
                 if outcome.error is None:
                     self.acknowledged.append(outcome.uid)
                 else:

@@ -11,14 +11,16 @@ from typing import Final
 from rayched.api import kinds
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
-from rayched.server.admission import Admission, namespace_of
+from rayched.api.validation import validate
+from rayched.server.admission import Admission
 from rayched.server.applying import step
 from rayched.server.creation import Creator
 from rayched.server.deletion import Deleter
-from rayched.server.errors import ApiFailure, Code, conflict, over_limit
+from rayched.server.errors import ApiFailure, Code, conflict, invalid_fields, over_limit
 from rayched.server.listing import list_page
-from rayched.server.objects import Objects, refuse_oversize, timestamp_now
+from rayched.server.objects import Objects, Target, refuse_oversize, timestamp_now
 from rayched.server.rpc import Call
+from rayched.store.keys import KeyTextError
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import (
     ApplyRequest,
@@ -75,8 +77,8 @@ class SubmissionService:
 
     async def apply(self, request: ApplyRequest, _: Call) -> ApplyResponse:
         manifest = kinds.unwrap(request.object)
-        kind, metadata = kinds.of_message(manifest), manifest.metadata
-        target = self._objects.target_of(kind, namespace_of(manifest) or metadata.namespace, metadata.name)
+        metadata = manifest.metadata
+        target = self._target_of(manifest)
         refuse_oversize(target, manifest)
         for _attempt in range(_CREATED_MEANWHILE_MAX):
             try:
@@ -108,6 +110,18 @@ class SubmissionService:
         grace = request.grace_period_seconds if request.HasField("grace_period_seconds") else None
         deleted = await self._deleter.delete(self._objects.target(request.key), request.uid, grace)
         return DeleteResponse(revision=deleted.revision, object=deleted.read.stored.object)
+
+    def _target_of(self, manifest: AnyObject) -> Target:
+        """What the manifest names; raises with the path of what keeps it from naming anything."""
+        kind, metadata = kinds.of_message(manifest), manifest.metadata
+        try:
+            return self._objects.target_of(kind, metadata.namespace, metadata.name)
+        except (ApiFailure, KeyTextError):
+            paths = ["metadata.name", *(["metadata.namespace"] if metadata.namespace else [])]
+            errors = [error for error in validate(manifest) if error.path in paths]
+            if not errors:
+                raise
+            raise invalid_fields(f"{kind.name} {metadata.name}".rstrip(), errors) from None
 
     async def _update(self, request: ApplyRequest) -> ApplyResponse:
         """Raises NOT_FOUND where there is nothing to update."""
