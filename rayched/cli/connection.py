@@ -73,7 +73,7 @@ class Failures:
             if error.code in _NOBODY_ANSWERS:
                 raise
             tell(error, hint(error))
-            pass
+            self.some = True
 
     def end(self) -> None:
         """The last words of a command."""

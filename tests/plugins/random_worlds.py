@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rayched.framework.configuration import Configuration, PluginConfig, ProfileConfiguration
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin
 from rayched.framework.plugin_args import (
     InterPodAffinityArgs,
     NodeAffinityArgs,
@@ -19,7 +20,6 @@ from rayched.framework.plugin_args import (
     ScoringStrategyType,
     ShapePoint,
 )
-from rayched.framework.plugin import ColumnPlugin, CountingPlugin
 from rayched.framework.profile import Profile
 from rayched.framework.profile_building import build_profiles
 from rayched.plugins.in_tree import IN_TREE
