@@ -1,7 +1,7 @@
 """PodTopologySpread and InterPodAffinity in clusters where little else stands in the way, against the naive scheduler.
 
-Nodes have room for everything; a few have taints or another disk. Whatever is fed with differences (counters, sums by domain, kept
-columns) is compared with a count from nothing after each change.
+Nodes have room for everything; a few have taints or another disk. Whatever is fed with differences (counters, sums by domain,
+kept columns) is compared with a count from nothing after each change.
 """
 
 from __future__ import annotations
