@@ -163,7 +163,7 @@ class HollowNodes:
             admission.hold(pod)
         elif not admission.holds(uid):
             refusal = admission.take(pod)
-            self._report_later(_running(pod) if refusal is None else _running(pod), 0.0)
+            self._report_later(_running(pod) if refusal is None else _refused(pod, refusal), 0.0)
 
     def _report_later(self, update: PodStatusUpdate, seconds: float, tried: int = 0) -> None:
         with self._lock:
