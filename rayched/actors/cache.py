@@ -149,6 +149,7 @@ class Cache:
             elif isinstance(message, Node):
                 yield self._put_node(entry.key, message)
             else:
+                self._snapshot.set_object(name.kind, name.namespace, name.name, message)
                 old, self._objects[entry.key] = self._objects.get(entry.key), message
                 yield ObjectChanged(name.kind, old, message)
         except (PoisonedObject, ValueError, ArithmeticError, LookupError, TypeError) as problem:
@@ -204,7 +205,9 @@ class Cache:
             self._snapshot.remove_node(gone.metadata.name)
             yield NodeChanged(gone, None)
         else:
-            yield ObjectChanged(kinds.of_message(gone).name, gone, None)
+            kind, metadata = kinds.of_message(gone).name, gone.metadata
+            self._snapshot.set_object(kind, metadata.namespace, metadata.name, None)
+            yield ObjectChanged(kind, gone, None)
 
     def _put_node(self, key: bytes, node: Node) -> NodeChanged:
         self._snapshot.add_node(node)
@@ -237,7 +240,8 @@ class Cache:
         old = self._pods.get(uid)
         self._pods[uid], self._uids[entry.key] = new, uid
         if stage is Stage.BOUND:
-            self._occupancy.observe(uid, new.template, new.node_name)
+            terminating = pod.metadata.HasField("deletion_timestamp")
+            self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating)
         elif stage is Stage.OVER or (old is not None and old.stage is Stage.BOUND):
             self._occupancy.remove(uid)
         yield PodChanged(old, new)

@@ -1,7 +1,7 @@
 """Hollow nodes as manifests: how many, how large, in which zones, with which labels.
 
-Node i is `<prefix>-<i>`, of zone i modulo the number of zones. Every third node has a solid-state disk (label `disktype`), so
-that the examples have something to choose from.
+Node i is `<prefix>-<i>`, of zone i modulo the number of zones. Every third node of a zone has a solid-state disk (label
+`disktype`), so that the examples have something to choose from in each of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _node(name: str, number: int, zones: int, shape: NodeShape) -> Node:
     node.metadata.name = name
     labels = node.metadata.labels
     labels[HOSTNAME_LABEL] = name
-    labels["disktype"] = "ssd" if number % _SOLID_STATE_EVERY == 0 else "hdd"
+    labels["disktype"] = "ssd" if number // max(zones, 1) % _SOLID_STATE_EVERY == 0 else "hdd"
     if zones:
         labels[ZONE_LABEL] = zone_name(number % zones)
         labels[REGION_LABEL] = "region-1"

@@ -9,7 +9,7 @@ each sum in use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rayched.snapshot.domains import DomainSums, SumByDomain, Topology
-from rayched.snapshot.pod_counts import Counted
+from rayched.snapshot.pod_counts import Counted, handles_of
 from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -124,8 +124,9 @@ class AffinityCounts:
     preferences: ByKey = field(default_factory=ByKey)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     _namespaces_revision: int = -1
-    _terms: tuple[int, int] = (-1, 0)
-    """Generation of the cluster's terms, and how many of them were compared."""
+    _terms_generation: int = -1
+    _compared: dict[Hashable, int] = field(default_factory=dict)
+    """How many of the cluster's terms of each handle were looked at."""
 
     @property
     def n_bytes(self) -> int:
@@ -133,13 +134,17 @@ class AffinityCounts:
 
     def refresh(self, cluster: Snapshot) -> None:
         counts, surroundings = cluster.pod_counts, cluster.surroundings
-        generation, compared = self._terms
-        if self._namespaces_revision != surroundings.namespaces_revision or generation != counts.terms_generation:
+        namespaces, generation = surroundings.namespaces_revision, counts.terms_generation
+        if self._namespaces_revision != namespaces or self._terms_generation != generation:
+            self._namespaces_revision, self._terms_generation = namespaces, generation
             self._begin(cluster)
-            compared = 0
-        for term in counts.terms[compared:]:
-            self._take_carried(cluster, term)
-        self._terms = counts.terms_generation, len(counts.terms)
+            self._compared = dict.fromkeys(handles_of(self.incoming.labels), 0)
+        for handle, compared in self._compared.items():
+            terms = counts.terms(handle)
+            if len(terms) != compared:
+                self._compared[handle] = len(terms)
+                for term in terms[compared:]:
+                    self._take_carried(cluster, term)
         for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
             part.refresh(cluster)
 
@@ -153,7 +158,6 @@ class AffinityCounts:
 
     def _begin(self, cluster: Snapshot) -> None:
         incoming = self.incoming
-        self._namespaces_revision = cluster.surroundings.namespaces_revision
         self.namespace_labels = dict(cluster.surroundings.labels_of(incoming.namespace))
         self.affinity, self.anti_affinity, self.carried, self.preferences = ByKey(), ByKey(), ByKey(), ByKey()
         self.affinity_pods = tuple(self._selector(cluster, term) for term in incoming.affinity)

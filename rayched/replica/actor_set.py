@@ -71,6 +71,10 @@ class ActorSet:
         """Process ids by name: queue, scheduler, worker-0, ..., spare. Whoever is dead or has not answered yet is missing."""
         self._spare: Any = None
         self._spare_at: float | None = None
+        self._has_begun = False
+        """The present scheduler can be told something."""
+        self._is_synced = False
+        """It has read the cluster; until then no spare one is started."""
         self._lives: dict[Any, str] = {}
         """The unfinished calls, and whose they are."""
         self._handles: dict[str, Any] = {}
@@ -101,7 +105,8 @@ class ActorSet:
             elif reference in self._answers:
                 self._take(reference)
         now = time.monotonic()
-        for name in [name for name, at in self._due.items() if at <= now]:
+        # In this order a queue comes before the scheduler that is to use it.
+        for name in sorted(name for name, at in self._due.items() if at <= now):
             del self._due[name]
             self._replace(name)
         if self._spare_at is not None and self._spare_at <= now:
@@ -157,25 +162,22 @@ class ActorSet:
     def _replace(self, name: str) -> None:
         match name:
             case "scheduler":
-                if "queue" in self._due:
-                    del self._due["queue"]
-                    self.queue = self._born("queue", create_queue_actor(self._config.profiles))
                 self._begin_scheduler()
             case "queue":
                 self.queue = self._born("queue", create_queue_actor(self._config.profiles))
-                if "scheduler" in self._handles:
-                    self._tell("use_queue", self.queue)
+                self._tell("use_queue", self.queue)
             case "spare":
-                self._spare_at = time.monotonic()
+                if self._is_synced:
+                    self._spare_at = time.monotonic()
             case _:
                 number = int(name.removeprefix("worker-"))
                 self.workers[number] = self._born(name, create_workers(1, self._config.profiles)[0])
-                if "scheduler" in self._handles:
-                    self._tell("use_workers", list(self.workers))
+                self._tell("use_workers", list(self.workers))
 
     def _begin_scheduler(self) -> None:
         """The spare process becomes the scheduler; without one a new process does, which takes a second longer."""
         spare, self._spare, self._spare_at = self._spare, None, None
+        self._has_begun = self._is_synced = False
         if spare is None:
             scheduler = self._born("scheduler", create_scheduler_process(self._config.profiles))
         else:
@@ -185,23 +187,32 @@ class ActorSet:
                 self.pids["scheduler"] = pid
         self.scheduler = scheduler
         began = time.monotonic()
+        queue, workers = self.queue, list(self.workers)
 
         def begun(_: None) -> None:
+            self._has_begun = True
+            if self.queue is not queue:
+                self._tell("use_queue", self.queue)
+            if self.workers != workers:
+                self._tell("use_workers", list(self.workers))
             # As long as etcd needs.
             self._expect("scheduler", "reading the cluster", scheduler.wait_until_synced.remote(), synced, bounded=False)
 
         def synced(_: int) -> None:
+            self._is_synced = True
             self._on_synced()
             if self._spare is None:
                 now = time.monotonic()
                 self._spare_at = now + max(SPARE_PAUSE_SECONDS_MIN, now - began)
 
-        self._expect("scheduler", "beginning", scheduler.begin.remote(self._config, self.queue, list(self.workers)), begun)
+        self._expect("scheduler", "beginning", scheduler.begin.remote(self._config, queue, workers), begun)
 
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def _tell(self, method: str, argument: Any) -> None:
-        self._expect("scheduler", method, getattr(self.scheduler, method).remote(argument), lambda _: None)
+        """Tells the scheduler who was replaced; one that has not begun yet learns it then."""
+        if self._has_begun and "scheduler" in self._handles:
+            self._expect("scheduler", method, getattr(self.scheduler, method).remote(argument), lambda _: None)
 
     def _expect(self, actor: str, what: str, reference: Any, take: Callable[[Any], None], *, bounded: bool = True) -> None:
         self._answers[reference] = _Answer(actor, what, take, time.monotonic() + ANSWER_SECONDS_MAX if bounded else None)

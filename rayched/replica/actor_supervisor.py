@@ -186,7 +186,7 @@ class ActorSupervisor:
         self._actors = actors
         while not self._stopping.is_set():
             if self._ray is not None and (what := self._ray.what_ended()):
-                raise RayUnavailable(f"Ray has lost its {what}")
+                raise RayUnavailable(f"Ray has ended: {what} is gone")
             actors.turn(_POLL_SECONDS)
 
     def _scheduler_lost(self) -> None:

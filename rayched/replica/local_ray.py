@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rayched.replica.guardian import vital_processes
-from rayched.replica.own_directories import make_own_directory
+from rayched.replica.own_directories import SHORT, make_own_directory
 from rayched.replica.processes import adopt_orphans, alive, descendants, end_descendants, end_tree
 from rayched.replica.ray_start_hook import HOOK
 
@@ -64,8 +64,9 @@ class LocalRay:
     """One head node of our own; started, watched and ended by pid. `start` and `stop` once each, in this order."""
 
     def __init__(self) -> None:
-        # Unix sockets lie below it, and their path may be no longer than 107 bytes.
-        self._directory = make_own_directory(Path("/tmp"))
+        self._directory = make_own_directory(SHORT)
+        # Ray opens its directory to everybody; ours around it stays closed.
+        self._ray_directory = self._directory / "r"
         self._guardian: subprocess.Popen[bytes] | None = None
         self._vital: dict[str, int] = {}
         self._other_children: frozenset[int] = frozenset()
@@ -82,8 +83,9 @@ class LocalRay:
         began = time.monotonic()
         try:
             with _busy_port() as busy, open(self._directory / "start.log", "wb") as output:
+                guardian = [sys.executable, "-m", "rayched.replica.guardian", str(self._directory)]
                 self._guardian = subprocess.Popen(
-                    [sys.executable, "-m", "rayched.replica.guardian", str(self._directory), *_ray_start(self._directory, busy)],
+                    [*guardian, *_ray_start(self._ray_directory, busy)],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -133,7 +135,7 @@ class LocalRay:
 
     def _wait_for_address(self, deadline: float, cancelled: Callable[[], bool]) -> str:
         """Where the GCS listens. `ray start` writes it when all its processes run."""
-        file = self._directory / "ray_current_cluster"
+        file = self._ray_directory / "ray_current_cluster"
         while True:
             with contextlib.suppress(FileNotFoundError):
                 if address := file.read_text().strip():

@@ -10,11 +10,15 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from rayched.replica.processes import alive
 
+MEMORY: Final = Path("/dev/shm")
+SHORT: Final = Path("/tmp")
+"""Unix sockets lie below it, and their path may be no longer than 107 bytes."""
 _NAME: Final = re.compile(r"rayched-(\d+)-\w+")
 
 
@@ -22,6 +26,13 @@ def make_own_directory(parent: Path) -> Path:
     """A new, private directory below `parent`."""
     remove_left_behind(parent)
     return Path(tempfile.mkdtemp(prefix=f"rayched-{os.getpid()}-", dir=parent))
+
+
+def remove_own(parents: Iterable[Path]) -> None:
+    """Removes what this process has made, where it has no time to do so where it was made."""
+    for parent in parents:
+        for path in parent.glob(f"rayched-{os.getpid()}-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_left_behind(parent: Path) -> None:

@@ -33,7 +33,7 @@ from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.replica.actor_supervisor import ActorSupervisor
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
-from rayched.replica.own_directories import make_own_directory
+from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory
 from rayched.replica.processes import adopt_orphans
 from rayched.replica.scheduler_settings import SchedulerSettings, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, split_address
@@ -47,7 +47,6 @@ from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
 _HOUSEKEEPING_SECONDS_MAX: Final = 0.5
-_MEMORY_DIRECTORY: Final = Path("/dev/shm")
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 log = logging.getLogger("rayched.replica")
@@ -162,8 +161,7 @@ def _check_etcd(endpoints: tuple[str, ...], *, given: bool) -> None:
 
 @contextmanager
 def _belief_file() -> Iterator[Path]:
-    in_memory = _MEMORY_DIRECTORY.is_dir() and os.access(_MEMORY_DIRECTORY, os.W_OK)
-    directory = make_own_directory(_MEMORY_DIRECTORY if in_memory else Path("/tmp"))
+    directory = make_own_directory(MEMORY if os.access(MEMORY, os.W_OK) else SHORT)
     try:
         yield directory / "belief"
     finally:

@@ -1,9 +1,11 @@
 """Counters: how many bound pods of each row a selector selects, or carry a term; kept with every binding, never recounted.
 
-A counter comes into being when somebody asks for it first, by walking the bound pods, and follows every binding from then on. It
-is a column of numbers with a log of the rows that changed. Sums over domains of a topology key are made of it by `domains`.
+A counter comes into being when somebody asks for it first, from what is known of the templates of bound pods, and follows every
+binding from then on. It is a column of numbers with a log of the rows that changed. Sums over domains of a topology key are made
+of it by `domains`. Which terms bound pods carry is known at all times: what they ask for concerns every pod that comes in.
 
-Which terms bound pods carry is known at all times, as what other pods ask for concerns every pod that comes in.
+Counters, terms and templates find each other by handles: a label with its value that a selector insists on, or a term. So a
+thousand applications that select their own pods do not look at each other.
 
 Invariants:
 
@@ -12,28 +14,29 @@ Invariants:
 * At most BYTES_MAX of counters are kept. Whoever uses one asks for it anew each time; one that was let go is counted again.
 
 Owner: one Snapshot. Cost: a binding costs a look-up, and 0.3 µs for each counter that its template counts for; a new counter
-0.2 µs for each bound pod; a new counter or template 1 µs for each pair of the two.
+0.2 µs for each template and row where its pods are; a new template 1 µs for each counter that shares a handle with it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.api.selectors import Operator
 from rayched.snapshot.change_log import ChangeLog
-from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, terms_of_bound
+from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, Labels, PodSelector, terms_of_bound
 from rayched.snapshot.templates import PodTemplate
 
 BYTES_MAX: Final = 64 << 20
 COUNTERS_MIN: Final = 64
 """So many counters are kept whatever they take: those that one pod may ask for, several times over."""
-TEMPLATES_MAX: Final = 65_536
-"""Templates for which it is remembered what they count for."""
+TEMPLATES_MIN: Final = 4_096
+"""So many templates without bound pods may be remembered, besides those that have some."""
 DEAD_TERMS_MIN: Final = 1_024
 """Terms that nobody carries any more are forgotten when there are more of them than this, and than of others."""
 
@@ -41,6 +44,22 @@ CountColumn = NDArray[np.int32]
 
 Counted: TypeAlias = CarriedTerm | tuple[PodSelector, ...]
 """What a counter counts: pods that carry the term (as often as they carry it), or pods that all the selectors select."""
+
+ANY: Final = "any"
+"""The handle of what insists on no label."""
+
+
+def handles_insisted_on(conditions: LabelConditions) -> Sequence[Hashable]:
+    """Labels one of which a pod must have to meet the conditions; ANY where none can be named."""
+    for condition in conditions or ():
+        if condition.operator is Operator.IN:
+            return [(condition.key, value) for value in condition.values]
+    return (ANY,)
+
+
+def handles_of(labels: Labels) -> Sequence[Hashable]:
+    """Where to look for what may select a pod with these labels."""
+    return [ANY, *labels.items()]
 
 
 class PodCounter:
@@ -61,51 +80,63 @@ class PodCounter:
         for _ in range(abs(change)):
             self.log.append(entry)
 
-    def of_template(self, template: PodTemplate, carried: Iterable[CarriedTerm], *, terminating: bool) -> int:
-        """What one bound pod counts for."""
-        what = self.what
-        if isinstance(what, CarriedTerm):
-            return sum(term == what for term in carried)
-        if terminating and not all(selector.terminating for selector in what):
-            return 0
-        return int(all(selector.matches(template.namespace, template.labels) for selector in what))
+    @property
+    def handles(self) -> Sequence[Hashable]:
+        """What one of has every template that counts."""
+        if isinstance(self.what, CarriedTerm):
+            return (self.what,)
+        return handles_insisted_on(tuple(condition for selector in self.what for condition in selector.conditions or ()))
 
 
-@dataclass(slots=True)
-class _TemplateFacts:
-    """What is remembered of a template, for pods that are, or are not, being deleted."""
+@dataclass(slots=True, eq=False)
+class _BoundTemplate:
+    """Bound pods of one template, those that are being deleted apart from the others."""
 
+    template: PodTemplate
+    terminating: bool
     carried: tuple[CarriedTerm, ...]
-    counters: list[tuple[PodCounter, int]]
-    """Counters that its pods count for, and how much."""
-    upto: tuple[int, int]
-    """How many counters had been made, and let go, when this was found out."""
+    counters: list[tuple[PodCounter, int]] = field(default_factory=list)
+    """Counters that each of the pods counts for, and how much."""
+    pods: int = 0
+    """Also on nodes that are not there."""
+    by_row: dict[int, int] = field(default_factory=dict)
+    """Row to how many of the pods are there."""
 
+    @property
+    def handles(self) -> Sequence[Hashable]:
+        return [*handles_of(self.template.labels), *dict.fromkeys(self.carried)]
 
-BoundPods: TypeAlias = Callable[[], Iterable[tuple[int, PodTemplate, bool]]]
-"""All pods on rows: the row, the template, and whether the pod is being deleted."""
+    def amount(self, what: Counted) -> int:
+        """What one of the pods counts for."""
+        if isinstance(what, CarriedTerm):
+            return self.carried.count(what)
+        if self.terminating and not all(selector.terminating for selector in what):
+            return 0
+        return int(all(selector.matches(self.template.namespace, self.template.labels) for selector in what))
+
+    def count_from(self, counter: PodCounter) -> int:
+        """Note a counter that the pods may count for. Gives the amount."""
+        amount = self.amount(counter.what)
+        if amount:
+            self.counters.append((counter, amount))
+        return amount
 
 
 class PodCounts:
     """The counters of one table."""
 
-    def __init__(self, bound_pods: BoundPods) -> None:
+    def __init__(self) -> None:
         self.revision = 0
-        self._bound_pods = bound_pods
         self._capacity = 0
         self._counters: OrderedDict[Counted, PodCounter] = OrderedDict()
-        self._made: list[PodCounter] = []
-        """In the order in which they were made, those let go lately included."""
-        self._let_go = 0
-        self._facts: dict[tuple[int, bool], _TemplateFacts] = {}
+        self._counters_by_handle: dict[Hashable, list[PodCounter]] = {}
+        self._templates: dict[tuple[int, bool], _BoundTemplate] = {}
+        self._templates_by_handle: dict[Hashable, list[_BoundTemplate]] = {}
+        self._empty_looked_at = TEMPLATES_MIN
         self._carriers: dict[CarriedTerm, int] = {}
-        self.terms: list[CarriedTerm] = []
-        """Every term that some bound pod carries, each once, and some that nobody carries any more; grows at its end."""
+        self._terms: dict[Hashable, list[CarriedTerm]] = {}
         self.terms_generation = 0
-        """Grows when `terms` is made anew."""
-
-    def __len__(self) -> int:
-        return len(self._counters)
+        """Grows when lists of terms are made anew."""
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -115,25 +146,29 @@ class PodCounts:
         if counter is not None:
             self._counters.move_to_end(what)
             return counter
-        counter = PodCounter(what, self._capacity)
-        amounts: dict[tuple[int, bool], int] = {}
-        for row, template, terminating in self._bound_pods():
-            key = template.id, terminating
-            amount = amounts.get(key)
-            if amount is None:
-                amount = amounts[key] = counter.of_template(template, terms_of_bound(template.pod), terminating=terminating)
-            if amount:
-                counter.column[row] += amount
-        self._counters[what] = counter
-        self._made.append(counter)
         self._let_some_go()
+        counter = self._counters[what] = PodCounter(what, self._capacity)
+        for handle in counter.handles:
+            self._counters_by_handle.setdefault(handle, []).append(counter)
+            for bound in self._templates_by_handle.get(handle, ()):
+                amount = bound.count_from(counter)
+                if amount:
+                    for row, pods in bound.by_row.items():
+                        counter.column[row] += amount * pods
         return counter
 
     def counters(self) -> list[PodCounter]:
         """All that are kept."""
         return list(self._counters.values())
 
-    def carriers(self) -> dict[CarriedTerm, int]:
+    def terms(self, handle: Hashable) -> Sequence[CarriedTerm]:
+        """Every term with this handle that a bound pod carries, each once, and some that nobody carries any more.
+
+        Grows at its end, until `terms_generation` changes. Not to be changed.
+        """
+        return self._terms.get(handle, ())
+
+    def carriers(self) -> Mapping[CarriedTerm, int]:
         """How many bound pods carry each term, counting each as often as it carries it. Not to be changed."""
         return self._carriers
 
@@ -141,25 +176,16 @@ class PodCounts:
 
     def count(self, row: int | None, template: PodTemplate, change: int, *, terminating: bool) -> None:
         """A pod of the template comes (1) or goes (-1); its row is None where its node is not there."""
-        facts = self._facts.get((template.id, terminating))
-        if facts is None or facts.upto != (len(self._made), self._let_go):
-            facts = self._find_out(template, terminating, facts)
-        for term in facts.carried:
+        bound = self._templates.get((template.id, terminating)) or self._bound_template(template, terminating)
+        bound.pods += change
+        for term in bound.carried:
             self._carry(term, change)
         if row is not None:
-            for counter, amount in facts.counters:
-                counter.add(row, change * amount)
-            if facts.counters:
-                self.revision += 1
+            self._place(bound, row, change)
 
     def move(self, row: int, template: PodTemplate, change: int, *, terminating: bool) -> None:
         """The node of a bound pod arrives at this row (1), or leaves it (-1)."""
-        facts = self._facts.get((template.id, terminating))
-        if facts is None or facts.upto != (len(self._made), self._let_go):
-            facts = self._find_out(template, terminating, facts)
-        for counter, amount in facts.counters:
-            counter.add(row, change * amount)
-        self.revision += 1
+        self._place(self._templates[template.id, terminating], row, change)
 
     def reserve(self, capacity: int) -> None:
         """The table has room for more rows now."""
@@ -170,44 +196,70 @@ class PodCounts:
 
     # ---------------------------------------------------------------------------------------------------------- private
 
+    def _place(self, bound: _BoundTemplate, row: int, change: int) -> None:
+        pods = bound.by_row.get(row, 0) + change
+        if pods:
+            bound.by_row[row] = pods
+        else:
+            del bound.by_row[row]
+        if bound.counters:
+            for counter, amount in bound.counters:
+                counter.add(row, change * amount)
+            self.revision += 1
+
+    def _bound_template(self, template: PodTemplate, terminating: bool) -> _BoundTemplate:
+        if len(self._templates) >= 2 * self._empty_looked_at:
+            self._forget_templates()
+        bound = _BoundTemplate(template, terminating, terms_of_bound(template.pod))
+        self._templates[template.id, terminating] = bound
+        for handle in bound.handles:
+            self._templates_by_handle.setdefault(handle, []).append(bound)
+            for counter in self._counters_by_handle.get(handle, ()):
+                bound.count_from(counter)
+        return bound
+
+    def _forget_templates(self) -> None:
+        """Let go of templates without pods."""
+        self._templates = {key: bound for key, bound in self._templates.items() if bound.pods}
+        self._empty_looked_at = max(TEMPLATES_MIN, len(self._templates))
+        self._templates_by_handle = {}
+        for bound in self._templates.values():
+            for handle in bound.handles:
+                self._templates_by_handle.setdefault(handle, []).append(bound)
+
     def _carry(self, term: CarriedTerm, change: int) -> None:
         known = self._carriers.get(term)
         if known is None:
-            self.terms.append(term)
             self._forget_terms()
+            for handle in handles_insisted_on(term.conditions):
+                self._terms.setdefault(handle, []).append(term)
             self.revision += 1
             known = 0
         self._carriers[term] = known + change
 
     def _forget_terms(self) -> None:
-        if len(self.terms) < 2 * DEAD_TERMS_MIN or len(self.terms) & (DEAD_TERMS_MIN - 1):
+        """Now and then, let go of terms that nobody carries any more."""
+        if len(self._carriers) < 2 * DEAD_TERMS_MIN or len(self._carriers) & (DEAD_TERMS_MIN - 1):
             return
         alive = {term: count for term, count in self._carriers.items() if count}
-        if len(self.terms) - len(alive) > max(DEAD_TERMS_MIN, len(alive)):
-            # The newest term is not among the carriers yet.
-            self.terms = [*alive, self.terms[-1]]
-            self._carriers = alive
+        if len(self._carriers) - len(alive) > max(DEAD_TERMS_MIN, len(alive)):
+            self._carriers, self._terms = alive, {}
+            for term in alive:
+                for handle in handles_insisted_on(term.conditions):
+                    self._terms.setdefault(handle, []).append(term)
             self.terms_generation += 1
 
-    def _find_out(self, template: PodTemplate, terminating: bool, known: _TemplateFacts | None) -> _TemplateFacts:
-        if known is None or known.upto[1] != self._let_go:
-            known = _TemplateFacts(terms_of_bound(template.pod), [], (0, self._let_go))
-            if len(self._facts) >= TEMPLATES_MAX:
-                self._facts.clear()
-            self._facts[template.id, terminating] = known
-        for counter in self._made[known.upto[0] :]:
-            amount = counter.of_template(template, known.carried, terminating=terminating)
-            if amount:
-                known.counters.append((counter, amount))
-        known.upto = len(self._made), self._let_go
-        return known
-
     def _let_some_go(self) -> None:
+        """Make room for another counter: a quarter at once, as all templates have to be told."""
         allowed = max(COUNTERS_MIN, BYTES_MAX // (self._capacity * np.dtype(np.int32).itemsize or 1))
-        if len(self._counters) <= allowed:
+        if len(self._counters) < allowed:
             return
-        # A quarter at once, as each time all templates have to find out anew what they count for.
         for _ in range(max(1, allowed // 4)):
             self._counters.popitem(last=False)
-        self._made = list(self._counters.values())
-        self._let_go += 1
+        kept: set[int] = set(map(id, self._counters.values()))
+        for bound in self._templates.values():
+            bound.counters = [(counter, amount) for counter, amount in bound.counters if id(counter) in kept]
+        self._counters_by_handle = {}
+        for counter in self._counters.values():
+            for handle in counter.handles:
+                self._counters_by_handle.setdefault(handle, []).append(counter)

@@ -19,7 +19,7 @@ Source: NodeInfo and the cache of kube-scheduler 1.34.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -81,7 +81,7 @@ class Snapshot(NodeTable):
         self._pods_by_node: dict[str, dict[str, PodTemplate]] = {}
         self._images = ImageCensus(self.image_states)
         self._label_keys_looked_at = LABEL_KEYS_MIN
-        self._counts = PodCounts(self._pods_on_rows)
+        self._counts = PodCounts()
         self._surroundings = Surroundings()
         self._topologies: dict[str, Topology] = {}
 
@@ -258,11 +258,6 @@ class Snapshot(NodeTable):
         super().reserve(n_rows)
         if self.capacity != capacity:
             self._counts.reserve(self.capacity)
-
-    def _pods_on_rows(self) -> Iterator[tuple[int, PodTemplate, bool]]:
-        for name, row in self.rows_by_name.items():
-            for uid, template in self._pods_by_node.get(name, {}).items():
-                yield row, template, self._pods[uid].terminating
 
     # ---------------------------------------------------------------------------------------------------------- writing
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rayched.api import quantity
+from rayched.snapshot.pod_counts import handles_insisted_on
 from rayched.snapshot.pod_selection import CarriedTerm, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NO_VALUE
@@ -114,7 +115,9 @@ def _faults_of_counters(snapshot: Snapshot) -> Iterator[str]:
         carried.update(terms_of_bound(template.pod))
     carriers = {term: count for term, count in snapshot.pod_counts.carriers().items() if count}
     yield from _difference("snapshot", "carriers of terms", carriers, dict(carried))
-    yield from _difference("snapshot", "terms", set(carried) <= set(snapshot.pod_counts.terms), True)
+    for term in carried:
+        listed = [snapshot.pod_counts.terms(handle).count(term) for handle in handles_insisted_on(term.conditions)]
+        yield from _difference("snapshot", f"times that {term} is listed", set(listed), {1})
     for counter in snapshot.pod_counts.counters():
         expected = [0] * snapshot.n_rows
         for name, uid, template in bound:

@@ -83,7 +83,7 @@ class Commands:
         assert [key for key in after if after[key] != before[key]] == []
 
     def quiet_dump(self) -> Dump:
-        """The keys once nobody is at work on them any more."""
+        """The keys once nobody is at work on them any more. Pods on their way to a node are the test's to wait for."""
         found = [self.dump()]
 
         def quiet() -> bool:

@@ -137,7 +137,7 @@ def test_an_object_goes_to_the_namespace_of_the_command_line_unless_it_names_ano
     rayched: Commands, namespace: str, name: str
 ) -> None:
     rayched.ok("apply", "-n", namespace, "-f", "-", stdin=a_pod_text(name))
-    assert rayched.pod(name, namespace).metadata.namespace == namespace
+    assert rayched.running(name, namespace).metadata.namespace == namespace
     with rayched.nothing_changes():
         refused = rayched("apply", "-n", namespace, "-f", "-", stdin=a_pod_text(name, namespace="default"))
     assert refused.code == 1

@@ -26,6 +26,8 @@ def test_get_shows_objects_as_table_names_or_manifests(rayched: Commands, web: s
     assert rayched.ok("get", "pods", "-n", web, "-o", "name") == ["pod/db", "pod/web-0", "pod/web-1"]
     found = json.loads("\n".join(rayched.ok("get", "pods", "-n", web, "-o", "json")))
     assert (found["kind"], [item["metadata"]["name"] for item in found["items"]]) == ("List", ["db", "web-0", "web-1"])
+    of_one = json.loads("\n".join(rayched.ok("get", "pods", "-l", "app=db", "-n", web, "-o", "json")))
+    assert (of_one["kind"], len(of_one["items"])) == ("List", 1)
     one = yaml.safe_load("\n".join(rayched.ok("get", "pod", "web-0", "-n", web, "-o", "yaml")))
     assert (one["kind"], one["metadata"]["name"]) == ("Pod", "web-0")
 

@@ -130,7 +130,7 @@ def test_arguments_of_plugins_are_read_whether_the_plugin_is_there_or_not() -> N
           - name: DefaultPreemption
             args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 0}
           - name: InterPodAffinity
-            args: {hardPodAffinityWeight: 0, ignorePreferredTermsOfExistingPods: true}
+            args: {hardPodAffinityWeight: 0, ignorePreferredTermsOfExistingPods: true, fixUpstreamBugs: true}
           - name: PodTopologySpread
             args:
               defaultingType: List
@@ -142,7 +142,7 @@ def test_arguments_of_plugins_are_read_whether_the_plugin_is_there_or_not() -> N
         """
     )
     assert args_of(found, names.DEFAULT_PREEMPTION) == DefaultPreemptionArgs(20, 0)
-    assert args_of(found, names.INTER_POD_AFFINITY) == InterPodAffinityArgs(0, True)
+    assert args_of(found, names.INTER_POD_AFFINITY) == InterPodAffinityArgs(0, True, True)
     assert args_of(found, names.NODE_RESOURCES_BALANCED_ALLOCATION) == NodeResourcesBalancedAllocationArgs(CPU_AND_MEMORY)
     assert args_of(found, names.NODE_RESOURCES_FIT) == NodeResourcesFitArgs()
     spread = args_of(found, names.POD_TOPOLOGY_SPREAD)

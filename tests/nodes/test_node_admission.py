@@ -148,3 +148,9 @@ def test_hollow_nodes_are_spread_over_zones_evenly() -> None:
     zones = [node.metadata.labels["topology.kubernetes.io/zone"] for node in nodes]
     assert sorted((zones.count(zone) for zone in set(zones)), reverse=True) == [34, 33, 33]
     assert len({node.metadata.name for node in nodes}) == 100
+
+
+def test_each_zone_has_solid_state_disks_and_others() -> None:
+    nodes = hollow_nodes(12, 3, NodeShape())
+    found = {(node.metadata.labels["topology.kubernetes.io/zone"], node.metadata.labels["disktype"]) for node in nodes}
+    assert found == {(zone, disk) for zone in ("zone-a", "zone-b", "zone-c") for disk in ("ssd", "hdd")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from rayched.v1.core_pb2 import Node, NodeSelectorTerm, Pod
+from rayched.v1.core_pb2 import Node, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity
 
 
 class PodBuilder:
@@ -41,6 +41,37 @@ class PodBuilder:
         self.pod.spec.affinity.node_affinity.preferred_during_scheduling_ignored_during_execution.add(
             weight=weight, preference=term
         )
+        return self
+
+    def named(self, namespace: str = "default", **labels: str) -> Self:
+        """Labels, and the namespace."""
+        self.pod.metadata.namespace = namespace
+        self.pod.metadata.labels.update(labels)
+        return self
+
+    def near(self, key: str, term: PodAffinityTerm, weight: int = 0) -> Self:
+        """With pods that the term is about: required, or preferred where there is a weight."""
+        return self._affine(self.pod.spec.affinity.pod_affinity, key, term, weight)
+
+    def away(self, key: str, term: PodAffinityTerm, weight: int = 0) -> Self:
+        """Away from pods that the term is about."""
+        return self._affine(self.pod.spec.affinity.pod_anti_affinity, key, term, weight)
+
+    def _affine(self, terms: PodAffinity | PodAntiAffinity, key: str, term: PodAffinityTerm, weight: int) -> Self:
+        added = (
+            terms.preferred_during_scheduling_ignored_during_execution.add(weight=weight).pod_affinity_term
+            if weight
+            else terms.required_during_scheduling_ignored_during_execution.add()
+        )
+        added.CopyFrom(term)
+        added.topology_key = key
+        return self
+
+    def spreading(self, key: str, max_skew: int = 1, soft: bool = False, selector: dict[str, str] | None = None) -> Self:
+        """A constraint over the pods with these labels, by default the pod's own; others are set on the last constraint."""
+        action = "ScheduleAnyway" if soft else "DoNotSchedule"
+        constraint = self.pod.spec.topology_spread_constraints.add(max_skew=max_skew, topology_key=key, when_unsatisfiable=action)
+        constraint.label_selector.match_labels.update(dict(self.pod.metadata.labels) if selector is None else selector)
         return self
 
     def on_host_port(self, port: int, ip: str = "", protocol: str = "", init: bool = False, restart: str = "") -> Self:
@@ -110,4 +141,11 @@ def a_term(*expressions: tuple[str, str, tuple[str, ...]], name: str | None = No
         term.match_expressions.add(key=key, operator=operator, values=values)
     if name is not None:
         term.match_fields.add(key="metadata.name", operator="In", values=[name])
+    return term
+
+
+def pods_with(*namespaces: str, **labels: str) -> PodAffinityTerm:
+    """A term about pods with these labels, in these namespaces (none: the pod's own)."""
+    term = PodAffinityTerm(namespaces=namespaces)
+    term.label_selector.match_labels.update(labels)
     return term

@@ -46,7 +46,7 @@ def test_a_killed_scheduler_is_replaced_by_the_spare_under_a_new_epoch_of_the_sa
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["queue", "worker-0", "spare"])
 def test_a_killed_actor_is_replaced_under_the_same_epoch(cluster: SmallCluster, name: str) -> None:
-    pid, epoch = cluster.pid_of(name), cluster.wait_for_leader().epoch
+    pid, guardian, epoch = cluster.pid_of(name), cluster.pid_of("guardian"), cluster.wait_for_leader().epoch
     cluster.submit(20)
     kill(pid)
     cluster.submit(20)
@@ -56,7 +56,7 @@ def test_a_killed_actor_is_replaced_under_the_same_epoch(cluster: SmallCluster, 
     cluster.submit(1)
     cluster.wait_until_all_bound()
     status = cluster.wait_for_leader()
-    assert status.epoch == epoch
+    assert (status.epoch, status.pids["guardian"]) == (epoch, guardian)
     if name == "worker-0":
         # A template that is known needs no evaluation; a new shape does.
         until_true(lambda: worked(cluster, evaluations), REPLACED_SECONDS_MAX, "the new worker is not asked")
@@ -65,6 +65,7 @@ def test_a_killed_actor_is_replaced_under_the_same_epoch(cluster: SmallCluster, 
 @pytest.mark.cluster
 def test_scheduler_and_queue_killed_together_are_replaced(cluster: SmallCluster) -> None:
     pids = {name: cluster.pid_of(name) for name in ("scheduler", "queue", "spare")}
+    guardian = cluster.pid_of("guardian")
     cluster.submit(20)
     for pid in pids.values():
         kill(pid)
@@ -72,6 +73,7 @@ def test_scheduler_and_queue_killed_together_are_replaced(cluster: SmallCluster)
     cluster.wait_until_all_bound()
     for name, pid in pids.items():
         until_true(lambda name=name, pid=pid: cluster.pid_of(name) != pid, REPLACED_SECONDS_MAX, f"{name} is not replaced")
+    assert cluster.pid_of("guardian") == guardian
 
 
 @pytest.mark.cluster

@@ -1,81 +1,91 @@
-"""Ray of a replica: its tree ends with it, whichever of its processes is killed first."""
+"""A replica's own Ray: what runs in it, where it can be reached, and that it ends as a whole."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
-from rayched.replica.processes import adopt_orphans, alive, descendants, end_descendants, reap
+from rayched.replica.processes import adopt_orphans, alive, descendants, end_descendants
+from tests.replica.clusters import left_alive
 
 DRIVER = """
-import sys, time
+import os, sys
 from rayched.replica.local_ray import LocalRay
 
-if __name__ == "__main__":
-    local = LocalRay()
-    local.start()
-    import ray
+local = LocalRay()
+local.start()
+import ray
 
-    @ray.remote(num_cpus=0)
-    class Counter:
-        def pid(self):
-            import os
-            return os.getpid()
+@ray.remote(num_cpus=0)
+class Counter:
+    def pid(self):
+        return os.getpid()
 
-    actor = Counter.remote()
-    print(local.guardian_pid, ray.get(actor.pid.remote()), flush=True)
-    while not local.ended():
-        time.sleep(0.05)
-    local.stop()
-    print("ended", flush=True)
-    time.sleep(60)
+actor = Counter.remote()
+print(local.guardian_pid, ray.get(actor.pid.remote()), local.what_ended(), flush=True)
+sys.stdin.readline()
+local.stop()
+print(local.what_ended(), flush=True)
+sys.stdin.readline()
 """
-
-
-def wait_until_none_alive(pids: list[int], seconds: float = 10.0) -> list[int]:
-    deadline = time.monotonic() + seconds
-    while left := [pid for pid in pids if alive(pid)]:
-        if time.monotonic() > deadline:
-            return left
-        time.sleep(0.05)
-    return []
+LISTEN = "0A"
+LOOPBACK_4 = "0100007F"
+LOOPBACK_6 = ("00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("victim", ["driver", "guardian", "gcs_server"])
-def test_no_process_of_a_local_ray_outlives_its_owner(victim: str) -> None:
+def test_a_local_ray_runs_only_what_is_used_listens_on_loopback_alone_and_ends_as_a_whole() -> None:
     adopt_orphans()
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    before = set(descendants(os.getpid()))
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert driver.stdout is not None
-        guardian, actor = map(int, driver.stdout.readline().split())
-        tree = descendants(driver.pid)
-        assert {guardian, actor} <= set(tree)
-        assert len(tree) >= 5
-        if victim == "driver":
-            driver.kill()
-        elif victim == "guardian":
-            os.kill(guardian, signal.SIGKILL)
-            assert driver.stdout.readline() == "ended\n"
-        else:
-            os.kill(_named(tree, "gcs_server"), signal.SIGKILL)
-            assert driver.stdout.readline() == "ended\n"
-        assert wait_until_none_alive(tree) == []
-        reap(tree)
+        assert driver.stdin is not None
+        guardian, actor, ended = driver.stdout.readline().split()
+        assert ended == "None"
+        tree = set(descendants(driver.pid))
+        assert {int(guardian), int(actor)} <= tree
+        commands = {pid: command(pid) for pid in tree}
+        for needed in ("gcs_server", "raylet"):
+            assert any(needed in words for words in commands.values())
+        for unused in ("dashboard.py", "client.server", "monitor.py", "log_monitor"):
+            assert [words for words in commands.values() if unused in words] == []
+        assert len(listening_addresses({driver.pid, *tree})) >= 3
+        assert [address for address in listening_addresses({driver.pid, *tree}) if not is_loopback(address)] == []
+        print(file=driver.stdin, flush=True)
+        assert driver.stdout.readline() != ""
+        assert left_alive(tree, 0.0) == {}
+        assert alive(driver.pid)
     finally:
-        end_descendants(driver.pid)
         driver.kill()
         driver.wait()
+        end_descendants(os.getpid(), keep=before)
 
 
-def _named(pids: list[int], name: str) -> int:
+def command(pid: int) -> str:
+    return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def listening_addresses(pids: set[int]) -> list[str]:
+    """Of all TCP sockets of these processes on which they listen; as in /proc/net/tcp."""
+    inodes = set()
     for pid in pids:
-        with open(f"/proc/{pid}/cmdline", "rb") as command:
-            if name.encode() in command.read().split(b"\0")[0]:
-                return pid
-    raise AssertionError(f"no {name} among {pids}")
+        for descriptor in Path("/proc", str(pid), "fd").iterdir():
+            target = os.readlink(descriptor) if descriptor.is_symlink() else ""
+            if target.startswith("socket:["):
+                inodes.add(target[len("socket:[") : -1])
+    found = []
+    for table in ("tcp", "tcp6"):
+        for row in Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = row.split()
+            if fields[3] == LISTEN and fields[9] in inodes:
+                found.append(fields[1].partition(":")[0])
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    return address == LOOPBACK_4 or address in LOOPBACK_6

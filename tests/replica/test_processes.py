@@ -61,22 +61,23 @@ def line(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.cluster
 def test_what_daemonised_itself_below_a_subreaper_is_found_and_ended_and_what_is_kept_is_not() -> None:
+    before = set(descendants(os.getpid()))
     with nothing_left() as pids:
         first, second = started(TREE), started(TREE)
         try:
             line(first), line(second)
-            tree = set(descendants(os.getpid()))
+            tree = set(descendants(os.getpid())) - before
             pids |= tree
             assert {first.pid, second.pid} <= tree
             # Their daemons have become our own children.
             daemons = tree - {first.pid, second.pid}
             assert len(daemons) >= 2
             others = tree - {first.pid}
-            assert end_descendants(os.getpid(), keep=others) == 1
+            assert end_descendants(os.getpid(), keep=before | others) == 1
             assert left_alive({first.pid}, 1.0) == {}
             assert all(map(alive, others))
         finally:
-            end_descendants(os.getpid(), keep=set(descendants(os.getpid())) - pids)
+            end_descendants(os.getpid(), keep=before)
             first.wait()
             second.wait()
     assert left_alive(pids, 1.0) == {}

@@ -65,7 +65,6 @@ def test_a_stopped_leader_hands_over_and_leaves_nobody_behind_and_a_second_signa
     [
         pytest.param(lambda replica: "the API listens" in log_of(replica), id="while Ray starts"),
         pytest.param(lambda replica: "Ray is there" in log_of(replica), id="while the actors start"),
-        pytest.param(lambda replica: "has read the cluster" in log_of(replica), id="while it joins the election"),
     ],
 )
 def test_a_replica_that_is_stopped_during_its_start_leaves_in_order(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,12 @@ def placements(directory: Path, endpoint: str, root: str, workers: int) -> tuple
 
 @pytest.mark.cluster
 def test_the_decisions_are_the_same_with_no_one_and_four_workers(tmp_path: Path, etcd: EtcdServer, etcd_root: str) -> None:
-    found = {
-        workers: placements(tmp_path / str(workers), etcd.endpoint, f"{etcd_root}-{workers}", workers) for workers in (0, 1, 4)
-    }
+    def run(workers: int) -> tuple[dict[str, str], int]:
+        return placements(tmp_path / str(workers), etcd.endpoint, f"{etcd_root}-{workers}", workers)
+
+    # Each is a cluster of its own and dies with the thread that started it.
+    with ThreadPoolExecutor() as threads:
+        found = dict(zip((0, 1, 4), threads.map(run, (0, 1, 4)), strict=True))
     local, by_one, by_four = (found[workers][0] for workers in (0, 1, 4))
     assert len(local) == BATCHES * BATCH
     assert len(set(local.values())) > 4

@@ -1,0 +1,177 @@
+"""Counters of bound pods: whatever happens, they say what a walk over the pods would say."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import numpy as np
+import pytest
+
+from rayched.api.selectors import Operator, Requirement
+from rayched.snapshot import pod_counts
+from rayched.snapshot.domains import DomainSums
+from rayched.snapshot.pod_selection import PodSelector
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import TemplateTable
+from rayched.snapshot.verification import verify
+from rayched.v1.core_pb2 import Namespace, Node, Pod, Service
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def a_node(name: str, zone: str = "") -> Node:
+    node = Node()
+    node.metadata.name = name
+    if zone:
+        node.metadata.labels[ZONE] = zone
+    return node
+
+
+def a_pod(app: str, namespace: str = "default") -> Pod:
+    pod = Pod()
+    pod.metadata.namespace = namespace
+    pod.metadata.labels["app"] = app
+    return pod
+
+
+def pods_of(app: str, *, terminating: bool = True) -> tuple[PodSelector, ...]:
+    return (PodSelector(frozenset(("default",)), (Requirement("app", Operator.IN, frozenset((app,))),), terminating),)
+
+
+def column(snapshot: Snapshot, what: tuple[PodSelector, ...]) -> list[int]:
+    return snapshot.pod_counts.counter(what).column[: snapshot.n_rows].tolist()
+
+
+def test_a_counter_begins_with_the_pods_that_are_there_and_follows_the_others() -> None:
+    snapshot, templates = Snapshot(), TemplateTable()
+    snapshot.add_node(a_node("a"))
+    snapshot.add_node(a_node("b"))
+    web, db = templates.intern(a_pod("web")), templates.intern(a_pod("db"))
+    snapshot.bind("1", web, "a")
+    snapshot.bind("2", db, "a")
+    assert column(snapshot, pods_of("web")) == [1, 0]
+    snapshot.bind("3", web, "b")
+    snapshot.bind("4", templates.intern(a_pod("web", "other")), "b")
+    assert column(snapshot, pods_of("web")) == [1, 1]
+    snapshot.unbind("1")
+    snapshot.bind("3", db, "b")
+    assert column(snapshot, pods_of("web")) == [0, 0]
+
+
+def test_a_pod_whose_deletion_begins_leaves_the_counters_that_leave_such_pods_out() -> None:
+    snapshot, templates = Snapshot(), TemplateTable()
+    snapshot.add_node(a_node("a"))
+    web = templates.intern(a_pod("web"))
+    snapshot.bind("1", web, "a")
+    assert column(snapshot, pods_of("web", terminating=False)) == [1]
+    snapshot.bind("1", web, "a", terminating=True)
+    assert column(snapshot, pods_of("web", terminating=False)) == [0]
+    assert column(snapshot, pods_of("web")) == [1]
+    verify(snapshot)
+
+
+def test_pods_of_a_node_that_goes_count_again_when_it_comes_back() -> None:
+    snapshot, templates = Snapshot(), TemplateTable()
+    snapshot.add_node(a_node("a", "east"))
+    snapshot.add_node(a_node("b", "west"))
+    snapshot.bind("1", templates.intern(a_pod("web")), "a")
+    sums = DomainSums(snapshot.pod_counts, pods_of("web"), snapshot.topology(ZONE))
+    sums.refresh()
+    assert sums.total == 1
+    snapshot.remove_node("a")
+    snapshot.bind("2", templates.intern(a_pod("web")), "a")
+    snapshot.topology(ZONE)
+    sums.refresh()
+    assert (sums.total, column(snapshot, pods_of("web"))) == (0, [0, 0])
+    snapshot.add_node(a_node("a", "west"))
+    topology = snapshot.topology(ZONE)
+    sums.refresh()
+    assert sums.sums[topology.column[: snapshot.n_rows]].tolist() == [2, 2], "both rows are in one zone now"
+    verify(snapshot)
+
+
+def test_a_node_that_changes_its_zone_takes_its_pods_along() -> None:
+    snapshot, templates = Snapshot(), TemplateTable()
+    for name, zone in (("a", "east"), ("b", "west"), ("c", "")):
+        snapshot.add_node(a_node(name, zone))
+        snapshot.bind(name, templates.intern(a_pod("web")), name)
+    sums = DomainSums(snapshot.pod_counts, pods_of("web"), snapshot.topology(ZONE))
+    for zones, expected in (
+        (("east", "west", ""), [1, 1, 0]),
+        (("west", "west", ""), [2, 2, 0]),
+        (("", "north", "north"), [0, 2, 2]),
+    ):
+        for name, zone in zip("abc", zones, strict=True):
+            snapshot.update_node(a_node(name, zone))
+        topology = snapshot.topology(ZONE)
+        sums.refresh()
+        assert sums.sums[topology.column[:3]].tolist() == expected, zones
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counters_that_had_to_go_are_counted_anew(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_counts, "BYTES_MAX", 0)
+    monkeypatch.setattr(pod_counts, "COUNTERS_MIN", 3)
+    monkeypatch.setattr(pod_counts, "TEMPLATES_MIN", 2)
+    random, snapshot, templates = Random(seed), Snapshot(), TemplateTable()
+    apps = [f"app-{number}" for number in range(8)]
+    for name in "abc":
+        snapshot.add_node(a_node(name, random.choice(("east", "west"))))
+    sums = {app: DomainSums(snapshot.pod_counts, pods_of(app), snapshot.topology(ZONE)) for app in apps}
+    bound: dict[str, tuple[str, str]] = {}
+    for step in range(120):
+        if bound and random.random() < 0.4:
+            uid = random.choice(sorted(bound))
+            del bound[uid]
+            snapshot.unbind(uid)
+        else:
+            app, name = random.choice(apps), random.choice("abc")
+            bound[str(step)] = app, name
+            snapshot.bind(str(step), templates.intern(a_pod(app)), name)
+        app = random.choice(apps)
+        assert column(snapshot, pods_of(app)) == [sum(one == (app, name) for one in bound.values()) for name in "abc"]
+        sums[app].refresh()
+        assert sums[app].total == sum(where == app for where, _ in bound.values())
+        assert len(snapshot.pod_counts.counters()) <= 3
+        verify(snapshot)
+
+
+def test_counters_grow_with_the_table() -> None:
+    snapshot, templates = Snapshot(), TemplateTable()
+    web = templates.intern(a_pod("web"))
+    assert column(snapshot, pods_of("web")) == []
+    for number in range(200):
+        snapshot.add_node(a_node(f"n{number}"))
+        snapshot.bind(str(number), web, f"n{number}")
+    assert np.count_nonzero(column(snapshot, pods_of("web"))) == 200
+    verify(snapshot)
+
+
+def test_terms_that_nobody_carries_any_more_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_counts, "DEAD_TERMS_MIN", 4)
+    snapshot, templates = Snapshot(), TemplateTable()
+    snapshot.add_node(a_node("a"))
+    for number in range(100):
+        pod = a_pod(f"app-{number}")
+        term = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add(topology_key=ZONE)
+        term.label_selector.match_labels["app"] = f"app-{number}"
+        snapshot.bind("1", templates.intern(pod), "a")
+        verify(snapshot)
+    assert len(snapshot.pod_counts.carriers()) < 20
+
+
+def test_only_what_scheduling_reads_of_other_objects_counts_as_a_change() -> None:
+    snapshot = Snapshot()
+    namespace, service = Namespace(), Service()
+    namespace.metadata.labels["team"] = "a"
+    service.spec.selector["app"] = "web"
+    for message in (namespace, service):
+        kind = type(message).__name__
+        revisions = [snapshot.pod_counts.revision]
+        for given in (message, message, None, None):
+            snapshot.set_object(kind, "default", "x", given)
+            revisions.append(snapshot.pod_counts.revision)
+        assert [later - earlier for earlier, later in itertools.pairwise(revisions)] == [1, 0, 1, 0], kind
+    snapshot.set_object("PriorityClass", "", "x", None)
+    assert snapshot.surroundings.namespaces_revision == 2
