@@ -11,11 +11,12 @@ from rayched.client.client import Client
 from rayched.v1.core_pb2 import Pod
 
 
-def small_pods(prefix: str, cpu: str = "10m", memory: str = "16Mi") -> Iterator[Pod]:
+def small_pods(prefix: str, cpu: str = "10m", memory: str = "16Mi", scheduler_name: str = "") -> Iterator[Pod]:
     """Endless pods of one template."""
     template = Pod(api_version="v1", kind="Pod")
     template.metadata.namespace = "default"
     template.metadata.labels["app"] = prefix
+    template.spec.scheduler_name = scheduler_name
     container = template.spec.containers.add(name="main", image="registry.example/load:1")
     container.resources.requests["cpu"].string = cpu
     container.resources.requests["memory"].string = memory
