@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument(
         "--storm-rate",
         type=float,
-        default=5250.0,
+        default=6000.0,
         help="submissions a second; what is late is not made up for",
     )
     parser.add_argument("--storm-seconds", type=float, default=30.0, help="0: no storm")

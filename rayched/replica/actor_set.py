@@ -34,7 +34,7 @@ SPARE_PAUSE_SECONDS_MIN: Final = 2.0
 to start, on a busy machine, the spare one waits as long as they took."""
 REPLACEMENT_PAUSES_SECONDS: Final = (0.0, 0.0, 0.5, 1.0, 2.0, 5.0)
 """Before the first, second, ... replacement of an actor that did not live for LIFE_SECONDS_MIN."""
-LIFE_SECONDS_MIN: Final = 30.0
+LIFE_SECONDS_MIN: Final = 10.0
 
 log = logging.getLogger("rayched.replica")
 
@@ -74,7 +74,7 @@ class ActorSet:
         self._has_begun = False
         """The present scheduler can be told something."""
         self._is_synced = False
-        """It has read the cluster; until then no spare one is started."""
+        """It has read the cluster, and gives signs of life from then on; until then no spare one is started."""
         self._lives: dict[Any, str] = {}
         """The unfinished calls, and whose they are."""
         self._handles: dict[str, Any] = {}
@@ -116,6 +116,10 @@ class ActorSet:
         for answer in self._answers.values():
             if answer.until is not None and answer.until <= now:
                 raise RayUnavailable(f"{answer.actor}: {answer.what} took longer than {ANSWER_SECONDS_MAX:.0f} s")
+
+    @property
+    def is_synced(self) -> bool:
+        return self._is_synced and "scheduler" in self._handles
 
     def end(self) -> None:
         for handle in self._handles.values():

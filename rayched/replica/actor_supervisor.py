@@ -16,9 +16,12 @@ import logging
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText
 from rayched.actors.scheduler_actor import SchedulerActorConfig, SchedulerStatus
 from rayched.replica.actor_set import ActorSet
@@ -33,6 +36,11 @@ _POLL_SECONDS: Final = 0.2
 """Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
 _ANSWER_SECONDS_MAX: Final = 10.0
 _DRAIN_SECONDS_MAX: Final = 2.0
+_HUNG_SECONDS: Final = 5.0
+"""A scheduler without a sign of life for so long is ended. A leader's loses the lease before (leadership.py); this is for those
+of standbys, who might win the next election."""
+_LOOK_SECONDS_MAX: Final = 1.0
+"""Where the supervisor itself was away for longer than this, the scheduler gets its time anew: the whole replica stood still."""
 _END_SECONDS_MAX: Final = 3.0
 """How long the end of Ray is waited for; it takes a tenth of that."""
 _RESTART_PAUSES_SECONDS: Final = (0.0, 0.0, 1.0, 2.0, 5.0)
@@ -57,9 +65,16 @@ class ActorSupervisor:
     """Owner of Ray and the actors of one replica."""
 
     def __init__(
-        self, settings: ReplicaSettings, scheduler: SchedulerSettings, endpoints: tuple[str, ...], belief_file: Path
+        self,
+        settings: ReplicaSettings,
+        scheduler: SchedulerSettings,
+        endpoints: tuple[str, ...],
+        belief_file: Path,
+        last_tick: Callable[[], int | None],
     ) -> None:
+        """`last_tick`: when the scheduler last gave a sign of life, CLOCK_BOOTTIME in ns."""
         self._settings = settings
+        self._last_tick = last_tick
         profiles = ProfilesText(scheduler.text, scheduler.source)
         self._config = SchedulerActorConfig(
             endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always
@@ -184,10 +199,19 @@ class ActorSupervisor:
         actors = ActorSet(self._config, self._settings.workers, self._scheduler_lost, self._synced)
         actors.create()
         self._actors = actors
+        looked = alive_since = _boottime()
         while not self._stopping.is_set():
             if self._ray is not None and (what := self._ray.what_ended()):
                 raise RayUnavailable(f"Ray has ended: {what} is gone")
             actors.turn(_POLL_SECONDS)
+            now = _boottime()
+            if not actors.is_synced or now - looked > _LOOK_SECONDS_MAX:
+                alive_since = now
+            looked = now
+            if now - max(alive_since, (self._last_tick() or 0) / NS_PER_SECOND) > _HUNG_SECONDS:
+                log.error("the scheduler has shown no sign of life for %.0f s", _HUNG_SECONDS)
+                self.end_now()
+                alive_since = now
 
     def _scheduler_lost(self) -> None:
         if self.terms is not None:
@@ -211,6 +235,10 @@ class ActorSupervisor:
         elif actors is not None:
             actors.end()
             disconnect()
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def _awaited(reference: Any) -> Any:

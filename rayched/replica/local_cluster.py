@@ -56,7 +56,12 @@ class ReplicaProcess:
     def start(self) -> None:
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(
-                dying_with_us(self.command), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                dying_with_us(self.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Its own session: a Ctrl-C in the terminal is the owner's, and would count as the first of two signals here.
+                start_new_session=True,
             )
 
     def signal(self, number: signal.Signals) -> None:

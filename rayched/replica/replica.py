@@ -90,7 +90,7 @@ class _Replica:
         keys = Keys(settings.root)
         version = importlib.metadata.version("rayched")
         self._belief = BeliefCell.create(belief_file)
-        self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file)
+        self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file, self._belief.last_tick)
         self._leadership = Leadership(
             settings.identity, version, endpoints, keys, settings.election_profile, self._belief, self._actors
         )

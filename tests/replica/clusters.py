@@ -18,6 +18,7 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.own_directories import MEMORY, SHORT
 from rayched.replica.processes import alive, descendants, end_tree
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
@@ -105,7 +106,8 @@ class SmallCluster:
     def assert_sound(self) -> None:
         assert self.follower is not None
         assert self.follower.error is None
-        assert self.follower.ask(lambda auditor: dict(auditor.findings.first)) == {}
+        findings = self.follower.ask(lambda auditor: dict(auditor.findings.first))
+        assert not findings, findings
 
 
 def scheduler_status(client: Client) -> GetSchedulerStatusResponse:
@@ -164,6 +166,11 @@ def nothing_left() -> Iterator[set[int]]:
 
 def tree_of(pid: int) -> set[int]:
     return {pid, *descendants(pid)}
+
+
+def own_directories(pid: int) -> list[Path]:
+    """What a process has made outside its data directory."""
+    return [path for parent in (MEMORY, SHORT) for path in parent.glob(f"rayched-{pid}-*")]
 
 
 def _command(pid: int) -> str:

@@ -5,6 +5,8 @@ One cluster for all: each test takes it as the one before left it, alive and wit
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -18,8 +20,9 @@ REPLACED_SECONDS_MAX = 30.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallCluster]:
-    # Every evaluation goes to the worker, so that its death matters.
-    with SmallCluster(tmp_path_factory.mktemp("cluster"), workers=1, options=["--shard-always"]) as cluster:
+    # Every evaluation goes to the worker, so that its death matters; leases are long, so that nothing is cured by losing one.
+    options = ["--shard-always", "--election-profile", "kube"]
+    with SmallCluster(tmp_path_factory.mktemp("cluster"), workers=1, options=options) as cluster:
         yield cluster
 
 
@@ -73,6 +76,18 @@ def test_scheduler_and_queue_killed_together_are_replaced(cluster: SmallCluster)
     cluster.wait_until_all_bound()
     for name, pid in pids.items():
         until_true(lambda name=name, pid=pid: cluster.pid_of(name) != pid, REPLACED_SECONDS_MAX, f"{name} is not replaced")
+    assert cluster.pid_of("guardian") == guardian
+
+
+@pytest.mark.cluster
+def test_a_scheduler_that_hangs_is_ended_and_replaced(cluster: SmallCluster) -> None:
+    scheduler, guardian = cluster.pid_of("scheduler"), cluster.pid_of("guardian")
+    cluster.submit(20)
+    os.kill(scheduler, signal.SIGSTOP)
+    cluster.submit(20)
+    cluster.wait_until_all_bound()
+    assert left_alive({scheduler}, 1.0) == {}
+    assert cluster.pid_of("scheduler") != scheduler
     assert cluster.pid_of("guardian") == guardian
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rayched.replica.own_directories import remove_left_behind
 from rayched.replica.processes import descendants
-from tests.replica.clusters import SmallCluster, kill, left_alive, nothing_left, tree_of, until_true
+from tests.replica.clusters import SmallCluster, kill, left_alive, nothing_left, own_directories, tree_of, until_true
 
 OWNER = """
 import json, sys, time
@@ -67,7 +67,3 @@ def test_the_cluster_of_a_killed_owner_ends(tmp_path: Path) -> None:
             owner.kill()
             owner.wait()
         assert left_alive(pids) == {}
-
-
-def own_directories(pid: int) -> list[Path]:
-    return [path for parent in ("/tmp", "/dev/shm") for path in Path(parent).glob(f"rayched-{pid}-*")]

@@ -55,6 +55,7 @@ def test_endpoints_are_separated_by_commas() -> None:
     assert split_endpoints("") == ()
 
 
+@pytest.mark.row("L7")
 def test_each_identity_is_another() -> None:
     assert ReplicaSettings().identity != ReplicaSettings().identity
 

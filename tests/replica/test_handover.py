@@ -1,0 +1,113 @@
+"""Who ceases to work hands over: on SIGTERM at any time, and when its scheduler hangs. A second SIGTERM is obeyed at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.processes import descendants
+from tests.replica.clusters import SmallCluster, left_alive, nothing_left, own_directories, tree_of, until_true
+
+START_SECONDS_MAX = 60.0
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallCluster]:
+    """Two replicas, which the tests take as the ones before left them."""
+    with nothing_left() as pids, SmallCluster(tmp_path_factory.mktemp("pair"), replicas=2) as pair:
+        until_true(lambda: all(map(stands, pair.local.replicas)), START_SECONDS_MAX, "not both stand for election")
+        pids |= {pid for replica in pair.local.replicas for pid in tree_of(replica.pid)}
+        yield pair
+
+
+@pytest.mark.cluster
+def test_a_scheduler_that_hangs_costs_its_replica_the_lead_and_is_replaced(pair: SmallCluster) -> None:
+    pair.submit(20)
+    pair.wait_until_all_bound()
+    first, scheduler = pair.leader(), pair.pid_of("scheduler")
+    os.kill(scheduler, signal.SIGSTOP)
+    pair.submit(20)
+    pair.wait_until_all_bound()
+    assert pair.leader() is not first
+    assert left_alive({scheduler}, 1.0) == {}
+    assert first.running
+    until_true(lambda: log_of(first).count("has read the cluster") == 2, START_SECONDS_MAX, "the scheduler is not replaced")
+
+
+@pytest.mark.row("L26")
+@pytest.mark.cluster
+def test_a_stopped_leader_hands_over_and_leaves_nobody_behind(pair: SmallCluster) -> None:
+    first = pair.leader()
+    epoch = pair.client.leader().epoch
+    tree = tree_of(first.pid)
+    struck = time.monotonic()
+    first.signal(signal.SIGTERM)
+    pair.submit(20)
+    pair.wait_until_all_bound()
+    assert pair.follower is not None
+    binding = pair.follower.ask(lambda auditor: next(b for b in auditor.bindings if b.epoch > epoch))
+    assert binding.seconds - struck < 1.5
+    assert first.wait(5.0) == 0
+    assert left_alive(tree, 0.5) == {}
+    assert "writing has stopped" in log_of(first)
+
+
+@pytest.mark.cluster
+def test_a_second_signal_is_obeyed_at_once(pair: SmallCluster) -> None:
+    last = pair.leader()
+    # Without etcd nothing can be handed over, and that takes its time.
+    assert pair.local.etcd is not None
+    etcd = pair.local.etcd.pid
+    assert etcd is not None
+    tree = tree_of(last.pid)
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        last.signal(signal.SIGTERM)
+        until_true(lambda: "stopping" in log_of(last), 2.0, "the signal is not noticed")
+        struck = time.monotonic()
+        last.signal(signal.SIGTERM)
+        assert last.wait(2.0) == 1
+        assert time.monotonic() - struck < 0.5
+        assert left_alive(tree, 0.5) == {}
+        assert own_directories(last.pid) == []
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(lambda replica: "the API listens" in log_of(replica), id="while Ray starts"),
+        pytest.param(lambda replica: "Ray is there" in log_of(replica), id="while the actors start"),
+    ],
+)
+def test_a_replica_that_is_stopped_during_its_start_leaves_in_order(
+    tmp_path: Path, etcd: EtcdServer, etcd_root: str, moment: Callable[[ReplicaProcess], bool]
+) -> None:
+    options = ["--workers", "1", "--etcd-root", etcd_root]
+    with nothing_left() as pids, LocalCluster(tmp_path, 1, etcd_endpoints=[etcd.endpoint], options=options) as cluster:
+        (replica,) = cluster.replicas
+        until_true(lambda: moment(replica), START_SECONDS_MAX, "it does not start")
+        time.sleep(0.05)
+        pids |= {replica.pid, *descendants(replica.pid)}
+        struck = time.monotonic()
+        replica.signal(signal.SIGTERM)
+        assert replica.wait(10.0) == 0, log_of(replica)
+        assert time.monotonic() - struck < 5.0
+        assert left_alive(pids, 0.5) == {}
+
+
+def stands(replica: ReplicaProcess) -> bool:
+    return "joins the election" in log_of(replica)
+
+
+def log_of(replica: ReplicaProcess) -> str:
+    return replica.log_file.read_text() if replica.log_file.exists() else ""
