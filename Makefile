@@ -29,8 +29,8 @@ run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the lead
 test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC
 	@$(BIN)/python -m pytest -q
 
-test-fast: $(STAMP) ## the tests that start no processes, under a minute
-	@$(BIN)/python -m pytest -q -m "not cluster"
+test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
+	@$(BIN)/python -m pytest -q -m "not cluster and not slow"
 
 check: lint types layers proto-check behaviour ## format, lint, types, import contracts, generated code, behaviour table
 

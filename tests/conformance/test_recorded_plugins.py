@@ -7,6 +7,8 @@ import pytest
 from tests.conformance.cases import SCHEDULE_TOPICS
 from tests.conformance.tally import tallies
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.row("K2.2", "K2.3", "K5.2")
 @pytest.mark.parametrize("topic", SCHEDULE_TOPICS)

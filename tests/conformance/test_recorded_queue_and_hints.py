@@ -14,6 +14,8 @@ from tests.conformance.comparisons import Comparison
 from tests.conformance.hint_comparisons import compare_hints
 from tests.conformance.queue_player import compare_queue
 
+pytestmark = pytest.mark.slow
+
 
 def differing(case: Case, compare: Any) -> list[Comparison]:
     return [one for one in compare(case) if not one.agrees]

@@ -16,6 +16,8 @@ from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Pod
 from tests.conformance.cases import Case, load, node_of, pod_of, profile_of, set_surroundings
 
+pytestmark = pytest.mark.slow
+
 PIECES = 4
 """The cases are dealt out to so many tests."""
 

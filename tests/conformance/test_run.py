@@ -29,6 +29,7 @@ def written(directory: Path, *records: dict[str, Any], name: str = "some.jsonl")
     return [str(directory)]
 
 
+@pytest.mark.slow
 @pytest.mark.row("F6")
 @pytest.mark.parametrize("topic", SCHEDULE_TOPICS)
 def test_cases_agree_with_every_column_taken_from_three_workers(topic: str) -> None:

@@ -17,6 +17,7 @@ from tests.plugins.random_worlds import seeds, state_of, world_of
 CODES = {GOOD: Code.SUCCESS, NO: Code.UNSCHEDULABLE, NEVER: Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 
 
+@pytest.mark.slow
 @pytest.mark.row("K2.2", "K2.3", "K5.2")
 @given(seed=seeds)
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -70,6 +71,7 @@ def test_each_score_plugin_gives_the_naive_raw_and_normalised_scores(seed: int) 
             assert normalized.tolist() == list(expected.normalized[plugin.name].values()), where
 
 
+@pytest.mark.slow
 @given(seed=seeds)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_prefilter_narrows_as_the_naive_one(seed: int) -> None:
@@ -86,6 +88,7 @@ def test_prefilter_narrows_as_the_naive_one(seed: int) -> None:
             assert answer == expected.narrowed and expected.prefilter[0] == GOOD, f"seed {seed}"
 
 
+@pytest.mark.slow
 @pytest.mark.row("K6.4")
 @given(seed=seeds)
 @settings(max_examples=40, deadline=None, derandomize=True)

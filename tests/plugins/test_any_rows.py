@@ -162,6 +162,7 @@ def test_pods_with_equal_keys_get_equal_columns(seed: int) -> None:
         assert_equal(other_evaluate(other_state, whole(world)), evaluate(state, whole(world)), f"seed {seed}, {plugin.name}")
 
 
+@pytest.mark.slow
 @given(seed=seeds)
 @settings(max_examples=80, deadline=None, derandomize=True)
 def test_pods_with_different_columns_have_different_keys(seed: int) -> None:

@@ -85,6 +85,7 @@ def changed_node(world: World) -> tuple[str, Node | None, Node]:
     return name, old, node
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q53", "D1")
 @given(seed=seeds)
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -106,6 +107,7 @@ def test_no_change_of_a_node_that_makes_a_filter_pass_is_skipped(seed: int) -> N
                     assert Hint.QUEUE in heard, f"seed {seed}: {plugin.name} would pass {name} after {events}"
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q53", "Q56")
 @given(seed=seeds)
 @settings(max_examples=80, deadline=None, derandomize=True)

@@ -63,6 +63,7 @@ def roomy(seed: int) -> tuple[RoomyWorld, Profile]:
     return RoomyWorld(seed, plain, n_nodes=random.choice((2, 5, 9)), n_pods=random.choice((0, 4, 12))), profile_with(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.row("K2.9", "K4.3", "K4.6")
 @given(seed=seeds)
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -108,6 +109,7 @@ def _codes(found: PluginColumns | None, n: int) -> list[Code]:
     return [Code(code) for code in found.codes.tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.row("F7")
 @given(seed=seeds)
 @settings(max_examples=300, deadline=None, derandomize=True)

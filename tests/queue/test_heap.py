@@ -175,6 +175,7 @@ def test_leftovers_of_replaced_items_do_not_pile_up() -> None:
     assert len(heap) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q10", "Q11")
 def test_pops_grow_as_the_logarithm_and_look_ups_do_not_grow() -> None:
     """A thousand times the items may not cost ten times as much per pop, nor three times per look-up."""

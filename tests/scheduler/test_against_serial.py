@@ -138,6 +138,7 @@ def play(seed: int) -> tuple[int, int]:
     return placed, refused
 
 
+@pytest.mark.slow
 @pytest.mark.row("F6")
 @pytest.mark.parametrize("first", range(0, SEQUENCES, SEQUENCES_A_TEST))
 def test_pods_go_where_a_plain_serial_evaluation_puts_them(first: int) -> None:
