@@ -12,7 +12,7 @@ Cost: about 70 µs for each kilobyte of plain data, and 400 µs for each of YAML
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,17 +51,17 @@ class ReadResult:
 
 def read_documents(text: str, source: str) -> list[Document]:
     """The documents of a text, Lists taken apart. Raises TextError (no YAML or JSON) and ManifestErrors (no object)."""
-    documents: list[Document] = []
-    for number, found in enumerate(load_all(text, source), start=1):
-        documents.extend(_items(found, f"{source}, document {number}"))
+    documents, errors = _documents(text, source)
+    if errors:
+        raise ManifestErrors(errors, source)
     return documents
 
 
 def read_text(text: str, source: str) -> list[ReadResult]:
     """The objects of a text. The errors of all its documents are raised together, each path with the object's name."""
     results: list[ReadResult] = []
-    errors: list[FieldError] = []
-    for document in read_documents(text, source):
+    documents, errors = _documents(text, source)
+    for document in documents:
         try:
             results.append(read_object(document))
         except ManifestErrors as found:
@@ -120,24 +120,34 @@ def _list(documents: list[Document]) -> Document:
     return {"apiVersion": "v1", "items": documents, "kind": "List", "metadata": {"resourceVersion": ""}}
 
 
-def _items(found: Any, source: str) -> list[Document]:
-    """The document itself or, of a List, its items."""
+def _documents(text: str, source: str) -> tuple[list[Document], list[FieldError]]:
+    """The documents of a text that are objects, and what is wrong with the others. Raises TextError."""
+    documents: list[Document] = []
+    errors: list[FieldError] = []
+    for number, found in enumerate(load_all(text, source), start=1):
+        documents.extend(_items(found, f"{source}, document {number}", errors))
+    return documents, errors
+
+
+def _items(found: Any, source: str, errors: list[FieldError]) -> Iterator[Document]:
+    """The document itself or, of a List, its items; what is no object goes to the errors."""
     if not isinstance(found, dict):
-        raise ManifestErrors([FieldError("", f"{source}: must be an object, not {shown(found)}")], source)
+        errors.append(FieldError("", f"{source}: must be an object, not {shown(found)}"))
+        return
     if found.get("kind") not in _LISTS:
-        return [found]
+        yield found
+        return
     items = found.get("items") or []
     if not isinstance(items, list):
-        raise ManifestErrors([FieldError("items", f"{source}: must be a list, not {shown(items)}")], source)
+        errors.append(FieldError("items", f"{source}: must be a list, not {shown(items)}"))
+        return
     kind = str(found["kind"]).removesuffix("List")
-    documents = []
     for position, item in enumerate(items):
         if not isinstance(item, dict):
-            path = f"items[{position}]"
-            raise ManifestErrors([FieldError(path, f"{source}: must be an object, not {shown(item)}")], source)
+            errors.append(FieldError(f"items[{position}]", f"{source}: must be an object, not {shown(item)}"))
+            continue
         # The API leaves out the kind of a typed list's items.
-        documents.append({"kind": kind, "apiVersion": found.get("apiVersion"), **item} if kind else item)
-    return documents
+        yield {"kind": kind, "apiVersion": found.get("apiVersion"), **item} if kind else item
 
 
 def _kind_of(document: Document) -> kinds.Kind:

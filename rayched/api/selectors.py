@@ -120,7 +120,8 @@ def requirement(key: str, operator: str, values: Sequence[str], allowed: Sequenc
     else:
         number = int64(values[0]) if len(values) == 1 else None
         if number is None:
-            raise SelectorError(f"operator {operator} needs exactly one value, an integer")
+            found = ", ".join(map(quoted, values)) or "none"
+            raise SelectorError(f"operator {operator} needs exactly one value, an integer; found {found}")
         bound = number
     for value in values:
         fault = label_value_fault(value)

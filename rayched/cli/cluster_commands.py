@@ -7,7 +7,7 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -209,6 +209,11 @@ def _check_before_start(ports: Sequence[int], **settings: Any) -> None:
         fail(str(error))
     except OSError as error:
         fail(f"--data-dir {settings['data_dir']}: {error.strerror}; name a directory that can be written to")
+    check_ports(ports)
+
+
+def check_ports(ports: Iterable[int]) -> None:
+    """Ends the command where a replica could not listen."""
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

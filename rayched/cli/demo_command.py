@@ -13,6 +13,7 @@ import typer
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.cli import printing
+from rayched.cli.cluster_commands import check_ports
 from rayched.cli.manifests import read_manifests
 from rayched.cli.printing import fail, note, out
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
@@ -40,17 +41,20 @@ The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another 
 
 
 def demo(
-    nodes: Annotated[int, typer.Option(help="Hollow nodes.", min=1, max=5000)] = 100,
-    pods: Annotated[int, typer.Option(help="Pods to submit.", min=2, max=100_000)] = 1000,
-    replicas: Annotated[int, typer.Option(help="Replicas.", min=2, max=5)] = 3,
-    examples: Annotated[Path, typer.Option(help="Manifests to apply first.")] = Path("examples"),
-    port: Annotated[int, typer.Option(help="Of the first replica.", min=1, max=65_000)] = DEFAULT_PORT,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Hollow nodes.", min=1, max=5000)] = 100,
+    pods: Annotated[int, typer.Option(metavar="N", help="Pods to submit.", min=2, max=100_000)] = 1000,
+    replicas: Annotated[int, typer.Option(metavar="N", help="Replicas.", min=2, max=5)] = 3,
+    examples: Annotated[Path, typer.Option(metavar="DIR", help="Manifests to apply first.")] = Path("examples"),
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Of the first replica; the others count on.", min=1, max=65_000)
+    ] = DEFAULT_PORT,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running at the end.")] = False,
 ) -> None:
     """Show it all in a minute: a cluster, its load, its leader killed, and what an independent auditor counts."""
     manifests = [kinds.unwrap(result.object) for result in read_manifests([str(examples)])]
     profiles = examples / "scheduler" / "profiles.yaml"
     options = ["--config", str(profiles.absolute())] if profiles.exists() else []
+    check_ports(range(port, port + replicas))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     note(f"starting etcd, {replicas} replicas and {nodes} hollow nodes in {_ZONES} zones")
@@ -87,10 +91,8 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: flo
 
         rehearsal.submit(load[:half])
         if not rehearsal.wait_until_bound(examples + half // 2, _BOUND_SECONDS_MAX):
-            return [
-                *rehearsal.verdict().words,
-                f"{rehearsal.verdict().bound} pods bound within {_BOUND_SECONDS_MAX:.0f} s of the first submissions",
-            ]
+            found = rehearsal.verdict()
+            return [*found.words, f"{found.bound} pods bound within {_BOUND_SECONDS_MAX:.0f} s of the first submissions"]
         kill = rehearsal.kill_leader()
         note("the leader was killed with SIGKILL; submitting the rest")
         rehearsal.submit(load[half:])

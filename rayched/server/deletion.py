@@ -17,7 +17,6 @@ Source: graceful deletion of pods in Kubernetes 1.34; its namespaces delete what
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -152,14 +151,16 @@ class Deleter:
         return request
 
     async def _content(self, namespace: str) -> str:
-        """ "3 pods, 1 services"; at most 500 of a kind are counted."""
-        counts: Counter[str] = Counter()
+        """ "3 pods, 1 service"; at most 500 of a kind are counted."""
+        found = []
         for kind in KINDS:
             if kind.namespaced and kind is not EVENT:
                 prefix = self._objects.keys.prefix(kind, namespace)
                 page = await self._objects.store.list_page(prefix, limit=_NAMED_MAX, keys_only=True)
-                counts[kind.plural] = len(page.entries)
-        return ", ".join(f"{count}{'+' if count == _NAMED_MAX else ''} {plural}" for plural, count in counts.items() if count)
+                count = len(page.entries)
+                if count:
+                    found.append(f"{count}{'+' if count == _NAMED_MAX else ''} {kind.singular if count == 1 else kind.plural}")
+        return ", ".join(found)
 
 
 def removal(target: Target, read: Read, record: Entry | None) -> GuardedDelete:

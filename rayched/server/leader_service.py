@@ -7,13 +7,13 @@ UNAVAILABLE.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from rayched.server.errors import ask_the_leader, unavailable
+from rayched.server.open_streams import OpenStreams, shutting_down
 from rayched.server.ports import Leader, LeadershipPort, NotLeading, SchedulerPort
 from rayched.server.rpc import Call
 from rayched.v1.services_pb2 import (
@@ -36,37 +36,22 @@ class LeadershipService:
     def __init__(self, leadership: LeadershipPort, version: str) -> None:
         self._leadership = leadership
         self._version = version
-        self._tasks: set[asyncio.Task[object]] = set()
-        self._closing = asyncio.Event()
+        self._streams = OpenStreams()
 
     async def get_leader(self, _request: GetLeaderRequest, _: Call) -> GetLeaderResponse:
         return self._response(self._leadership.leader())
 
     async def watch_leader(self, _request: GetLeaderRequest, call: Call) -> None:
-        if self._closing.is_set():
-            raise unavailable("this replica is shutting down")
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
+        async def follow() -> None:
             async for leader in self._leadership.changes():
                 await call.write(self._response(leader))
-        except asyncio.CancelledError:
-            if not self._closing.is_set():
-                raise
-            task.uncancel()
-        finally:
-            self._tasks.discard(task)
-        raise unavailable("this replica is shutting down")
+
+        await self._streams.run(follow, shutting_down)
+        raise shutting_down()
 
     async def close(self) -> None:
         """Ends the streams; new ones are refused."""
-        self._closing.set()
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
+        await self._streams.close()
 
     def _response(self, leader: Leader | None) -> GetLeaderResponse:
         mine = self._leadership

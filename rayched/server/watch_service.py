@@ -24,8 +24,9 @@ from typing import Protocol
 
 from rayched.api.kinds import EVENT
 from rayched.server.changes import Change, EventEncoder, bookmark, up_to
-from rayched.server.errors import Code, invalid, unavailable, watch_ended
+from rayched.server.errors import ApiFailure, Code, invalid, unavailable, watch_ended
 from rayched.server.history import History, HistoryGone
+from rayched.server.open_streams import OpenStreams
 from rayched.server.rpc import Call
 from rayched.server.selection import Selection, select
 from rayched.server.watch_feed import WatchFeed
@@ -81,46 +82,26 @@ class WatchService:
         self._sources = sources
         self._encoder = encoder
         self._limits = limits or WatchLimits()
-        self._tasks: set[asyncio.Task[object]] = set()
-        self._closing = asyncio.Event()
+        self._streams = OpenStreams()
 
     @property
     def streams(self) -> int:
-        return len(self._tasks)
+        return len(self._streams)
 
     async def watch(self, request: WatchRequest, call: Call) -> None:
         selection = select(request.kind, request.namespace, request.label_selector, request.field_selector)
         if request.start_revision < 0:
             raise invalid(f"start_revision: found {request.start_revision}, want 0 or the first revision to be sent")
-        if self._closing.is_set():
-            raise unavailable("this replica is shutting down")
-        if len(self._tasks) >= self._limits.streams_max:
+        self._streams.refuse_when_closing()
+        if len(self._streams) >= self._limits.streams_max:
             raise unavailable(f"this replica serves {self._limits.streams_max} watches already; ask another one")
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         source = self._sources.events() if selection.kind is EVENT else self._sources.cluster()
         stream = _Stream(call, selection, source, max(request.start_revision - 1, 0))
-        try:
-            await self._run(stream, request.start_revision)
-        except asyncio.CancelledError:
-            if not self._closing.is_set():
-                raise
-            task.uncancel()
-            resume = stream.revision + 1 if stream.revision else 0
-            text = f"this replica is shutting down; watch on from revision {resume} elsewhere"
-            raise watch_ended(Code.UNAVAILABLE, text, resume) from None
-        finally:
-            self._tasks.discard(task)
+        await self._streams.run(lambda: self._run(stream, request.start_revision), lambda: _watch_elsewhere(stream))
 
     async def close(self) -> None:
         """Ends all streams; new ones are refused."""
-        self._closing.set()
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
+        await self._streams.close()
 
     async def _run(self, stream: _Stream, start_revision: int) -> None:
         await self._synced(stream.source.feed)
@@ -239,6 +220,11 @@ class WatchService:
                 await stream.call.write(response)
         except TimeoutError:
             raise _too_slow(stream) from None
+
+
+def _watch_elsewhere(stream: _Stream) -> ApiFailure:
+    resume = stream.revision + 1 if stream.revision else 0
+    return watch_ended(Code.UNAVAILABLE, f"this replica is shutting down; watch on from revision {resume} elsewhere", resume)
 
 
 def _too_slow(stream: _Stream) -> Exception:

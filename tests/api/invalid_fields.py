@@ -6,6 +6,8 @@ path, "the object" for none) and a part of the message.
 
 from __future__ import annotations
 
+import copy
+import itertools
 from typing import Any
 
 import yaml
@@ -405,3 +407,35 @@ OTHER_KINDS: list[Row] = [
     ("ReplicationController", "spec.selector", {"app": "db"}, "spec.template.metadata.labels", "must match spec.selector"),
     ("Event", "type", "Error", "", 'allowed is "Normal" or "Warning"'),
 ]
+
+TABLES: dict[str, list[Row]] = {
+    "metadata": METADATA,
+    "structure": STRUCTURE,
+    "containers": CONTAINERS,
+    "resources": RESOURCES,
+    "node affinity": NODE_AFFINITY,
+    "tolerations": TOLERATIONS,
+    "pod affinity": POD_AFFINITY,
+    "spreading": SPREADING,
+    "other kinds": OTHER_KINDS,
+}
+
+
+def changed(kind: str, path: str, value: Any) -> dict[str, Any]:
+    """The valid object of a kind with one field set; None takes it away."""
+    document = copy.deepcopy(VALID[kind])
+    steps = [step.strip('"]') for step in path.replace("].", "[").replace("[", "\0").split("\0")]
+    names: list[Any] = []
+    for index, step in enumerate(steps):
+        quoted = index > 0 and not step.isdigit() and f'["{step}"]' in path
+        names += [step] if quoted else [int(part) if part.isdigit() else part for part in step.split(".")]
+    target: Any = document
+    for name, following in itertools.pairwise(names):
+        if isinstance(target, dict) and name not in target:
+            target[name] = [] if isinstance(following, int) else {}
+        target = target[name]
+    if value is None:
+        del target[names[-1]]
+    else:
+        target[names[-1]] = value
+    return document

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 from typing import Any
 
 import pytest
@@ -25,27 +23,8 @@ from tests.api.invalid_fields import (
     TOLERATIONS,
     VALID,
     Row,
+    changed,
 )
-
-
-def changed(kind: str, path: str, value: Any) -> dict[str, Any]:
-    """The valid object of a kind with one field set; None takes it away."""
-    document = copy.deepcopy(VALID[kind])
-    steps = [step.strip('"]') for step in path.replace("].", "[").replace("[", "\0").split("\0")]
-    names: list[Any] = []
-    for index, step in enumerate(steps):
-        quoted = index > 0 and not step.isdigit() and f'["{step}"]' in path
-        names += [step] if quoted else [int(part) if part.isdigit() else part for part in step.split(".")]
-    target: Any = document
-    for name, following in itertools.pairwise(names):
-        if isinstance(target, dict) and name not in target:
-            target[name] = [] if isinstance(following, int) else {}
-        target = target[name]
-    if value is None:
-        del target[names[-1]]
-    else:
-        target[names[-1]] = value
-    return document
 
 
 def errors_of(document: dict[str, Any]) -> list[FieldError]:

@@ -209,13 +209,20 @@ spec: {containers: [{name: c, resources: {requests: {cpu: 2x}}}], nodeSelector: 
 apiVersion: v1
 kind: Node
 metadata: {name: n, labels: 5}
+---
+[1, 2]
+---
+{apiVersion: v1, kind: List, items: [5, {apiVersion: v1, kind: Nope}]}
 """
     with pytest.raises(ManifestErrors) as caught:
         read_text(text, "test")
     assert [str(error).partition(", not")[0].partition(";")[0] for error in caught.value.errors] == [
+        "test, document 3: must be an object",
+        "items[0]: test, document 4: must be an object",
         'Pod Web: spec.containers[0].resources.requests["cpu"]: "2x" is not a quantity',
         'Pod Web: spec.nodeSelector["a"]: must be a string',
         "Pod Web: spec.color: PodSpec has no such field",
         'Pod Web: metadata.name: "Web" is not a valid name',
         "Node n: metadata.labels: must be an object",
+        'Nope without a name: kind: kind "Nope" is not known',
     ]

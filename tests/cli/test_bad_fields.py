@@ -16,34 +16,11 @@ import pytest
 from rayched.api import kinds
 from rayched.api.manifest import ManifestErrors, read_object
 from rayched.client import ApiError, Client
-from tests.api.invalid_fields import (
-    CONTAINERS,
-    METADATA,
-    NODE_AFFINITY,
-    OTHER_KINDS,
-    POD_AFFINITY,
-    RESOURCES,
-    SPREADING,
-    STRUCTURE,
-    TOLERATIONS,
-    Row,
-)
-from tests.api.test_invalid_fields import changed
+from tests.api.invalid_fields import TABLES, Row, changed
 from tests.cli.cluster import Commands, Dump
 
 pytestmark = pytest.mark.cluster
 
-TABLES: dict[str, list[Row]] = {
-    "metadata": METADATA,
-    "structure": STRUCTURE,
-    "containers": CONTAINERS,
-    "resources": RESOURCES,
-    "node affinity": NODE_AFFINITY,
-    "tolerations": TOLERATIONS,
-    "pod affinity": POD_AFFINITY,
-    "spreading": SPREADING,
-    "other kinds": OTHER_KINDS,
-}
 ROWS = [row for table in TABLES.values() for row in table]
 SET_BY_THE_SERVER = ("metadata.generation",)
 """What comes with a new object is not looked at, so nothing can be wrong with it."""

@@ -103,7 +103,7 @@ COMMANDS = {
     "get pods a -l app=b": "error: a name cannot be combined with a selector or --all-namespaces",
     "get pods a -A": "error: a name cannot be combined with a selector or --all-namespaces",
     "get pods,nodes -w": "error: --watch follows one type of object, or one object",
-    "get pods -l a>b": "error: operator Gt needs exactly one value, an integer (INVALID_ARGUMENT)",
+    "get pods -l a>b": 'error: operator Gt needs exactly one value, an integer; found "b" (INVALID_ARGUMENT)',
     "get pods -l (": 'error: parentheses of "(" do not match (INVALID_ARGUMENT)',
     "get pods -l a~b": 'error: key: "a~b" is not a valid key; allowed are letters, digits',
     "get pods --field-selector a=b": 'error: field "a" of pods cannot be selected by; allowed are metadata.name',

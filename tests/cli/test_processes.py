@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rayched.replica.free_ports import free_port
-from tests.cli.cluster import Commands, run_here, started, wait_until
+from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -76,6 +76,14 @@ def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port
         assert (result.code, result.out, len(result.errors)) == (1, "", 1), result
         assert result.errors[0].startswith(f"error: {said}")
     assert not processes_with(directory)
+
+
+def test_demo_tells_of_a_busy_port_before_anything_starts(tmp_path: Path, busy_port: int) -> None:
+    (tmp_path / "pod.yaml").write_text(a_pod_text("one"))
+    result = run_here(["demo", "--port", str(busy_port), "--examples", str(tmp_path)])
+    assert (result.code, result.out) == (1, "")
+    (line,) = result.errors
+    assert line.startswith(f"error: --port: cannot listen on 127.0.0.1:{busy_port}: Address already in use; ")
 
 
 def test_a_reader_that_has_seen_enough_ends_the_command_without_a_word(rayched: Commands, tmp_path: Path) -> None:
