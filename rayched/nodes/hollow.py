@@ -27,6 +27,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api.kinds import AnyObject
 from rayched.api.resources import is_sidecar
+from rayched.api.termination import FINAL_PHASES
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.client.watch import EventType, WatchStream
@@ -38,7 +39,6 @@ from rayched.v1.services_pb2 import PodStatusUpdate
 _FLUSH_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
 _REGISTRATIONS_AT_ONCE = 16
-_FINAL_PHASES = ("Succeeded", "Failed")
 _REPORT_ATTEMPTS_MAX = 5
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class HollowNodes:
     def _pod_changed(self, kind: EventType, pod: Pod) -> None:
         uid = pod.metadata.uid
         admission = self._admissions[pod.spec.node_name]
-        if kind is EventType.DELETED or pod.status.phase in _FINAL_PHASES:
+        if kind is EventType.DELETED or pod.status.phase in FINAL_PHASES:
             admission.leave(uid)
             if kind is EventType.DELETED:
                 with self._lock:

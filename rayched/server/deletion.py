@@ -2,9 +2,7 @@
 
 | object | deleted |
 |---|---|
-| pod without a node, or that has ended | at once |
-| pod on a node, grace 0 | at once |
-| pod on a node | deletion_timestamp = now + grace; the agent stops it and removes it. Asked again, grace can only shrink |
+| pod | as rayched/api/termination.py says: at once, or with a deletion_timestamp that its agent follows |
 | namespace | at once when it is empty, else refused with what is in it; `default` and `kube-system` never |
 | others | at once |
 
@@ -22,18 +20,17 @@ from typing import Any, Final
 
 from leader.etcd_shim import rpc
 from rayched.api.kinds import EVENT, KINDS, NAMESPACE, NODE, AnyObject
+from rayched.api.termination import Ending, ask_to_end
 from rayched.server.errors import conflict, forbidden_by_state, invalid, not_found
 from rayched.server.objects import ATTEMPTS_MAX, Objects, Read, Target, lost_write, milliseconds_now, read_entry, timestamp_now
-from rayched.server.reports import FINAL_PHASES
+from rayched.store import removals
 from rayched.store.codec import encode
 from rayched.store.entries import Entry, first_entry
 from rayched.store.errors import StoreError
 from rayched.store.keys import prefix_end
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.storage_pb2 import SubmissionRecord
 
-RECORD_KEPT_MS: Final = 3_600_000
 SYSTEM_NAMESPACES: Final = ("default", "kube-system")
 _GRACE_SECONDS_MAX: Final = 2**31 - 1
 _NAMED_MAX: Final = 500
@@ -98,20 +95,11 @@ class Deleter:
     async def _write(self, target: Target, read: Read, grace_seconds: int | None) -> Write | None:
         """None: it is being deleted already, and no later than asked for."""
         message = read.message
-        if not isinstance(message, Pod) or not message.spec.node_name or message.status.phase in FINAL_PHASES:
+        ending = ask_to_end(message, grace_seconds, timestamp_now().seconds) if isinstance(message, Pod) else Ending.REMOVE
+        if ending is Ending.REMOVE:
             return await self.removal(target, read)
-        grace = message.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
-        if grace == 0:
-            return await self.removal(target, read)
-        metadata = message.metadata
-        if metadata.HasField("deletion_timestamp"):
-            if grace >= metadata.deletion_grace_period_seconds:
-                return None
-            asked_at = metadata.deletion_timestamp.seconds - metadata.deletion_grace_period_seconds
-            metadata.deletion_timestamp.seconds = asked_at + grace
-        else:
-            metadata.deletion_timestamp.seconds = timestamp_now().seconds + grace
-        metadata.deletion_grace_period_seconds = grace
+        if ending is Ending.UNCHANGED:
+            return None
         return GuardedPut(target.store_key, read.entry.mod_revision, encode(read.stored.object, read.leader_write))
 
     # ---- namespaces
@@ -164,19 +152,8 @@ class Deleter:
 
 
 def removal(target: Target, read: Read, record: Entry | None) -> GuardedDelete:
-    """As `Deleter.removal`, with the record read already. The record's expiry is conditional on nobody else setting it."""
-    if record is None:
-        return GuardedDelete(target.store_key, read.entry.mod_revision)
-    found = SubmissionRecord.FromString(record.value)
-    if found.uid != read.message.metadata.uid or found.expires_at_ms:
-        return GuardedDelete(target.store_key, read.entry.mod_revision)
-    found.expires_at_ms = milliseconds_now() + RECORD_KEPT_MS
-    return GuardedDelete(
-        target.store_key,
-        read.entry.mod_revision,
-        also=((record.key, record.mod_revision),),
-        with_puts=((record.key, found.SerializeToString()),),
-    )
+    """As `Deleter.removal`, with the record read already."""
+    return removals.removal(target.store_key, read.entry.mod_revision, read.message.metadata.uid, record, milliseconds_now())
 
 
 def _expected(target: Target, entry: Entry | None, uid: str) -> Read:

@@ -32,8 +32,6 @@ _PHASES_AFTER: Final = {
 _SCHEDULER_CONDITIONS: Final = ("PodScheduled",)
 """Conditions of a pod that agents do not own."""
 
-FINAL_PHASES: Final = ("Succeeded", "Failed")
-
 
 def register(stored: Node, reported: Node, now: Timestamp) -> None:
     """A node that exists registers again: its labels, annotations and status win, what others set stays."""

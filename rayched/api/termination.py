@@ -1,0 +1,66 @@
+"""How a pod's life ends, as changes of the object: the rule of graceful deletion, and the condition that says who wanted it.
+
+| pod | asked to end |
+|---|---|
+| without a node, or that has ended | its object can go at once |
+| on a node, grace 0 | its object can go at once |
+| on a node | deletion_timestamp = now + grace; its agent stops it and removes it. Asked again, the grace can only shrink |
+
+deletion_timestamp is when the pod has to be gone, as in Kubernetes; when it was asked to is that less the grace.
+
+Pure: the time comes in. Source: graceful deletion of pods and the condition DisruptionTarget (KEP-3329), Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from rayched.v1.core_pb2 import Pod
+
+FINAL_PHASES: Final = ("Succeeded", "Failed")
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+EVICTION_BY_EVICTION_API: Final = "EvictionByEvictionAPI"
+DELETION_BY_TAINT_MANAGER: Final = "DeletionByTaintManager"
+DELETION_BY_POD_GC: Final = "DeletionByPodGC"
+"""Reasons of that condition."""
+
+
+class Ending(enum.Enum):
+    """What became of a pod that was asked to end."""
+
+    REMOVE = "nothing of it runs: the object is to be removed; it was not changed"
+    STOPPING = "it was given its deletion_timestamp, or an earlier one"
+    UNCHANGED = "it is ending already, and no later than asked for"
+
+
+def ask_to_end(pod: Pod, grace_seconds: int | None, now_seconds: int) -> Ending:
+    """Marks the pod in place; `grace_seconds` None: as long as its own spec gives it."""
+    if not pod.spec.node_name or pod.status.phase in FINAL_PHASES:
+        return Ending.REMOVE
+    grace = pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
+    if grace <= 0:
+        return Ending.REMOVE
+    metadata = pod.metadata
+    if metadata.HasField("deletion_timestamp"):
+        if grace >= metadata.deletion_grace_period_seconds:
+            return Ending.UNCHANGED
+        asked_at = metadata.deletion_timestamp.seconds - metadata.deletion_grace_period_seconds
+        metadata.deletion_timestamp.seconds = asked_at + grace
+    else:
+        metadata.deletion_timestamp.seconds = now_seconds + grace
+    metadata.deletion_grace_period_seconds = grace
+    return Ending.STOPPING
+
+
+def mark_disrupted(pod: Pod, reason: str, message: str, now_seconds: int) -> None:
+    """Sets the condition DisruptionTarget in place: something other than the pod itself ends it."""
+    condition = next((found for found in pod.status.conditions if found.type == DISRUPTION_TARGET), None)
+    if condition is None:
+        condition = pod.status.conditions.add(type=DISRUPTION_TARGET)
+    if condition.status != "True":
+        condition.last_transition_time.seconds = now_seconds
+        condition.last_transition_time.nanos = 0
+    condition.status, condition.reason, condition.message = "True", reason, message

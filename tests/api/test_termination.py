@@ -1,0 +1,67 @@
+"""Graceful deletion as a rule on pods alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.api.termination import DELETION_BY_TAINT_MANAGER, DISRUPTION_TARGET, Ending, ask_to_end, mark_disrupted
+from rayched.v1.core_pb2 import Pod
+
+NOW = 1_000
+
+
+def a_pod(node: str = "node-1", phase: str = "Running", grace: int = 30) -> Pod:
+    pod = Pod()
+    pod.spec.node_name, pod.status.phase = node, phase
+    pod.spec.termination_grace_period_seconds = grace
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "grace", "ending", "gone_by"),
+    [
+        (a_pod(), None, Ending.STOPPING, NOW + 30),
+        (a_pod(grace=5), None, Ending.STOPPING, NOW + 5),
+        (a_pod(), 600, Ending.STOPPING, NOW + 600),
+        (a_pod(), 0, Ending.REMOVE, None),
+        (a_pod(grace=0), None, Ending.REMOVE, None),
+        (a_pod(node=""), None, Ending.REMOVE, None),
+        (a_pod(phase="Succeeded"), None, Ending.REMOVE, None),
+        (a_pod(phase="Failed"), 600, Ending.REMOVE, None),
+    ],
+)
+@pytest.mark.row("K9.9")
+def test_only_what_runs_on_a_node_is_given_time(pod: Pod, grace: int | None, ending: Ending, gone_by: int | None) -> None:
+    before = pod.SerializeToString()
+    assert ask_to_end(pod, grace, NOW) is ending
+    if gone_by is None:
+        assert pod.SerializeToString() == before
+    else:
+        assert pod.metadata.deletion_timestamp.seconds == gone_by
+        assert pod.metadata.deletion_grace_period_seconds == gone_by - NOW
+
+
+@pytest.mark.parametrize(
+    ("again", "ending", "gone_by"),
+    [
+        (10, Ending.STOPPING, NOW + 10),
+        (30, Ending.UNCHANGED, NOW + 30),
+        (60, Ending.UNCHANGED, NOW + 30),
+        (0, Ending.REMOVE, NOW + 30),
+    ],
+)
+def test_asked_again_the_grace_can_only_shrink_and_counts_from_the_first_time(again: int, ending: Ending, gone_by: int) -> None:
+    pod = a_pod()
+    ask_to_end(pod, None, NOW)
+    assert ask_to_end(pod, again, NOW + 20) is ending
+    assert pod.metadata.deletion_timestamp.seconds == gone_by
+
+
+def test_a_pod_that_is_disrupted_twice_keeps_the_time_of_the_first() -> None:
+    pod = a_pod()
+    mark_disrupted(pod, DELETION_BY_TAINT_MANAGER, "first", NOW)
+    mark_disrupted(pod, "Other", "second", NOW + 5)
+    (condition,) = pod.status.conditions
+    assert (condition.type, condition.status) == (DISRUPTION_TARGET, "True")
+    assert (condition.reason, condition.message) == ("Other", "second")
+    assert condition.last_transition_time.seconds == NOW
