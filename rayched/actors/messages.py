@@ -60,10 +60,11 @@ class PendingPodGone:
 
 @dataclass(frozen=True)
 class AssignedPod:
-    """A pod on a node, as an event is about it."""
+    """A pod on a node, or one that was nominated to a node and is treated as if it were there, as an event is about it."""
 
     template: int
     node_name: str
+    nominated_node_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,10 @@ class ClusterChange:
     event: ClusterEvent
     old: AssignedPod | SentObject | None = None
     new: AssignedPod | SentObject | None = None
+    priority_max: int | None = None
+    """Only pods of this priority or a lower one are woken."""
+    except_uid: str = ""
+    """A pod that is not woken."""
 
 
 @dataclass(frozen=True)

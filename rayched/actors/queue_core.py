@@ -33,7 +33,7 @@ from rayched.queue.backoff import BackoffPolicy
 from rayched.queue.hints import HintTable
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Move, Moves, PendingPod, Place
-from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight, SchedulingQueue
+from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight, PreCheck, SchedulingQueue
 from rayched.v1.core_pb2 import Pod
 
 QueueFactory = Callable[[], SchedulingQueue]
@@ -125,7 +125,8 @@ class QueueCore:
                 return self._failed(entry, now)
             case ClusterChange():
                 old, new = self._object(entry.old), self._object(entry.new)
-                return queue.move_all(entry.event, now, old=old, new=new, position=self._position)
+                pre_check = _pre_check(entry)
+                return queue.move_all(entry.event, now, old=old, new=new, pre_check=pre_check, position=self._position)
             case GivenBack():
                 return queue.give_back(entry.uids, now)
             case Activated():
@@ -166,7 +167,16 @@ class QueueCore:
         pod = Pod()
         pod.CopyFrom(self._templates[sent.template])
         pod.spec.node_name = sent.node_name
+        pod.status.nominated_node_name = sent.nominated_node_name
         return pod
+
+
+def _pre_check(change: ClusterChange) -> PreCheck | None:
+    """Which of the waiting pods the change is for; None: all of them."""
+    highest, but = change.priority_max, change.except_uid
+    if highest is None and not but:
+        return None
+    return lambda pod: (highest is None or pod.priority <= highest) and pod.uid != but
 
 
 def _note_gated(moves: Moves, gated: list[str]) -> None:

@@ -198,6 +198,7 @@ class SchedulerCore:
         self._end_waits(now)
         self._end_all(self.bindings.resolved())
         sends = tuple(self._write(now))
+        self._tell_freed(link)
         return Turn(sends, link.request(now), self._turn_at(link))
 
     def decide(self) -> bool:
@@ -255,6 +256,7 @@ class SchedulerCore:
     def _begin_session(self) -> None:
         """Tell a new queue of every pod that waits for a node, oldest first."""
         self.bindings.forget_lost()
+        self.scheduler.freed.clear()
         link = self.link = QueueLink(self._next_session)
         self._next_session += 1
         waiting = [record for record in self.cache.pending() if self._is_to_be_tried(record)]
@@ -376,6 +378,12 @@ class SchedulerCore:
             elif not link.give_back(uid):
                 # It was handed out in an earlier session; to this queue it is new.
                 link.tell(*self._feed.pending_pod(record, now))
+
+    def _tell_freed(self, link: QueueLink) -> None:
+        """Room that undone attempts gave back may be what others wait for. Told after the attempts' own outcomes."""
+        for attempt in self.scheduler.freed:
+            link.tell_all(self._feed.undone(attempt.uid, attempt.template, attempt.node_name))
+        self.scheduler.freed.clear()
 
     def _failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
         self.attempts["unschedulable" if failure.rejected else "error"] += 1

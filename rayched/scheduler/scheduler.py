@@ -79,6 +79,8 @@ class Scheduler:
         self.waiting = WaitingPods()
         self.plugin_problems: deque[Status] = deque(maxlen=PROBLEMS_MAX)
         """What plugins raised while they were merely informed, newest last; whoever reports them takes them out."""
+        self.freed: list[Attempt] = []
+        """Attempts undone after their own cycle: others may wait for the room that they held. Whoever tells of it clears this."""
         self._snapshot = snapshot
         self._seed = seed
         self._decisions = 0
@@ -173,9 +175,8 @@ class Scheduler:
         """Undo the attempt: Unreserve of all plugins, last one first; then its room is free again. Idempotent."""
         if self._attempts.pop(attempt.uid, None) is not attempt:
             return
-        self.waiting.remove(attempt.uid)
-        self.plugin_problems.extend(attempt.lifecycle.unreserve(attempt.state, attempt.pod, attempt.node_name))
-        self.occupancy.forget(attempt.uid)
+        self._undo(attempt)
+        self.freed.append(attempt)
 
     def void(self) -> None:
         """The term is over: every attempt is undone, every assumption forgotten, committed or not. Only what was seen counts."""
@@ -185,6 +186,11 @@ class Scheduler:
             self.occupancy.forget(uid)
 
     # --------------------------------------------------------------------------------------------------------- private
+
+    def _undo(self, attempt: Attempt) -> None:
+        self.waiting.remove(attempt.uid)
+        self.plugin_problems.extend(attempt.lifecycle.unreserve(attempt.state, attempt.pod, attempt.node_name))
+        self.occupancy.forget(attempt.uid)
 
     def _evaluate(self, runner: _ProfileRunner, template: PodTemplate) -> Evaluation:
         """The template over all nodes, or over those that the profile's sampling reaches."""
@@ -208,7 +214,9 @@ class Scheduler:
                 return attempt
         if status.ok:
             return attempt
-        self.roll_back(attempt)
+        # Within its own cycle: nobody else has seen the room taken.
+        del self._attempts[attempt.uid]
+        self._undo(attempt)
         return failed_on_node(status)
 
     def _no_node(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:

@@ -47,6 +47,11 @@ class Exchanged:
         kept = None if node else there
         return PodRecord(uid, name, name.encode(), 1, 1, stage_of(there), node, template, "", kept)
 
+    def nominated(self, name: str, node: str, *, priority: int = 0) -> PodRecord:
+        pod = a_pod(name, priority=priority)
+        pod.status.nominated_node_name = node
+        return self.record(pod)
+
     def happens(self, change: CacheChange, want: int = 0) -> bool:
         """Whether the pod is worth another attempt now."""
         self._exchange(self._feed.told(change, 0.0), want)
@@ -121,3 +126,27 @@ def test_a_pods_own_new_toleration_wakes_it() -> None:
     tolerant = a_pod("p")
     tolerant.spec.tolerations.add(key="gpu", operator="Exists")
     assert queue.happens(PodChanged(queue.waiting, queue.record(tolerant)))
+
+
+@pytest.mark.parametrize(("priority", "helps"), [(5, True), (4, True), (3, False)])
+def test_a_nominated_pod_that_goes_wakes_those_that_made_room_for_it(priority: int, helps: bool) -> None:
+    """Pods of a higher priority did not reckon with it."""
+    queue = Exchanged(a_pod("p", cpu="2", priority=4), names.NODE_RESOURCES_FIT)
+    assert queue.happens(PodChanged(None, nominated := queue.nominated("preemptor", "n1", priority=priority))) is False
+    assert queue.happens(PodChanged(nominated, None)) is helps
+
+
+@pytest.mark.parametrize(
+    ("to", "bound", "helps"), [("", "", True), ("n2", "", True), ("n1", "", False), ("", "n1", False), ("", "n2", True)]
+)
+def test_a_nomination_that_is_given_up_wakes_others_and_one_that_is_kept_does_not(to: str, bound: str, helps: bool) -> None:
+    queue = Exchanged(a_pod("p", cpu="2"), names.NODE_RESOURCES_FIT)
+    queue.happens(PodChanged(None, nominated := queue.nominated("preemptor", "n1")))
+    after = queue.record(a_pod("preemptor"), bound) if bound else queue.nominated("preemptor", to)
+    assert queue.happens(PodChanged(nominated, after)) is helps
+
+
+def test_the_end_of_a_pod_that_was_not_nominated_wakes_nobody() -> None:
+    queue = Exchanged(a_pod("p", cpu="2"), names.NODE_RESOURCES_FIT)
+    queue.happens(PodChanged(None, other := queue.record(a_pod("other"))))
+    assert queue.happens(PodChanged(other, None)) is False

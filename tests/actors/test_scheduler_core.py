@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from rayched.actors.messages import GivenBack
 from rayched.api import kinds
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.status import SUCCESS, Code, Status
@@ -315,7 +316,8 @@ def test_a_pod_that_lost_a_race_is_queued_again_only_when_the_cache_shows_what_i
     replica.answer()
     assert assumed(replica) == 0, "a refused pod is forgotten at once"
     replica.turn()
-    assert replica.to_queue == [], "it was queued again although the cache has not moved"
+    told = [entry for request in replica.to_queue for entry in request.entries]
+    assert not any(isinstance(entry, GivenBack) for entry in told), "it was queued again although the cache has not moved"
     replica.settle()
     assert set(replica.bound()) == {"web"} and replica.core.attempts == {"scheduled": 1}
 
@@ -794,6 +796,23 @@ def test_a_wait_that_times_out_gives_its_room_back_and_names_the_plugin() -> Non
     )
     pod = replica.queue.queue.find("default/waits")
     assert pod is not None and pod.rejectors == {"Doorman"}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_room_that_an_attempt_held_and_gave_back_wakes_those_who_lacked_it(deleted: bool) -> None:
+    """It never showed in the store, so no change there could wake them; the pod itself is not woken by its own room."""
+    replica, _ = with_doorman()
+    put_pod(replica.store, a_pod("waits", cpu="3", labels={"wait": "yes"}))
+    replica.settle()
+    put_pod(replica.store, a_pod("large", cpu="2"))
+    replica.settle()
+    assert replica.queue.queue.pending().unschedulable == 1
+    if deleted:
+        replica.store.delete(key_of("waits"))
+    replica.clock.now += 10.0
+    replica.settle()
+    assert replica.bound() == {"large": "n1"}
+    assert replica.queue.queue.pending().unschedulable == (0 if deleted else 1)
 
 
 @pytest.mark.row("D12", "D13", "Q42")

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rayched.framework.cluster_event import NODE_ADD, Action, ClusterEvent, Resource
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import SUCCESS, Status, unresolvable
 from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.v1.core_pb2 import Pod
+
+LABELS_OF_PODS = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
+ON_NODES = {"Fit": [Registration(NODE_ADD)]}
+GATES_GONE = [Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))]
 
 
 def by_priority(pod: QueuedPod) -> tuple[int, float]:
@@ -105,6 +110,11 @@ def a_queue(registrations: Mapping[str, Sequence[Registration]] | None = None, *
     """A queue of one profile; `registrations` by plugin."""
     options.setdefault("sort_key", by_priority)
     return Clocked(SchedulingQueue(hints=HintTable({"default-scheduler": registrations or {}}), **options))
+
+
+def gated_queue(**options: Any) -> Clocked:
+    """A queue whose PreEnqueue plugin refuses pods with scheduling gates."""
+    return a_queue({"Gates": GATES_GONE, **ON_NODES}, pre_enqueue={"default-scheduler": [Gates()]}, **options)
 
 
 def to(place: Place, moves: Moves) -> list[str]:

@@ -23,16 +23,7 @@ from rayched.queue.queued_pod import Move, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight
 from rayched.snapshot.columns import Log
 from rayched.v1.core_pb2 import Pod
-from tests.queue.builders import Clocked, Gates, a_pod, a_queue, to
-
-LABELS_OF_PODS = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
-ON_NODES = {"Fit": [Registration(NODE_ADD)]}
-GATES_GONE = [Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))]
-
-
-def gated_queue(**options: Any) -> Clocked:
-    return a_queue({"Gates": GATES_GONE, **ON_NODES}, pre_enqueue={"default-scheduler": [Gates()]}, **options)
-
+from tests.queue.builders import ON_NODES, a_pod, a_queue, gated_queue, to
 
 # -------------------------------------------------------------------------------------------------------------- outcomes
 

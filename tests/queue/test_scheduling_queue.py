@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -21,16 +20,18 @@ from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Move, PendingPod, Place
 from rayched.queue.scheduling_queue import QueueClosed, SchedulingQueue
 from rayched.v1.core_pb2 import Pod
-from tests.queue.builders import Clocked, Gates, a_pod, a_queue, by_priority, pending, to
-
-LABELS_OF_PODS = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
-ON_NODES = {"Fit": [Registration(NODE_ADD)]}
-GATES_GONE = [Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))]
-
-
-def gated_queue(**options: Any) -> Clocked:
-    return a_queue({"Gates": GATES_GONE, **ON_NODES}, pre_enqueue={"default-scheduler": [Gates()]}, **options)
-
+from tests.queue.builders import (
+    GATES_GONE,
+    LABELS_OF_PODS,
+    ON_NODES,
+    Gates,
+    a_pod,
+    a_queue,
+    by_priority,
+    gated_queue,
+    pending,
+    to,
+)
 
 # ------------------------------------------------------------------------------------------------------ order of leaving
 

@@ -9,9 +9,6 @@ import pytest
 from rayched.framework.cluster_event import (
     EVERY_EVENT,
     NODE_ADD,
-    Action,
-    ClusterEvent,
-    Resource,
 )
 from rayched.framework.queueing_hints import Registration
 from rayched.queue.backoff import BackoffPolicy
@@ -19,16 +16,7 @@ from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Move, Place, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.queue.unschedulable import UnschedulablePods
-from tests.queue.builders import Clocked, Gates, a_queue, pending, to
-
-LABELS_OF_PODS = ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)
-ON_NODES = {"Fit": [Registration(NODE_ADD)]}
-GATES_GONE = [Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))]
-
-
-def gated_queue(**options: Any) -> Clocked:
-    return a_queue({"Gates": GATES_GONE, **ON_NODES}, pre_enqueue={"default-scheduler": [Gates()]}, **options)
-
+from tests.queue.builders import ON_NODES, Gates, a_queue, gated_queue, pending, to
 
 # ---------------------------------------------------------------------------------------------------------------- timers
 
