@@ -1,6 +1,7 @@
 """Admission: what the API does to a new pod between its arrival and the store, as pure steps over what the cluster has.
 
-    default -> RuntimeClass (overhead, where it runs) -> priority -> label keys merged into selectors -> QoS class -> validate
+    default -> RuntimeClass (overhead, where it runs) -> priority -> label keys merged into selectors -> validate
+            -> QoS class -> tolerations of the cluster's own taints
 
 Each step changes the pod in place and returns what is wrong; `admit_pod` runs all of them and returns every error at once. A pod
 with errors is not to be stored, whatever was changed in it. The steps are for creation only: a stored pod keeps its priority when
@@ -21,7 +22,9 @@ from rayched.api.errors import FieldError, key_of, quoted
 from rayched.api.resources import CPU, MEMORY
 from rayched.api.tolerations import EQUAL, EXISTS
 from rayched.api.validation import validate
+from rayched.api.validation.limits import TOLERATIONS
 from rayched.api.validation.objects import SYSTEM_PRIORITIES
+from rayched.api.well_known_taints import DefaultTolerations, add_tolerations
 from rayched.v1.core_pb2 import Container, Pod, PodAffinityTerm, PodSpec, Toleration
 from rayched.v1.meta_pb2 import LabelSelector, Quantity
 from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
@@ -34,6 +37,8 @@ KNOWN_SHOWN: Final = 20
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
+_DEFAULT_TOLERATIONS: Final = DefaultTolerations()
+
 GUARANTEED: Final = "Guaranteed"
 BURSTABLE: Final = "Burstable"
 BEST_EFFORT: Final = "BestEffort"
@@ -45,6 +50,7 @@ def admit_pod(
     runtime_classes: Mapping[str, RuntimeClass],
     *,
     limit_hard_anti_affinity: bool = False,
+    tolerations: DefaultTolerations = _DEFAULT_TOLERATIONS,
 ) -> list[FieldError]:
     """Make a new pod ready for the store; all that is wrong with it. Classes are given by name.
 
@@ -59,6 +65,10 @@ def admit_pod(
     found = validate(pod)
     if not found:
         pod.status.qos_class = qos_class(pod)
+        add_tolerations(pod, pod.status.qos_class, tolerations)
+        if len(pod.spec.tolerations) > TOLERATIONS:
+            sentence = f"{len(pod.spec.tolerations)} with those that the cluster adds; at most {TOLERATIONS} are allowed"
+            errors.append(FieldError("spec.tolerations", sentence))
     return [*found, *errors]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rayched.api.tolerations import NO_SCHEDULE, tolerated
+from rayched.api.well_known_taints import UNSCHEDULABLE
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
 from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
@@ -23,7 +24,7 @@ from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Node, Pod, Taint
 
 REASON: Final = "node(s) were unschedulable"
-_CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_CORDON: Final = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 
 
 class NodeUnschedulable:

@@ -27,6 +27,7 @@ from rayched.api.validation import validate
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.limits import POD_BYTES
 from rayched.api.validation.metadata import check_metadata
+from rayched.api.well_known_taints import DefaultTolerations
 from rayched.server.errors import unavailable
 from rayched.server.objects import Objects, read_entry
 from rayched.server.watch_hub import WatchHub
@@ -38,6 +39,7 @@ from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
 TEMPLATES_MAX: Final = 2_000
 TEMPLATE_BYTES_MAX: Final = 16 << 10
 READY_SECONDS_MAX: Final = 2.5
+_TOLERATIONS: Final = DefaultTolerations()
 
 C = TypeVar("C", PriorityClass, RuntimeClass)
 
@@ -53,11 +55,14 @@ class Classes:
 class Admission:
     """Owned by the event loop."""
 
-    def __init__(self, hub: WatchHub, objects: Objects, ready: asyncio.Event) -> None:
+    def __init__(
+        self, hub: WatchHub, objects: Objects, ready: asyncio.Event, tolerations: DefaultTolerations = _TOLERATIONS
+    ) -> None:
         """`ready`: the hub has the cluster's state and the system's namespaces exist."""
         self._hub = hub
         self._objects = objects
         self._ready = ready
+        self._tolerations = tolerations
         self._version: object = None
         self._classes = Classes({}, {})
         self._admitted: OrderedDict[bytes, bytes] = OrderedDict()
@@ -94,7 +99,7 @@ class Admission:
             default(message)
             return validate(message)
         if classes is not self._classes or message.ByteSize() > TEMPLATE_BYTES_MAX:
-            return admit_pod(message, classes.priority, classes.runtime)
+            return admit_pod(message, classes.priority, classes.runtime, tolerations=self._tolerations)
         return self._admit_by_template(message, classes)
 
     async def namespace_revisions(self, names: Iterable[str]) -> dict[str, int]:
@@ -131,7 +136,7 @@ class Admission:
                 return []
             return faults.errors or validate(pod)
         metadata.MergeFrom(own)
-        errors = admit_pod(pod, classes.priority, classes.runtime)
+        errors = admit_pod(pod, classes.priority, classes.runtime, tolerations=self._tolerations)
         if not errors:
             prototype = Pod()
             prototype.CopyFrom(pod)

@@ -30,6 +30,7 @@ from grpc_reflection.v1alpha import reflection
 from leader.channel import open_aio_channel, open_channel
 from rayched.api.defaulting import default
 from rayched.api.kinds import EVENT, NAMESPACE, wrap
+from rayched.api.well_known_taints import DefaultTolerations
 from rayched.server.admin_service import AdminService
 from rayched.server.admission import Admission
 from rayched.server.changes import EventEncoder
@@ -91,6 +92,7 @@ class ServerOptions:
     """Listen on other addresses than loopback as well."""
     hub: HubLimits = field(default_factory=HubLimits)
     watch: WatchLimits = field(default_factory=WatchLimits)
+    tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
 
 
 class ApiServer:
@@ -216,7 +218,7 @@ class _Running:
         self.sources = _Sources(options, store, self._channel, encoder)
         self.objects = Objects(store, options.keys)
         hub = self.sources.cluster().feed.hub
-        admission = Admission(hub, self.objects, self.ready)
+        admission = Admission(hub, self.objects, self.ready, options.tolerations)
         creator, deleter = Creator(self.objects, admission), Deleter(self.objects)
         self.watch = WatchService(self.sources, encoder, options.watch)
         self.leadership = LeadershipService(leadership, options.version)

@@ -22,9 +22,10 @@ from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
 from rayched.api.validation import validate, validate_update
+from rayched.api.well_known_taints import TOLERATED_BY_ADMISSION
 from rayched.server.admission import Classes
 from rayched.server.reports import register
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Node, Pod, Toleration
 
 _IDENTITY: Final = ("uid", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation")
 _GIVEN_AT_CREATION: Final = ("priority", "preemption_policy", "priority_class_name")
@@ -73,7 +74,19 @@ def _merged(stored: AnyObject, manifest: AnyObject, classes: Classes) -> AnyObje
     apply_runtime_class(result, classes.runtime)
     merge_label_keys(result)
     _keep(stored, result)
+    _keep_tolerations(stored, result)
     return result
+
+
+def _keep_tolerations(stored: AnyObject, result: Pod) -> None:
+    """Those that admission may have added. The stored ones come first, so that equal lists are equal in their order too."""
+    if not isinstance(stored, Pod):
+        return
+    said = list(result.spec.tolerations)
+    kept = [found for found in stored.spec.tolerations if found in said or found.key in TOLERATED_BY_ADMISSION]
+    copies = [Toleration.FromString(found.SerializeToString()) for found in [*kept, *(one for one in said if one not in kept)]]
+    del result.spec.tolerations[:]
+    result.spec.tolerations.extend(copies)
 
 
 def _keep(stored: AnyObject, result: AnyObject) -> None:
