@@ -84,6 +84,8 @@ class Watcher:
         self._stopping = threading.Event()
         self._stream: _Stream | None = None
         self._page_call: Any = None
+        self._receiver: threading.Thread | None = None
+        """Of the present stream; those before have ended or are about to."""
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
     def start(self) -> None:
@@ -101,8 +103,9 @@ class Watcher:
         with contextlib.suppress(queue.Full):
             # Wakes a thread that waits; one with a full inbox does not wait. No stream has this number.
             self._inbox.put_nowait((-1, None))
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(_JOIN_SECONDS_MAX)
+        _join(self._thread)
+        # Only now is it known which the last one is.
+        _join(self._receiver)
 
     def __enter__(self) -> Watcher:
         self.start()
@@ -153,7 +156,8 @@ class Watcher:
                 return self._fetch(effect)
             case OpenStream():
                 self._stream = _Stream(effect.stream, self._watch, effect)
-                threading.Thread(target=self._receive, args=(self._stream,), name="watch-stream", daemon=True).start()
+                self._receiver = threading.Thread(target=self._receive, args=(self._stream,), name="watch-stream", daemon=True)
+                self._receiver.start()
                 if self._stopping.is_set():
                     self._stream.close()
             case SendOnStream() if self._stream is not None:
@@ -198,6 +202,11 @@ class Watcher:
                 continue
             return True
         return False
+
+
+def _join(thread: threading.Thread | None) -> None:
+    if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+        thread.join(_JOIN_SECONDS_MAX)
 
 
 def _failure(error: BaseException) -> Failure:
