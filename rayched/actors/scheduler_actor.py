@@ -27,6 +27,7 @@ import grpc
 from leader.belief import BeliefCell
 from leader.channel import open_channel
 from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.messages import ExchangeRequest
 from rayched.actors.placement import on_this_host
 from rayched.actors.scheduler_core import Ports, SchedulerCore
@@ -84,6 +85,8 @@ class SchedulerStatus:
     pending_pods: dict[str, int]
     attempts: dict[str, int]
     worker_evaluations: int
+    events: dict[str, int]
+    """Written and dropped."""
     pid: int
 
 
@@ -198,6 +201,8 @@ class SchedulerActor:
                     self._send(send)
                 if turn.exchange is not None:
                     self._exchange(turn.exchange)
+                if turn.lease_wanted:
+                    self._grant_lease()
                 self._turn_at = turn.turn_at
                 for problem in self._core.take_problems():
                     log.warning("%s", problem)
@@ -231,6 +236,17 @@ class SchedulerActor:
             self._inbox.put(lambda: self._core.transaction_answered(send.number, answer))
 
         self._store.txn_future(send.request).add_done_callback(answered)
+
+    def _grant_lease(self) -> None:
+        def answered(future: Any) -> None:
+            try:
+                lease = int(future.result().ID)
+            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                log.warning("no lease for events: %s", store_error(error))
+                lease = None
+            self._inbox.put(lambda: self._core.lease_granted(lease))
+
+        self._store.grant_lease_future(LEASE_SECONDS).add_done_callback(answered)
 
     def _exchange(self, request: ExchangeRequest) -> None:
         import ray
@@ -300,6 +316,7 @@ class SchedulerActor:
             pending_pods=dict(core.link.counts) if core.link is not None else {},
             attempts=dict(core.attempts),
             worker_evaluations=self._shards.evaluations,
+            events=dict(core.events.counts),
             pid=os.getpid(),
         )
 

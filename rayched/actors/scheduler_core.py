@@ -10,7 +10,7 @@ writes and the next exchange are under way while the batch is decided; and so on
   the start of a term the queue is rebuilt from the cache under a new session; nothing is listed at that moment. At its end
   nothing more is decided or sent, what was not sent is rolled back, and what is under way is awaited (`drained`).
 * A batch is what is in the hand, at most BATCH_SECONDS of work.
-* What has to be sent again goes first, then bindings, then statuses.
+* What has to be sent again goes first, then bindings, then statuses, then events.
 
 Invariants:
 
@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rayched.actors import pod_changes
+from rayched.actors import occurrences, pod_changes
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import PROGRESS_OBJECTS, Cache
+from rayched.actors.event_writes import EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import NotScheduled
 from rayched.actors.queue_feed import QueueFeed
@@ -79,6 +80,8 @@ class Turn:
     exchange: ExchangeRequest | None = None
     turn_at: float | None = None
     """When to turn again without any input and without a decision; None: only then. A time in the past: at once."""
+    lease_wanted: bool = False
+    """A lease for events is to be granted; `lease_granted` takes it."""
 
 
 class SchedulerCore:
@@ -104,6 +107,8 @@ class SchedulerCore:
         self.term = Term()
         self.window = WriteWindow()
         self.statuses = StatusWrites(self.cache, incarnation)
+        self.events = EventWrites(keys, incarnation)
+        """Whoever has something to tell people emits it here."""
         self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
         self.link: QueueLink | None = None
         """The session with the queue, while leading."""
@@ -139,6 +144,9 @@ class SchedulerCore:
                 if uid is not None:
                     self.bindings.status_settled(uid)
                 continue
+            if self.events.is_mine(write):
+                self.events.outcome(write, outcome, now)
+                continue
             end = self.bindings.outcome(write, outcome)
             if end is not None:
                 ended.append(end)
@@ -158,6 +166,10 @@ class SchedulerCore:
         now = self._ports.clock()
         for uid in answer.gated:
             self.statuses.want(uid, pod_changes.GATED, now)
+
+    def lease_granted(self, lease: int | None) -> None:
+        """The lease that a turn wanted; None: there is none."""
+        self.events.lease_granted(lease, self._ports.clock())
 
     def queue_lost(self) -> None:
         """The queue's state is gone, or a new queue is there: start anew from the cache, under a new session."""
@@ -199,7 +211,8 @@ class SchedulerCore:
         self._end_all(self.bindings.resolved())
         sends = tuple(self._write(now))
         self._tell_freed(link)
-        return Turn(sends, link.request(now), self._turn_at(link))
+        lease_wanted = self.events.lease_wanted(now)
+        return Turn(sends, link.request(now), self._turn_at(link), lease_wanted)
 
     def decide(self) -> bool:
         """One batch of cycles. False: there was nothing to decide."""
@@ -227,6 +240,7 @@ class SchedulerCore:
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
+            self.events.next_due(under_pressure=len(link) > 0) if self.window.room else None,
         )
         return min((due for due in dues if due is not None), default=None)
 
@@ -246,6 +260,7 @@ class SchedulerCore:
                 self.bindings.forget_sent()
                 self.statuses.clear()
                 self.statuses.forget_sent()
+                self.events.clear()
                 self.scheduler.void()
                 self._begin_session()
             case Step.RESUME:
@@ -354,6 +369,12 @@ class SchedulerCore:
             if not writes:
                 break
             yield self.window.send(writes, guard, once=True)
+        if self.window.room and not self.bindings.n_unsent:
+            events = self.events.batch(
+                epoch, self.cache.revision, now, under_pressure=self.link is not None and len(self.link) > 0
+            )
+            if events:
+                yield self.window.send(events, guard, once=True)
 
     # -------------------------------------------------------------------------------------------------------- outcomes
 
@@ -367,6 +388,8 @@ class SchedulerCore:
         now = self._ports.clock()
         if ended.end is End.BOUND:
             self.attempts["scheduled"] += 1
+            if ended.attempt is not None:
+                self.events.emit(occurrences.scheduled(ended.attempt), now, self._ports.wall_clock())
             if link is not None:
                 link.ended(uid)
         elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:
@@ -394,6 +417,7 @@ class SchedulerCore:
                 link.ended(uid)
             return
         self.statuses.want(uid, NotScheduled(reason, failure.message, failure.nominated_node_name), now)
+        self.events.emit(occurrences.failed_scheduling(record, failure.message), now, self._ports.wall_clock())
         if not link.failed(uid, began, failure):
             link.tell(*self._feed.pending_pod(record, now))
 

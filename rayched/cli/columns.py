@@ -208,12 +208,20 @@ def _budget_columns() -> list[Column]:
     ]
 
 
-def _event_columns() -> list[Column]:
-    def last_seen(event: Event, now: float) -> str:
-        return age(event.last_timestamp if event.last_timestamp.seconds else event.first_timestamp, now)
+def event_time(event: Event) -> int:
+    """When it happened last, in Unix seconds."""
+    return event.last_timestamp.seconds or event.first_timestamp.seconds
 
+
+def event_interval(event: Event, now: float) -> str:
+    """How long ago; of what happened several times also how often, and since when: 5m (x3 over 20m)."""
+    latest = age(Timestamp(seconds=event_time(event)), now)
+    return f"{latest} (x{event.count} over {age(event.first_timestamp, now)})" if event.count > 1 else latest
+
+
+def _event_columns() -> list[Column]:
     return [
-        _column("LAST SEEN", last_seen),
+        _column("LAST SEEN", lambda event, now: age(Timestamp(seconds=event_time(event)), now)),
         _column("TYPE", lambda event, _: event.type),
         _column("REASON", lambda event, _: event.reason),
         _column("OBJECT", _subject),

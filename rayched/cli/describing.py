@@ -13,7 +13,7 @@ from rayched.api.manifest import write_text
 from rayched.api.quantity import milli_value, value
 from rayched.api.resources import pod_requests
 from rayched.cli import printing
-from rayched.cli.columns import FINAL_PHASES, NONE, cells, columns_of, node_status, pod_status
+from rayched.cli.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Container, ContainerPort, Event, Node, Pod, Taint, Toleration
 from rayched.v1.meta_pb2 import Quantity
@@ -124,13 +124,15 @@ def _events(client: Client, item: AnyObject, now: float) -> list[str]:
     kind, metadata = kinds.of_message(item), item.metadata
     if kind is kinds.EVENT:
         return []
-    found = client.list(kinds.EVENT, namespace=metadata.namespace or "default")
-    events = [event for event in found if isinstance(event, Event) and event.involved_object.uid == metadata.uid]
+    selector = f"involvedObject.uid={metadata.uid}"
+    found = client.list(kinds.EVENT, namespace=metadata.namespace or "default", field_selector=selector)
+    events = sorted((event for event in found if isinstance(event, Event)), key=event_time)
     if not events:
         return [_field("Events", NONE)]
-    events.sort(key=lambda event: event.last_timestamp.seconds)
-    columns = columns_of(kinds.EVENT)
-    return ["Events:", *_table([column.heading.title() for column in columns], [cells(event, columns, now) for event in events])]
+    rows = [
+        [event.type, event.reason, event_interval(event, now), event.source.component, event.message.strip()] for event in events
+    ]
+    return ["Events:", *_table(["Type", "Reason", "Age", "From", "Message"], rows)]
 
 
 def taint_text(taint: Taint) -> str:

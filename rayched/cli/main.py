@@ -15,7 +15,15 @@ from typing import Annotated
 
 import typer
 
-from rayched.cli import cluster_commands, delete_command, demo_command, get_command, node_commands, object_commands
+from rayched.cli import (
+    cluster_commands,
+    delete_command,
+    demo_command,
+    events_command,
+    get_command,
+    node_commands,
+    object_commands,
+)
 from rayched.cli.printing import note, out
 
 app = typer.Typer(
@@ -31,6 +39,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "apply": object_commands.apply,
     "get": get_command.get,
     "describe": object_commands.describe,
+    "events": events_command.events,
     "delete": delete_command.delete,
     "cordon": node_commands.cordon,
     "uncordon": node_commands.uncordon,

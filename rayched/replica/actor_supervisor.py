@@ -157,6 +157,7 @@ class ActorSupervisor:
             attempts=status.attempts,
             workers=len(actors.workers),
             worker_evaluations=status.worker_evaluations,
+            events=status.events,
             pids=self._pids(actors),
         )
 

@@ -149,6 +149,10 @@ class StoreClient:
         answer = self._write(self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=ttl_seconds))
         return Lease(answer.ID, answer.TTL)
 
+    def grant_lease_future(self, ttl_seconds: int) -> Any:
+        """As `grant_lease`, without waiting: a grpc.Future of the LeaseGrantResponse."""
+        return self._lease.LeaseGrant.future(rpc.LeaseGrantRequest(TTL=ttl_seconds), timeout=self._deadlines.write_seconds)
+
     def revoke_lease(self, lease: int) -> None:
         """Deletes its keys at once. Raises LeaseNotFound when it is gone already."""
         self._write(self._lease.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease))

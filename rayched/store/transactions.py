@@ -55,6 +55,7 @@ class GuardedPut:
     """Put `value` if the key is still at `mod_revision` (0: not there) and each key of `also` at its revision.
 
     `with_puts` are written together with it, unconditionally. `attempt` is the attempt id inside `value`, where there is one.
+    With a `lease` the key goes when the lease does.
     """
 
     key: bytes
@@ -63,6 +64,7 @@ class GuardedPut:
     also: tuple[tuple[bytes, int], ...] = ()
     with_puts: tuple[tuple[bytes, bytes], ...] = ()
     attempt: str = ""
+    lease: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
         if isinstance(write, GuardedDelete):
             nested.success.add().request_delete_range.key = write.key
         else:
-            _put(nested, write.key, write.value)
+            _put(nested, write.key, write.value, write.lease)
         for key, value in write.with_puts:
             _put(nested, key, value)
     return request
@@ -260,7 +262,8 @@ def _unchanged(key: bytes, mod_revision: int) -> Any:
     return rpc.Compare(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=mod_revision)
 
 
-def _put(request: Any, key: bytes, value: bytes) -> None:
+def _put(request: Any, key: bytes, value: bytes, lease: int = 0) -> None:
     put = request.success.add().request_put
     put.key = key
     put.value = value
+    put.lease = lease

@@ -404,7 +404,7 @@ class GetSchedulerStatusRequest(_message.Message):
     def __init__(self, hops: _Optional[int] = ...) -> None: ...
 
 class GetSchedulerStatusResponse(_message.Message):
-    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids")
+    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids", "events")
     class PendingPodsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,13 @@ class GetSchedulerStatusResponse(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class EventsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -437,6 +444,7 @@ class GetSchedulerStatusResponse(_message.Message):
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     WORKER_EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
     PIDS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     holder: str
     epoch: int
     revision: int
@@ -448,4 +456,5 @@ class GetSchedulerStatusResponse(_message.Message):
     workers: int
     worker_evaluations: int
     pids: _containers.ScalarMap[str, int]
-    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    events: _containers.ScalarMap[str, int]
+    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ...) -> None: ...

@@ -50,6 +50,7 @@ class Replica:
         profiles: Mapping[str, Profile] | None = None,
         seed: int = 7,
         stopwatch: Callable[[], float] | None = None,
+        events: bool = False,
     ) -> None:
         self.store, self.clock = store, clock
         self.profiles = dict(profiles or default_profiles())
@@ -73,6 +74,9 @@ class Replica:
         self.late: list[Any] = []
         """Transactions whose sender was told that nobody answered, and that may still arrive."""
         self.turn_at: float | None = None
+        self.events = events
+        """Leases for events are granted, at once; else no event is ever written."""
+        self.leases = 0
 
     def new_queue(self) -> QueueCore:
         return QueueCore(queue_factory(Configuration(), self.profiles))
@@ -102,6 +106,10 @@ class Replica:
         if turn.exchange is not None:
             self.to_queue.append(turn.exchange)
         self.turn_at = turn.turn_at
+        if turn.lease_wanted and self.events:
+            self.leases += 1
+            self.core.lease_granted(self.leases)
+            self.turn_at = self.clock.now
         return bool(turn.sends) or turn.exchange is not None
 
     def arrive(self, *, lose_answer: bool = False, lose_request: bool = False) -> bool:

@@ -82,7 +82,7 @@ class World:
         self.number = 0
         for _ in range(4):
             self.add_node()
-        self.replicas = [Replica(self.store, self.clock, name, seed=seed) for name in ("a", "b")]
+        self.replicas = [Replica(self.store, self.clock, name, seed=seed, events=True) for name in ("a", "b")]
         for replica in self.replicas:
             replica.list()
         self.epoch = self.replicas[0].lead()

@@ -27,7 +27,7 @@ from rayched.client import ApiError, Client
 from rayched.v1.core_pb2 import Pod
 
 ROOT = b"/rayched/"
-UNRELATED = (b"/rayched/heartbeats/", b"/rayched/leader/")
+UNRELATED = (b"/rayched/heartbeats/", b"/rayched/leader/", b"/rayched/events/")
 """Keys that change all the time without anybody's doing."""
 PATIENCE_SECONDS = 20.0
 
@@ -93,6 +93,12 @@ class Commands:
 
         wait_until(quiet, "etcd is quiet")
         return found[-1]
+
+    def lease_seconds(self, prefix: str) -> list[int]:
+        """How long the keys below a prefix still live; -1 of one that lives on."""
+        leases = rpc.LeaseStub(self._channel)
+        found = self._etcd.Range(rpc.RangeRequest(key=prefix.encode(), range_end=f"{prefix}\x7f".encode())).kvs
+        return [leases.LeaseTimeToLive(rpc.LeaseTimeToLiveRequest(ID=key.lease)).TTL if key.lease else -1 for key in found]
 
     def compact(self, revision: int) -> None:
         self._etcd.Compact(rpc.CompactionRequest(revision=revision, physical=True))
