@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from rayched.actors.messages import AssignedPod, ClusterChange, LogEntry, PendingPodGone, PendingPodSeen, SentObject
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, Stage
+from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, Stage, nominated_in
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.framework.cluster_event import (
@@ -79,7 +79,7 @@ class QueueFeed:
 
     def pending_pod(self, record: PodRecord, now: float, *, is_new: bool = True) -> Told:
         template = record.template
-        entry = PendingPodSeen(record.uid, record.name, template.id, template.priority, now, _nominated_to(record), is_new)
+        entry = PendingPodSeen(record.uid, record.name, template.id, template.priority, now, nominated_in(record), is_new)
         return entry, (template,)
 
     def _pending(self, old: PodRecord | None, new: PodRecord | None, now: float) -> Iterator[Told]:
@@ -112,10 +112,10 @@ class QueueFeed:
             yield ClusterChange(ASSIGNED_POD_DELETE, AssignedPod(template.id, node_name), except_uid=uid), (template,)
 
     def _nomination(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[Told]:
-        node_name = _nominated_to(old) if self.is_queued(old) else ""
+        node_name = nominated_in(old) if self.is_queued(old) else ""
         if old is None or not node_name or not self._hints.is_of_interest(ASSIGNED_POD_DELETE):
             return
-        if new is not None and node_name in (_nominated_to(new), new.node_name):
+        if new is not None and node_name in (nominated_in(new), new.node_name):
             return
         template = old.template
         went = AssignedPod(template.id, "", node_name)
@@ -144,12 +144,7 @@ class QueueFeed:
 def _differs(old: PodRecord, new: PodRecord) -> bool:
     if old.template is not new.template or old.pod is None or new.pod is None:
         return True
-    return _nominated_to(old) != _nominated_to(new)
-
-
-def _nominated_to(record: PodRecord | None) -> str:
-    """As the pod's status says."""
-    return "" if record is None or record.pod is None else record.pod.status.nominated_node_name
+    return nominated_in(old) != nominated_in(new)
 
 
 def _assigned_pod(record: PodRecord | None) -> AssignedPod | None:

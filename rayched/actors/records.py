@@ -54,6 +54,11 @@ def stage_of(pod: Pod) -> Stage:
     return Stage.OVER if pod.metadata.HasField("deletion_timestamp") else Stage.PENDING
 
 
+def nominated_in(record: PodRecord | None) -> str:
+    """The node that a pending pod's status nominates, "" for none."""
+    return "" if record is None or record.pod is None else record.pod.status.nominated_node_name
+
+
 @dataclass(frozen=True, slots=True)
 class PodChanged:
     """A pod came (`old` is None), changed, or went (`new` is None)."""

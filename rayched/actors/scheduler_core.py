@@ -36,7 +36,7 @@ from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import NotScheduled
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
-from rayched.actors.records import CacheChange, PodChanged, PodRecord, Stage
+from rayched.actors.records import CacheChange, PodChanged, PodRecord, Stage, nominated_in
 from rayched.actors.status_writes import StatusWrites
 from rayched.actors.term import Step, Term
 from rayched.actors.write_window import Send, WriteWindow
@@ -262,11 +262,18 @@ class SchedulerCore:
                 self.statuses.forget_sent()
                 self.events.clear()
                 self.scheduler.void()
+                self._take_nominations()
                 self._begin_session()
             case Step.RESUME:
+                self._take_nominations()
                 self._begin_session()
             case Step.NOTHING:
                 pass
+
+    def _take_nominations(self) -> None:
+        """What the leaders before nominated, as far as the nodes are there."""
+        pending = ((record.uid, record.template, nominated_in(record)) for record in self.cache.pending())
+        self.scheduler.nominations.restart(pending)
 
     def _begin_session(self) -> None:
         """Tell a new queue of every pod that waits for a node, oldest first."""
@@ -306,7 +313,10 @@ class SchedulerCore:
         if self.statuses.seen(uid):
             self.bindings.status_settled(uid)
         if change.new is not None and change.new.stage is Stage.PENDING:
+            if self.scheduler.attempt(uid) is None:
+                self.scheduler.nominations.status_seen(uid, record.template, nominated_in(change.old), nominated_in(record))
             return
+        self.scheduler.nominations.forget(uid)
         self.statuses.drop(uid)
         attempt = self.scheduler.attempt(uid)
         if attempt is not None:
@@ -398,7 +408,10 @@ class SchedulerCore:
             record = self.cache.pod(uid)
             if record is None or not self._is_to_be_tried(record):
                 link.ended(uid)
-            elif not link.give_back(uid):
+                return
+            # The attempt is void, and with it the end that it put to the pod's nomination.
+            self.scheduler.nominations.nominate(uid, record.template, nominated_in(record))
+            if not link.give_back(uid):
                 # It was handed out in an earlier session; to this queue it is new.
                 link.tell(*self._feed.pending_pod(record, now))
 

@@ -86,9 +86,22 @@ class Engine:
         Raises PluginError.
         """
         plan = self._plan(template)
-        if nominated and plan.status.ok:
-            rejected = rejected_with_nominated(self._table, plan.filters, nominated)
-            without = rejected if without is None else np.union1d(without, rejected)
+        if not nominated or not plan.status.ok:
+            return self._evaluated(plan, without)
+        try:
+            evaluation = self._evaluated(plan, without)
+        except PluginError:
+            # The row that it is about may be one that nominated pods keep free.
+            return self._evaluated(plan, self._union(without, rejected_with_nominated(self._table, plan.filters, nominated)))
+        # Most rows with nominated pods are full yet, so there is nothing to ask about them.
+        total = evaluation.total
+        open_to_all = [nomination for nomination in nominated if total[nomination[1]] >= 0]
+        if not open_to_all:
+            return evaluation
+        rejected = rejected_with_nominated(self._table, plan.filters, open_to_all)
+        return self._evaluated(plan, self._union(without, rejected)) if len(rejected) else evaluation
+
+    def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, without)
         if plan.scoring is None:
@@ -293,6 +306,10 @@ class Engine:
             self._planner.drop(self._plans.popitem(last=False)[1])
 
     # ------------------------------------------------------------------------------------------------------------- rows
+
+    @staticmethod
+    def _union(without: RowIndex | None, rejected: RowIndex) -> RowIndex:
+        return rejected if without is None else np.union1d(without, rejected)
 
     def _narrowed(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)

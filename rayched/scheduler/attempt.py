@@ -66,7 +66,7 @@ class Failure:
     unschedulable_plugins: frozenset[str] = NO_PLUGINS
     pending_plugins: frozenset[str] = NO_PLUGINS
     nominated_node_name: str | None = None
-    """What PostFilter made of it; None: nothing changes."""
+    """What becomes of the pod's nomination: the node PostFilter made room on, "" for none; None: nothing changes."""
 
     @property
     def rejected(self) -> bool:
@@ -75,15 +75,15 @@ class Failure:
 
 
 def failed_on_node(status: Status) -> Failure:
-    """Reserve, Permit, PreBind or Bind turned the pod down, or broke, after a node was chosen.
+    """Reserve, Permit, PreBind or Bind turned the pod down, or broke, after a node was chosen. A nomination ends with it.
 
     Source: the FitError of one node that kube-scheduler 1.34 makes of it.
     """
     if not status.rejected:
-        return Failure(status, status.message())
+        return Failure(status, status.message(), nominated_node_name="")
     plugins = frozenset({status.plugin})
     pending = plugins if status.code is Code.PENDING else NO_PLUGINS
-    return Failure(status, _none_of_one_node(status.reasons), plugins - pending, pending)
+    return Failure(status, _none_of_one_node(status.reasons), plugins - pending, pending, nominated_node_name="")
 
 
 def _none_of_one_node(reasons: Iterable[str]) -> str:

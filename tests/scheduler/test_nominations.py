@@ -1,0 +1,148 @@
+"""Nominated pods: their room is kept from lower pods, nobody relies on them, and they go where they were nominated to."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.framework.profile_building import default_profile
+from rayched.plugins.in_tree import IN_TREE
+from rayched.scheduler.attempt import Attempt, Failure
+from rayched.scheduler.nominations import Nominations
+from rayched.scheduler.scheduler import PodToSchedule, Scheduler
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import TemplateTable
+from rayched.v1.core_pb2 import Pod
+from tests.actors.builders import a_node, a_pod
+
+
+class Bench:
+    """A scheduler over nodes of 4 CPUs."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.snapshot, self.templates = Snapshot(), TemplateTable()
+        for name in nodes:
+            self.snapshot.add_node(a_node(name))
+        profile = default_profile(IN_TREE)
+        self.scheduler = Scheduler(self.snapshot, {profile.scheduler_name: profile}, seed=1)
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        self.scheduler.nominations.nominate(pod.metadata.uid, self.templates.intern(pod), node)
+
+    def schedule(self, pod: Pod) -> str:
+        """The node's name, or the message."""
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        result = self.scheduler.schedule(PodToSchedule(pod.metadata.uid, name, self.templates.intern(pod), pod), 0, 0.0)
+        assert isinstance(result, Attempt | Failure)
+        return result.node_name if isinstance(result, Attempt) else result.message
+
+
+@pytest.mark.row("F20", "K9.8")
+@pytest.mark.parametrize(("priority", "goes"), [(9, "n2"), (10, "n2"), (11, "n1")])
+def test_room_of_a_nominated_pod_is_kept_from_pods_of_no_higher_priority(priority: int, goes: str) -> None:
+    bench = Bench("n1", "n2")
+    bench.snapshot.bind("filler", bench.templates.intern(a_pod("filler")), "n2")
+    bench.nominate(a_pod("nominated", cpu="3", priority=10), "n1")
+    # n1 is emptier, and so the better node, for whoever may have it.
+    assert bench.schedule(a_pod("web", cpu="2", priority=priority)) == goes
+
+
+@pytest.mark.row("F20")
+def test_a_pod_that_no_node_takes_beside_a_nominated_one_is_told_what_it_lacks() -> None:
+    bench = Bench("n1")
+    bench.nominate(a_pod("nominated", cpu="3", priority=10), "n1")
+    assert bench.schedule(a_pod("web", cpu="2")).startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert bench.schedule(a_pod("small", cpu="1")) == "n1"
+
+
+@pytest.mark.row("F21")
+def test_nobody_relies_on_a_nominated_pod_that_may_never_come() -> None:
+    bench = Bench("n1")
+    bench.nominate(a_pod("nominated", priority=10, labels={"app": "db"}), "n1")
+    pod = a_pod("web")
+    term = pod.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.add(
+        topology_key="kubernetes.io/hostname"
+    )
+    term.label_selector.match_labels["app"] = "db"
+    assert "1 node(s) didn't match pod affinity rules" in bench.schedule(pod)
+    bench.snapshot.bind("db", bench.templates.intern(a_pod("db", labels={"app": "db"})), "n1")
+    assert bench.schedule(pod) == "n1"
+
+
+@pytest.mark.row("F1", "K9.8")
+def test_a_pod_goes_where_it_is_nominated_to_even_if_another_node_is_better() -> None:
+    bench = Bench("n1", "n2")
+    bench.snapshot.bind("filler", bench.templates.intern(a_pod("filler", cpu="2")), "n2")
+    pod = a_pod("web", cpu="2", priority=10)
+    bench.nominate(pod, "n2")
+    assert bench.schedule(pod) == "n2"
+    assert len(bench.scheduler.nominations) == 0
+
+
+@pytest.mark.row("F1")
+def test_a_nomination_is_a_hope_and_no_promise() -> None:
+    bench = Bench("n1", "n2")
+    bench.snapshot.bind("filler", bench.templates.intern(a_pod("filler", cpu="3")), "n2")
+    pod = a_pod("web", cpu="2", priority=10)
+    bench.nominate(pod, "n2")
+    assert bench.schedule(pod) == "n1"
+
+
+def test_a_nominated_pod_does_not_stand_in_its_own_way() -> None:
+    bench = Bench("n1")
+    pod = a_pod("web", cpu="3", priority=10)
+    bench.nominate(pod, "n1")
+    assert bench.schedule(pod) == "n1"
+
+
+def nominations_over(*nodes: str) -> tuple[Snapshot, Nominations]:
+    snapshot = Snapshot()
+    for name in nodes:
+        snapshot.add_node(a_node(name))
+    return snapshot, Nominations(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("known", "before", "now", "expected"),
+    [
+        ("n1", "", "", "n1"),
+        ("n1", "n1", "n1", "n1"),
+        ("n1", "n1", "n2", "n2"),
+        ("n1", "n1", "", ""),
+        ("n1", "", "n2", "n2"),
+        ("", "", "n1", "n1"),
+        ("", "", "", ""),
+    ],
+)
+def test_an_update_that_knows_nothing_of_a_nomination_keeps_it(known: str, before: str, now: str, expected: str) -> None:
+    _, nominations = nominations_over("n1", "n2")
+    template = TemplateTable().intern(a_pod("web"))
+    nominations.nominate("web", template, known)
+    nominations.status_seen("web", template, before, now)
+    assert nominations.node_of("web") == expected
+
+
+def test_a_nomination_to_a_node_that_left_counts_again_when_the_node_returns() -> None:
+    snapshot, nominations = nominations_over("n1")
+    nominations.nominate("web", TemplateTable().intern(a_pod("web", priority=5)), "n1")
+    assert len(nominations.beside("other", 5)) == 1
+    snapshot.remove_node("n1")
+    assert not nominations.beside("other", 5)
+    snapshot.add_node(a_node("n1"))
+    assert len(nominations.beside("other", 5)) == 1 and not nominations.beside("other", 6)
+
+
+def test_only_lower_pods_on_the_node_lose_their_nomination_to_a_preemptor() -> None:
+    _, nominations = nominations_over("n1", "n2")
+    templates = TemplateTable()
+    for name, priority, node in (("a", 1, "n1"), ("b", 5, "n1"), ("c", 2, "n1"), ("d", 1, "n2")):
+        nominations.nominate(name, templates.intern(a_pod(name, priority=priority)), node)
+    assert nominations.below(5, "n1") == ("a", "c")
+
+
+@pytest.mark.row("K9.8")
+def test_a_new_term_takes_nominations_of_nodes_that_are_there() -> None:
+    _, nominations = nominations_over("n1")
+    template = TemplateTable().intern(a_pod("web"))
+    nominations.nominate("old", template, "n1")
+    nominations.restart([("a", template, "n1"), ("b", template, "gone"), ("c", template, "")])
+    assert [nominations.node_of(uid) for uid in ("a", "b", "c", "old")] == ["n1", "", "", ""]
