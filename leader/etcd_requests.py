@@ -15,6 +15,9 @@ from leader.etcd_shim import kv, rpc
 from leader.events import EpochChanged, Found, Outcome, RecordChanged, Refused, Written
 from leader.record import View, read_stored_epoch, read_stored_record
 
+RULE_RELEASES_ARE_GUARDED: bool = True
+"""Broken by tests alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class LockKeys:
@@ -43,7 +46,7 @@ def build(request: fx.Request, keys: LockKeys, lease_id: int) -> Any:
             guard = [_at_revision(keys.epoch, request.guard)]
             puts = [_put(keys.record, request.record.to_json(), lease_id), _put(keys.epoch, request.epoch.to_json(), 0)]
         case fx.Release():
-            guard = [_at_revision(keys.epoch, request.guard)]
+            guard = [_at_revision(keys.epoch, request.guard)] if RULE_RELEASES_ARE_GUARDED else []
             puts = [_put(keys.record, request.record.to_json(), 0), _put(keys.epoch, request.epoch.to_json(), 0)]
     return rpc.TxnRequest(compare=guard, success=puts, failure=_reads(keys))
 

@@ -32,6 +32,7 @@ from rayched.api import kinds
 from rayched.framework.status import error
 from rayched.scheduler.attempt import Attempt, Failure
 from rayched.scheduler.scheduler import Scheduler
+from rayched.store import transactions
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, Refused
@@ -246,7 +247,7 @@ def _is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
 
 def _is_on(entry: Entry | None, attempt: Attempt) -> bool:
     """The pod that refused the binding is on the very node it was to be bound to."""
-    if entry is None:
+    if entry is None or not transactions.RULE_ATTEMPTS_ARE_RECOGNISED:
         return False
     try:
         pod = kinds.unwrap(decode_entry(entry))

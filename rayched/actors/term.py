@@ -18,6 +18,7 @@ Pure. Owner: the SchedulerCore. Source: LEADER.md 2.2, rules 1 to 3 and 9.
 from __future__ import annotations
 
 import enum
+from typing import ClassVar
 
 
 class Phase(enum.Enum):
@@ -40,6 +41,9 @@ class Step(enum.Enum):
 
 class Term:
     """The epoch under which this scheduler decides."""
+
+    RULE_THE_CACHE_REACHES_THE_EPOCH: ClassVar[bool] = True
+    """Broken by tests alone."""
 
     def __init__(self) -> None:
         self.phase = Phase.STANDBY
@@ -66,7 +70,7 @@ class Term:
         if believed is None:
             self.phase = Phase.STANDBY
             return Step.NOTHING
-        if cache_revision < believed:
+        if cache_revision < believed and self.RULE_THE_CACHE_REACHES_THE_EPOCH:
             self.phase = Phase.CATCHING_UP
             return Step.NOTHING
         self.phase = Phase.LEADING

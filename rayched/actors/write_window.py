@@ -47,7 +47,7 @@ class Send:
 @dataclass(slots=True)
 class _Batch:
     writes: Sequence[Write]
-    guard: Guard
+    guard: Guard | None
     once: bool
     pause_seconds: float = RESEND_SECONDS_MIN
     due: float = 0.0
@@ -79,7 +79,7 @@ class WriteWindow:
         """When a batch has to be sent again."""
         return min((batch.due for batch in self._again), default=None)
 
-    def send(self, writes: Sequence[Write], guard: Guard, *, once: bool = False) -> Send:
+    def send(self, writes: Sequence[Write], guard: Guard | None, *, once: bool = False) -> Send:
         """Put a batch into the window. One call for what `transactions.split` gives."""
         return self._send(_Batch(writes, guard, once))
 

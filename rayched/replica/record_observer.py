@@ -5,11 +5,11 @@ Follows the record and the epoch in etcd and writes nothing. Cost: one connectio
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from leader.channel import open_channel
+from leader.clock import SystemClock
 from leader.etcd_requests import LockKeys
 from leader.etcd_watch import KeyWatch
 from leader.events import EpochChanged, Event, Listed, RecordChanged
@@ -26,6 +26,7 @@ class RecordObserver:
         self._keys = LockKeys(keys.record, keys.epoch)
         self._on_change = on_change
         self._seen = Observation()
+        self._clock = SystemClock()
         self._channel: Any = None
         self._watch: KeyWatch | None = None
 
@@ -46,14 +47,14 @@ class RecordObserver:
         return (stored.record if stored is not None and stored.record.holder else None), self._seen.epoch
 
     def _observe(self, event: Event) -> None:
-        now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = self._clock.now()
         match event:
             case RecordChanged(record, revision):
-                self._seen.see_record(record, revision, now_ns)
+                self._seen.see_record(record, revision, now)
             case EpochChanged(epoch, revision):
                 self._seen.see_epoch(epoch, revision)
             case Listed(view, went_back):
                 if went_back:
                     self._seen.forget()
-                self._seen.see(view, now_ns)
+                self._seen.see(view, now)
         self._on_change()

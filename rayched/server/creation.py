@@ -33,7 +33,7 @@ from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted
 from rayched.store.keys import KeyTextError
-from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, split
+from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Unknown, split
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import SubmissionRecord
@@ -46,6 +46,9 @@ _ROUNDS_MAX: Final = 4
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_CHARACTERS: Final = 5
 _GENERATE_NAME_CHARACTERS_MAX: Final = 58
+
+RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER: bool = True
+"""Broken by tests alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,8 @@ class Creator:
                 submission.result = Created(submission.uid, revision, tuple(submission.warnings), key, submission.item)
             case Conflict(current, (record, *_)):
                 self._settle_conflict(submission, current, record)
+            case Unknown() if not RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER:
+                self._settle(submission, Committed(0))
             case _:
                 submission.result = failure_of(lost_write(outcome, submission.subject), "Submission")
 

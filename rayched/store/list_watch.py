@@ -37,7 +37,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry, entry_of
@@ -167,6 +167,10 @@ class ListWatchCore:
     `tick` is to be called at `due_at`, but only once everything that has arrived was handed in.
     """
 
+    RULE_RESUMES_BEHIND_THE_LAST: ClassVar[bool] = True
+    RULE_COMPACTED_HISTORY_IS_LISTED: ClassVar[bool] = True
+    """Broken by tests alone."""
+
     def __init__(self, prefix: bytes, *, page_size: int = 2000, pace: Pace | None = None) -> None:
         self._prefix = prefix
         self._range_end = prefix_end(prefix)
@@ -251,6 +255,9 @@ class ListWatchCore:
         if stream != self._stream:
             return []
         self._heard_at, self._asked_at = now, None
+        if message.compact_revision and not self.RULE_COMPACTED_HISTORY_IS_LISTED:
+            self.revision = message.compact_revision
+            return self._break(Break.COMPACTED, "what was compacted is left out", now)
         if message.compact_revision:
             return self._list_anew(Break.COMPACTED, f"etcd keeps revisions from {message.compact_revision} on", now)
         if message.canceled:
@@ -275,8 +282,8 @@ class ListWatchCore:
 
     def _changed(self, message: Any) -> list[Effect]:
         # What was delivered already is dropped: before etcd 3.5.22 a watch from a future revision could get old events.
-        held = self._held
-        held.extend(_change_of(event) for event in message.events if event.kv.mod_revision > self.revision)
+        held, first = self._held, self._next
+        held.extend(_change_of(event) for event in message.events if event.kv.mod_revision >= first)
         if not held:
             return []
         complete = len(held)
@@ -315,6 +322,11 @@ class ListWatchCore:
         return effects
 
     @property
+    def _next(self) -> int:
+        """The first revision that is still to come."""
+        return self.revision + self.RULE_RESUMES_BEHIND_THE_LAST
+
+    @property
     def _stream_open(self) -> bool:
         return self._phase in (_Phase.OPENING, _Phase.FOLLOWING)
 
@@ -328,7 +340,7 @@ class ListWatchCore:
         self._asked_at = None
         self._stream += 1
         create = rpc.WatchCreateRequest(
-            key=self._prefix, range_end=self._range_end, start_revision=self.revision + 1, progress_notify=True, fragment=True
+            key=self._prefix, range_end=self._range_end, start_revision=self._next, progress_notify=True, fragment=True
         )
         return [OpenStream(self._stream, rpc.WatchRequest(create_request=create))]
 

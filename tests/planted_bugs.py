@@ -1,0 +1,77 @@
+"""Twelve bugs that tests plant into the production code, to see that simulation and chaos notice each of them.
+
+Where the code keeps one of the rules that safety rests on, a constant stands beside it: `RULE_...: bool = True`. Nothing in the
+programs sets one, and no flag, file or environment variable does; a test checks that. `plant` breaks the rules of one bug in
+this process, for the duration of a with statement; a program of the tests that starts a real replica calls it for good.
+
+| bug | what it must show up as | shown by |
+|---|---|---|
+| unguarded bindings | S4, S2 | simulation |
+| only renewals are guarded | S4, S2 | simulation |
+| unguarded release | S5, L2 | simulation |
+| decides on an old cache | S4, S2 | simulation |
+| answers before the commit | S3 | real processes: the API is no core without I/O |
+| attempts are not recognised | S2, L1 | simulation |
+| a watch resumes at the last revision | S6 | simulation |
+| no list after a compaction | S6, S7 | simulation |
+| durations by the wall clock | E1, L2 | simulation: nobody sets the clock of a real machine |
+| assumptions end late | L1 | simulation |
+| times taken from the record | E1, L2 | simulation |
+| leads on after seeing another holder | E2 | simulation |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+BUGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "unguarded bindings": "rayched.actors.scheduler_core:SchedulerCore.RULE_BINDINGS_ARE_GUARDED",
+        "only renewals are guarded": "rayched.store.transactions:RULE_WRITES_ARE_GUARDED",
+        "unguarded release": "leader.etcd_requests:RULE_RELEASES_ARE_GUARDED",
+        "decides on an old cache": "rayched.actors.term:Term.RULE_THE_CACHE_REACHES_THE_EPOCH",
+        "answers before the commit": "rayched.server.creation:RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER",
+        "attempts are not recognised": "rayched.store.transactions:RULE_ATTEMPTS_ARE_RECOGNISED",
+        "a watch resumes at the last revision": "rayched.store.list_watch:ListWatchCore.RULE_RESUMES_BEHIND_THE_LAST",
+        "no list after a compaction": "rayched.store.list_watch:ListWatchCore.RULE_COMPACTED_HISTORY_IS_LISTED",
+        "durations by the wall clock": "leader.clock:RULE_DURATIONS_IGNORE_CLOCK_STEPS",
+        "assumptions end late": "rayched.actors.scheduler_core:SchedulerCore.RULE_ASSUMPTIONS_END_FIRST",
+        "times taken from the record": "leader.observation:Observation.RULE_TIMES_ARE_THOSE_OF_SEEING",
+        "leads on after seeing another holder": "leader.election:Election.RULE_ANOTHER_HOLDER_ENDS_LEADING",
+    }
+)
+"""Where the rule of each bug stands: module:name or module:class.name."""
+
+
+@contextlib.contextmanager
+def planted(bug: str | None) -> Iterator[None]:
+    """While inside, the rule of this bug is broken in this process; None: all is as it should be."""
+    if bug is None:
+        yield
+        return
+    owner, name = rule_of(bug)
+    setattr(owner, name, False)
+    try:
+        yield
+    finally:
+        setattr(owner, name, True)
+
+
+def plant(bug: str) -> None:
+    """Break the rule of this bug for the rest of this process."""
+    owner, name = rule_of(bug)
+    setattr(owner, name, False)
+
+
+def rule_of(bug: str) -> tuple[Any, str]:
+    """Who has the rule, and its name."""
+    module, _, path = BUGS[bug].partition(":")
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    return owner, name
