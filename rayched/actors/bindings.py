@@ -26,9 +26,10 @@ from typing import Final
 
 from rayched.actors.cache import Cache
 from rayched.actors.pod_changes import OP_BIND, bound_value
-from rayched.actors.records import PodRecord, Stage
+from rayched.actors.records import PodRecord
 from rayched.actors.status_writes import StatusWrites
 from rayched.api import kinds
+from rayched.api.stages import Stage
 from rayched.framework.status import error
 from rayched.scheduler.attempt import Attempt, Failure
 from rayched.scheduler.scheduler import Scheduler

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rayched.actors.pod_changes import OP_BIND
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, Stage, stage_of
+from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
+from rayched.api.stages import Stage, stage_of
 from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable

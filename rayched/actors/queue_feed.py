@@ -24,9 +24,10 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from rayched.actors.messages import AssignedPod, ClusterChange, LogEntry, PendingPodGone, PendingPodSeen, SentObject
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, Stage, nominated_in
+from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, nominated_in
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
+from rayched.api.stages import Stage
 from rayched.framework.cluster_event import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,

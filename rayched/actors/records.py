@@ -1,28 +1,13 @@
-"""What the SchedulerActor knows of each pod, and how its knowledge changes: the vocabulary between cache and scheduler core.
-
-Stages of a pod, as its stored object says:
-
-* PENDING: no node, not being deleted, not over: it may be scheduled.
-* BOUND: on a node and taking up room there, until it is over or its object is gone.
-* OVER: takes up no room and will never be scheduled: succeeded, failed, or being deleted before it got a node.
-"""
+"""What the SchedulerActor knows of each pod, and how its knowledge changes: the vocabulary between cache and scheduler core."""
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from rayched.api.kinds import AnyObject
+from rayched.api.stages import Stage
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Pod
-
-TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-
-
-class Stage(enum.Enum):
-    PENDING = "pending"
-    BOUND = "bound"
-    OVER = "over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +29,6 @@ class PodRecord:
     """Attempt id of the binding, where the last leader's write was one."""
     pod: Pod | None
     """The object, kept while the pod is pending: a binding needs it, and nobody else does. Not to be changed."""
-
-
-def stage_of(pod: Pod) -> Stage:
-    if pod.status.phase in TERMINAL_PHASES:
-        return Stage.OVER
-    if pod.spec.node_name:
-        return Stage.BOUND
-    return Stage.OVER if pod.metadata.HasField("deletion_timestamp") else Stage.PENDING
 
 
 def nominated_in(record: PodRecord | None) -> str:

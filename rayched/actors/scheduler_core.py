@@ -36,10 +36,11 @@ from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import NotScheduled
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
-from rayched.actors.records import CacheChange, PodChanged, PodRecord, Stage, nominated_in
+from rayched.actors.records import CacheChange, PodChanged, PodRecord, nominated_in
 from rayched.actors.status_writes import StatusWrites
 from rayched.actors.term import Step, Term
 from rayched.actors.write_window import Send, WriteWindow
+from rayched.api.stages import Stage
 from rayched.framework.profile import Profile
 from rayched.framework.shards import ShardEvaluator
 from rayched.queue.hints import HintTable

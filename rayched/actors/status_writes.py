@@ -19,7 +19,7 @@ from typing import Final
 
 from rayched.actors.cache import Cache
 from rayched.actors.pod_changes import GATED, OP_STATUS, NotScheduled, not_scheduled_value
-from rayched.actors.records import Stage
+from rayched.api.stages import Stage
 from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, GuardedPut, Outcome
 from rayched.v1.storage_pb2 import LeaderWrite
 

@@ -10,7 +10,8 @@ import pytest
 from rayched.actors.messages import AttemptFailed, ExchangeRequest, LogEntry
 from rayched.actors.queue_core import QueueCore, queue_factory
 from rayched.actors.queue_feed import QueueFeed, Told
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, stage_of
+from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
+from rayched.api.stages import stage_of
 from rayched.framework import names
 from rayched.framework.configuration import Configuration
 from rayched.framework.profile_building import build_profiles
