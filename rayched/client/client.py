@@ -33,6 +33,8 @@ from rayched.v1.services_pb2 import (
     CordonResponse,
     DeleteRequest,
     DeleteResponse,
+    EvictRequest,
+    EvictResponse,
     GetLeaderRequest,
     GetLeaderResponse,
     GetRequest,
@@ -222,6 +224,37 @@ class Client:
 
         response = self._transport.call("Submission.Delete", request, total_seconds=timeout_seconds, again=gone)
         return cast(DeleteResponse, response)
+
+    def evict(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> EvictResponse:
+        """Deletes a pod as far as its disruption budget allows it.
+
+        RESOURCE_EXHAUSTED: not now, `retry_after_seconds` of the error says when to try again. When an attempt without an answer
+        had evicted it already and it is gone, the response is empty.
+        """
+        request = EvictRequest(
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+            dry_run=dry_run,
+        )
+
+        def gone(failure: ApiError) -> EvictResponse | None:
+            return EvictResponse() if failure.code is grpc.StatusCode.NOT_FOUND else None
+
+        response = self._transport.call("Eviction.Evict", request, total_seconds=timeout_seconds, again=gone)
+        return cast(EvictResponse, response)
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 

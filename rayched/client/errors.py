@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from rayched.v1.services_pb2 import FieldViolation, LeaderAddress, Outcome, ResumeFrom
+from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NO_CONNECTION: Final = ("failed to connect", "Connection refused", "Socket closed", "Endpoint closing", "recvmsg:")
@@ -43,6 +44,10 @@ class ApiError(Exception):
         self.violations = tuple(violations)
         self.leader_address = ""
         """FAILED_PRECONDITION: the replica that can answer, where the one asked cannot."""
+        self.budget = ""
+        """RESOURCE_EXHAUSTED: the budget that refused an eviction."""
+        self.retry_after_seconds: float | None = None
+        """RESOURCE_EXHAUSTED: when trying again may go better; None: it will not."""
         self.resume_revision = 0
         """Of a watch: everything before this revision was sent."""
         self.first_available_revision = 0
@@ -86,6 +91,10 @@ def _add_details(result: ApiError, packed: bytes) -> None:
             violations.append(_violation(FieldViolation.FromString(detail.value)))
         elif detail.Is(LeaderAddress.DESCRIPTOR):
             result.leader_address = LeaderAddress.FromString(detail.value).address
+        elif detail.Is(BudgetRefusal.DESCRIPTOR):
+            result.budget = BudgetRefusal.FromString(detail.value).budget
+        elif detail.Is(RetryInfo.DESCRIPTOR):
+            result.retry_after_seconds = RetryInfo.FromString(detail.value).retry_delay.ToMilliseconds() / 1000
         elif detail.Is(ResumeFrom.DESCRIPTOR):
             resume = ResumeFrom.FromString(detail.value)
             result.resume_revision, result.first_available_revision = resume.revision, resume.first_available

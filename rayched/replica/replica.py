@@ -27,6 +27,7 @@ from typing import Final
 
 from leader.belief import BeliefCell
 from leader.channel import EndpointError, open_channel
+from rayched.controllers.budgets import BudgetStatus
 from rayched.controllers.compaction import Compaction
 from rayched.controllers.garbage import SubmissionGarbage
 from rayched.controllers.housekeeping import Duty, Housekeeping
@@ -46,7 +47,7 @@ from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
-_HOUSEKEEPING_SECONDS_MAX: Final = 0.5
+_LOOP_SECONDS_MAX: Final = 0.5
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 log = logging.getLogger("rayched.replica")
@@ -99,6 +100,7 @@ class _Replica:
         self._server = ApiServer(options, self._leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
         self._housekeeping = Housekeeping(endpoints, duties, self._leadership.epoch)
+        self._budgets = BudgetStatus(endpoints, keys, self._leadership.epoch)
 
     async def run(self, stopping: Stopping) -> int:
         """Exit code."""
@@ -112,6 +114,7 @@ class _Replica:
         self._leadership.look_on(self._server.address)
         self._actors.start()
         self._housekeeping.start()
+        self._budgets.start()
         stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         asked = asyncio.create_task(stop.wait())
         ended = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
@@ -123,12 +126,14 @@ class _Replica:
 
     async def _stop(self) -> None:
         log.info("stopping")
-        housekeeping = threading.Thread(target=self._housekeeping.stop, daemon=True)
-        housekeeping.start()
+        loops = [threading.Thread(target=loop.stop, daemon=True) for loop in (self._housekeeping, self._budgets)]
+        for loop in loops:
+            loop.start()
         await self._server.announce_stop()
         await asyncio.to_thread(self._leadership.release)
         await asyncio.gather(self._server.stop(), asyncio.to_thread(self._actors.stop))
-        await asyncio.to_thread(housekeeping.join, _HOUSEKEEPING_SECONDS_MAX)
+        for loop in loops:
+            await asyncio.to_thread(loop.join, _LOOP_SECONDS_MAX)
         self._belief.close()
 
 

@@ -36,6 +36,7 @@ from rayched.server.admission import Admission
 from rayched.server.changes import EventEncoder
 from rayched.server.creation import Creator
 from rayched.server.deletion import SYSTEM_NAMESPACES, Deleter
+from rayched.server.eviction_service import EvictionService
 from rayched.server.health import SERVICES, Health
 from rayched.server.history import History
 from rayched.server.leader_service import LeadershipService, SchedulingService
@@ -224,6 +225,7 @@ class _Running:
         self.leadership = LeadershipService(leadership, options.version)
         self.services: dict[str, object] = {
             "Submission": SubmissionService(self.objects, admission, creator, deleter),
+            "Eviction": EvictionService(self.objects, deleter),
             "Watch": self.watch,
             "Nodes": NodeService(self.objects),
             "Admin": AdminService(self.objects),

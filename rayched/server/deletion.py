@@ -51,15 +51,14 @@ class Deleter:
         self._objects = objects
 
     async def delete(self, target: Target, uid: str, grace_seconds: int | None) -> Deleted:
-        if grace_seconds is not None and not 0 <= grace_seconds <= _GRACE_SECONDS_MAX:
-            raise invalid(f"grace_period_seconds: found {grace_seconds}, want 0 to {_GRACE_SECONDS_MAX}")
+        check_grace(grace_seconds)
         if target.kind is NAMESPACE:
             if target.key.name in SYSTEM_NAMESPACES:
                 raise forbidden_by_state(f"{target}: cannot be deleted, it belongs to the system")
             return await self._delete_namespace(target, uid)
         entry = await self._objects.store.get(target.store_key)
         for _ in range(ATTEMPTS_MAX):
-            read = _expected(target, entry, uid)
+            read = expected(target, entry, uid)
             write = await self._write(target, read, grace_seconds)
             if write is None:
                 return Deleted(read, read.entry.mod_revision)
@@ -93,7 +92,7 @@ class Deleter:
         return self._objects.keys.submission(uid) if uid and "/" not in uid else b""
 
     async def _write(self, target: Target, read: Read, grace_seconds: int | None) -> Write | None:
-        """None: it is being deleted already, and no later than asked for."""
+        """The write that deletes an object; a pod that has to stop is marked in place. None: that is under way already."""
         message = read.message
         ending = ask_to_end(message, grace_seconds, timestamp_now().seconds) if isinstance(message, Pod) else Ending.REMOVE
         if ending is Ending.REMOVE:
@@ -106,7 +105,7 @@ class Deleter:
 
     async def _delete_namespace(self, target: Target, uid: str) -> Deleted:
         for _ in range(ATTEMPTS_MAX):
-            read = _expected(target, await self._objects.store.get(target.store_key), uid)
+            read = expected(target, await self._objects.store.get(target.store_key), uid)
             removal = await self.removal(target, read)
             answer = await self._objects.store.txn(self._namespace_request(target.key.name, removal))
             if answer.succeeded:
@@ -151,12 +150,17 @@ class Deleter:
         return ", ".join(found)
 
 
+def check_grace(grace_seconds: int | None) -> None:
+    if grace_seconds is not None and not 0 <= grace_seconds <= _GRACE_SECONDS_MAX:
+        raise invalid(f"grace_period_seconds: found {grace_seconds}, want 0 to {_GRACE_SECONDS_MAX}")
+
+
 def removal(target: Target, read: Read, record: Entry | None) -> GuardedDelete:
     """As `Deleter.removal`, with the record read already."""
     return removals.removal(target.store_key, read.entry.mod_revision, read.message.metadata.uid, record, milliseconds_now())
 
 
-def _expected(target: Target, entry: Entry | None, uid: str) -> Read:
+def expected(target: Target, entry: Entry | None, uid: str) -> Read:
     """The object that is to be deleted; raises ApiFailure where it is not there, or another."""
     if entry is None:
         raise not_found(str(target))

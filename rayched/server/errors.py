@@ -15,7 +15,9 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from rayched.api.errors import FieldError
@@ -25,7 +27,7 @@ from rayched.server.ports import Leader
 from rayched.store.codec import PoisonedObject
 from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
 from rayched.store.keys import KeyTextError
-from rayched.v1.services_pb2 import FieldViolation, LeaderAddress, Outcome, ResumeFrom
+from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +102,13 @@ def forbidden_by_state(message: str) -> ApiFailure:
 
 def over_limit(message: str) -> ApiFailure:
     return ApiFailure(Code.RESOURCE_EXHAUSTED, message)
+
+
+def refused_by_budget(message: str, refusal: BudgetRefusal, retry_seconds: float) -> ApiFailure:
+    """Trying again after that time may go better."""
+    delay = Duration()
+    delay.FromMilliseconds(int(retry_seconds * 1000))
+    return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [refusal, RetryInfo(retry_delay=delay)])
 
 
 def unavailable(message: str) -> ApiFailure:

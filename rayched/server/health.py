@@ -3,7 +3,7 @@
 | service | SERVING |
 |---|---|
 | "" | while the process is live |
-| Submission, Watch, Admin, Nodes, Leadership | once this replica has read the cluster's state; a standby too |
+| Submission, Eviction, Watch, Admin, Nodes, Leadership | once this replica has read the cluster's state; a standby too |
 | Scheduling | while this replica holds the epoch |
 
 An outage of etcd changes none of these: all replicas would fail at once, and calls say UNAVAILABLE by themselves. Only a feed

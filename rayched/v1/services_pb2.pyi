@@ -37,6 +37,20 @@ class ResumeFrom(_message.Message):
     first_available: int
     def __init__(self, revision: _Optional[int] = ..., first_available: _Optional[int] = ...) -> None: ...
 
+class BudgetRefusal(_message.Message):
+    __slots__ = ("budget", "disruptions_allowed", "current_healthy", "desired_healthy", "expected_pods")
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    DISRUPTIONS_ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_PODS_FIELD_NUMBER: _ClassVar[int]
+    budget: str
+    disruptions_allowed: int
+    current_healthy: int
+    desired_healthy: int
+    expected_pods: int
+    def __init__(self, budget: _Optional[str] = ..., disruptions_allowed: _Optional[int] = ..., current_healthy: _Optional[int] = ..., desired_healthy: _Optional[int] = ..., expected_pods: _Optional[int] = ...) -> None: ...
+
 class Outcome(_message.Message):
     __slots__ = ("code", "message", "violations")
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +207,32 @@ class DeleteResponse(_message.Message):
     revision: int
     object: _workloads_pb2.Object
     def __init__(self, revision: _Optional[int] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ...) -> None: ...
+
+class EvictRequest(_message.Message):
+    __slots__ = ("namespace", "name", "uid", "resource_version", "grace_period_seconds", "dry_run")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    grace_period_seconds: int
+    dry_run: bool
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., resource_version: _Optional[str] = ..., grace_period_seconds: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class EvictResponse(_message.Message):
+    __slots__ = ("revision", "pod", "budget")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    pod: _core_pb2.Pod
+    budget: str
+    def __init__(self, revision: _Optional[int] = ..., pod: _Optional[_Union[_core_pb2.Pod, _Mapping]] = ..., budget: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("kind", "namespace", "label_selector", "field_selector", "start_revision")

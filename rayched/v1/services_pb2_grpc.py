@@ -318,6 +318,83 @@ class Submission:
             _registered_method=True)
 
 
+class EvictionStub:
+    """Ends pods as far as their disruption budgets allow it.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Evict = channel.unary_unary(
+                '/rayched.v1.Eviction/Evict',
+                request_serializer=rayched_dot_v1_dot_services__pb2.EvictRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.EvictResponse.FromString,
+                _registered_method=True)
+
+
+class EvictionServicer:
+    """Ends pods as far as their disruption budgets allow it.
+    """
+
+    def Evict(self, request, context):
+        """Deletes a pod gracefully. A pod that its budget counts as available is taken from disruptionsAllowed and entered in
+        disruptedPods in the transaction that marks the pod, so no disruption is ever granted twice. A repeated call does no harm.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_EvictionServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Evict': grpc.unary_unary_rpc_method_handler(
+                    servicer.Evict,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.EvictRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.EvictResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'rayched.v1.Eviction', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('rayched.v1.Eviction', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Eviction:
+    """Ends pods as far as their disruption budgets allow it.
+    """
+
+    @staticmethod
+    def Evict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Eviction/Evict',
+            rayched_dot_v1_dot_services__pb2.EvictRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.EvictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class WatchStub:
     """Missing associated documentation comment in .proto file."""
 

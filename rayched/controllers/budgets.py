@@ -1,0 +1,136 @@
+"""Keeps the statuses of disruption budgets current: a loop of the leader, on a thread of its own with connections of its own.
+
+While this replica leads and there is a budget, it follows the cluster and writes statuses some milliseconds after what changed
+them. It writes nothing before its watch has seen its own epoch: then it has seen all evictions and statuses of the epochs before.
+Each write is guarded by the epoch and by the budget's revision, so one that a concurrent eviction has overtaken is refused.
+
+Without any budget only the keys of budgets are followed: a cluster that has none pays nothing for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from leader.channel import open_channel
+from rayched.api.kinds import POD_DISRUPTION_BUDGET
+from rayched.controllers.budget_view import BudgetView
+from rayched.store.client import StoreClient
+from rayched.store.entries import Entry
+from rayched.store.errors import StoreError
+from rayched.store.keys import Keys
+from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.transactions import Fenced, Guard, Refused, Unknown
+from rayched.store.watcher import Watcher
+
+_LOOK_SECONDS: Final = 0.2
+"""Between two looks at whether this replica leads, and at what is due."""
+_GATHER_SECONDS: Final = 0.01
+"""What changes together is judged together."""
+_RETRY_SECONDS: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class BudgetStatus:
+    """Owns its thread. `start` and `stop` once."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        keys: Keys,
+        epoch: Callable[[], int | None],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`epoch` gives the epoch to write under now; None on a standby."""
+        self._endpoints = tuple(endpoints)
+        self._keys = keys
+        self._epoch = epoch
+        self._wall_clock = wall_clock
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="budgets", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_LOOK_SECONDS):
+            epoch = self._epoch()
+            if epoch is not None:
+                with open_channel(self._endpoints) as channel:
+                    self._wait_for_a_budget(channel, epoch)
+                    self._follow(channel, epoch)
+
+    def _goes_on(self, epoch: int) -> bool:
+        return not self._stopped.is_set() and self._epoch() == epoch
+
+    def _wait_for_a_budget(self, channel: object, epoch: int) -> None:
+        found = threading.Event()
+
+        def look(delivery: Delivery) -> None:
+            match delivery:
+                case Listed(entries) if entries:
+                    found.set()
+                case Changed(changes) if any(isinstance(change, Entry) for change in changes):
+                    found.set()
+
+        with Watcher(channel, self._keys.prefix(POD_DISRUPTION_BUDGET), look):
+            while self._goes_on(epoch) and not found.wait(_LOOK_SECONDS):
+                pass
+
+    def _follow(self, channel: object, epoch: int) -> None:
+        """Writes statuses until the lead or the last budget is gone."""
+        view = BudgetView(self._keys, uuid.uuid4().hex[:12])
+        lock = threading.Lock()
+
+        def take(delivery: Delivery) -> None:
+            with lock:
+                match delivery:
+                    case Listed():
+                        view.listed(delivery)
+                    case Changed():
+                        view.changed(delivery)
+            self._wake.set()
+
+        store = StoreClient(channel)
+        with Watcher(channel, self._keys.cluster_prefix, take) as watcher:
+            while self._goes_on(epoch) and watcher.alive:
+                self._wake.wait(_LOOK_SECONDS)
+                self._wake.clear()
+                self._stopped.wait(_GATHER_SECONDS)
+                with lock:
+                    if view.revision < epoch:
+                        continue
+                    if not view.has_budgets:
+                        return
+                self._write(store, view, lock, epoch)
+
+    def _write(self, store: StoreClient, view: BudgetView, lock: threading.Lock, epoch: int) -> None:
+        with lock:
+            writes = view.writes(epoch, int(self._wall_clock()))
+        if not writes:
+            return
+        try:
+            outcomes = store.commit(Guard(self._keys.epoch, epoch), writes)
+        except StoreError as error:
+            outcomes = [Unknown(str(error))] * len(writes)
+        failed = [write for write, outcome in zip(writes, outcomes, strict=True) if isinstance(outcome, Unknown | Refused)]
+        if failed:
+            log.warning("%d statuses of budgets could not be written; tried again in %.0f s", len(failed), _RETRY_SECONDS)
+            with lock:
+                for write in failed:
+                    view.again(write.key)
+            self._stopped.wait(_RETRY_SECONDS)
+        if any(isinstance(outcome, Fenced) for outcome in outcomes):
+            self._stopped.wait(_LOOK_SECONDS)
