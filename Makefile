@@ -69,8 +69,8 @@ trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover
 
-bench: $(STAMP) ## decisions per second, in process and end to end, as JSON
-	@$(BIN)/python -m benchmarks.bench
+bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [WORKLOADS=NAME,NAME] [JSON=FILE] [ARGS=...]
+	@$(BIN)/python -m benchmarks.bench --depth $(or $(DEPTH),scheduler) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra embedded --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock

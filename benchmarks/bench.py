@@ -1,53 +1,149 @@
-"""`make bench`: decisions per second in process and from end to end, one JSON line each.
+"""`make bench`: workloads at one or more depths; JSON lines, and a table with the ratios to kube-scheduler's best.
 
-`depth` engine: 5,000 nodes, 10,000 pods of one template, the engine and the snapshot alone (benchmarks/engine.py). `depth`
-cluster: as many pods from gRPC to the client's watch, one replica (benchmarks/end_to_end.py).
+engine     the scheduling cycle alone
+scheduler  queue, cycle and workers as actors, binding into memory; what kube-scheduler was measured at
+cluster    from gRPC to the client's watch, with etcd (SchedulingBasic alone)
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
-from benchmarks import end_to_end, engine
+from benchmarks import calibration, end_to_end, scheduler_depth, workloads
+from benchmarks.engine_depth import Differs, EngineRun
+from benchmarks.measured import line
+from benchmarks.validity import Judge
+from benchmarks.workloads import Workload
 from rayched.cli.rehearsal import RehearsalFailed
 from rayched.client.errors import ApiError
 from rayched.framework.profile_building import default_profile
 from rayched.plugins import in_tree
 from rayched.replica.local_cluster import ReplicaFailed
+from rayched.replica.local_ray import RayUnavailable
+from rayched.v1.core_pb2 import Namespace
 
-_WORKLOAD = "SchedulingBasic"
+DEPTHS = ("engine", "scheduler", "cluster")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description="Decisions per second, as JSON lines.")
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--pods", type=int, default=10_000)
-    parser.add_argument("--depth", choices=("engine", "cluster", "all"), default="all")
-    parser.add_argument("--replicas", type=int, default=1)
-    arguments = parser.parse_args()
-    if arguments.depth != "cluster":
-        figures = engine.measure(default_profile(in_tree.IN_TREE), arguments.nodes, arguments.pods, [engine.a_pod(0)])
-        pods_per_second = round(1e6 / figures["microseconds_per_pod"], 1)
-        _print("engine", arguments.nodes, arguments.pods, {"pods_per_second": pods_per_second, **figures})
-    if arguments.depth != "engine":
-        try:
-            run = end_to_end.run(arguments.nodes, arguments.pods, arguments.replicas)
-        except (RehearsalFailed, ReplicaFailed, ApiError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        _print("cluster", arguments.nodes, arguments.pods, asdict(run))
-        if run.violations:
-            print(f"error: the auditor found {run.violations} kinds of violation", file=sys.stderr)
-            return 1
+class Invalid(Exception):
+    """A run is not what it should be: one line."""
+
+
+_PROBLEMS = (ValueError, Invalid, Differs, scheduler_depth.NotBound, RehearsalFailed, ReplicaFailed, RayUnavailable, ApiError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    try:
+        chosen = [
+            workload.sized(options.nodes, options.init, options.measure) for workload in workloads.chosen(options.workloads)
+        ]
+        if options.nodes is not None or options.measure is not None:
+            chosen = list({(one.name, one.nodes, one.init_pods, one.measured_pods): one for one in chosen}.values())
+        lines = _run(chosen, options)
+    except _PROBLEMS as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 1
+    _table(lines)
     return 0
 
 
-def _print(depth: str, nodes: int, pods: int, figures: dict[str, float]) -> None:
-    line = {"workload": _WORKLOAD, "depth": depth, "nodes": nodes, "init_pods": 0, "measured_pods": pods}
-    print(json.dumps({**line, **figures}), flush=True)
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--depth", choices=DEPTHS, default="scheduler")
+    parser.add_argument("--workloads", help="names with commas between them; all by default")
+    parser.add_argument("--nodes", type=int, help="instead of the workload's own number")
+    parser.add_argument("--init", type=int, help="pods that are there before")
+    parser.add_argument("--measure", type=int, help="pods that are measured")
+    parser.add_argument("--percentage", type=int, default=100, help="percentageOfNodesToScore; 0: by the cluster's size")
+    parser.add_argument("--templates", type=int, default=1, help="templates that the measured pods come from")
+    parser.add_argument("--repeat", type=int, default=1, help="runs, of which the median counts")
+    parser.add_argument("--workers", type=int, default=0, help="workers beside the SchedulerActor (depth scheduler)")
+    parser.add_argument("--replicas", type=int, default=1, help="depth cluster")
+    parser.add_argument("--verify", action="store_true", help="compare each decision with the plain evaluation (depth engine)")
+    parser.add_argument("--json", type=Path, help="a file for the JSON lines, besides the output")
+    return parser.parse_args(arguments)
+
+
+def _run(chosen: Sequence[Workload], options: argparse.Namespace) -> list[dict[str, Any]]:
+    if options.depth == "engine":
+        return _lines(chosen, options, _engine)
+    if options.depth == "cluster":
+        return _lines(chosen, options, _cluster)
+    with scheduler_depth.a_ray():
+        return _lines(chosen, options, _scheduler)
+
+
+def _lines(
+    chosen: Sequence[Workload], options: argparse.Namespace, once: Callable[[Workload, argparse.Namespace], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    lines = []
+    for workload in chosen:
+        runs = [once(workload, options) for _ in range(options.repeat)]
+        runs.sort(key=lambda run: float(run["pods_per_cpu_second"] or run["pods_per_second"]))
+        found = runs[len(runs) // 2]
+        lines.append(found)
+        text = json.dumps(found)
+        print(text, flush=True)
+        if options.json is not None:
+            with options.json.open("a") as file:
+                file.write(text + "\n")
+    return lines
+
+
+def _engine(workload: Workload, options: argparse.Namespace) -> dict[str, Any]:
+    profile = replace(default_profile(in_tree.IN_TREE), percentage_of_nodes_to_score=options.percentage)
+    run = EngineRun(workload, profile, options.templates)
+    measured = run.run(verify=options.verify)
+    judge = judge_of(workload)
+    for pod, node_name in run.placements:
+        judge.place(pod, node_name)
+    if judge.n_wrong:
+        raise Invalid(f"{workload.name}: {judge.n_wrong} of {judge.placed} placements are not allowed: {'; '.join(judge.wrong)}")
+    return line(workload, "engine", options.templates, options.percentage, measured, calibration.seconds())
+
+
+def _scheduler(workload: Workload, options: argparse.Namespace) -> dict[str, Any]:
+    found = scheduler_depth.run(workload, options.percentage, options.templates, options.workers)
+    if found.n_wrong:
+        raise Invalid(f"{workload.name}: {found.n_wrong} placements are not allowed: {'; '.join(found.wrong)}")
+    return line(workload, "scheduler", options.templates, options.percentage, found.measured, calibration.seconds())
+
+
+def _cluster(workload: Workload, options: argparse.Namespace) -> dict[str, Any]:
+    if workload.name != "SchedulingBasic":
+        raise ValueError(f"--depth cluster --workloads {workload.name}: at this depth there is SchedulingBasic alone")
+    run = end_to_end.run(workload.nodes, workload.measured_pods, options.replicas)
+    if run.violations:
+        raise Invalid(f"the auditor found {run.violations} kinds of violation")
+    names = {"workload": workload.name, "depth": "cluster", "init_pods": 0, "templates": 1}
+    return names | asdict(run) | {"pods_per_cpu_second": None}
+
+
+def judge_of(workload: Workload) -> Judge:
+    namespaces = {item.metadata.name: dict(item.metadata.labels) for item in workload.objects if isinstance(item, Namespace)}
+    return Judge(workload.make_nodes(workload.nodes), namespaces)
+
+
+def _table(lines: Sequence[dict[str, Any]]) -> None:
+    print(f"{'workload':56}{'nodes':>7}{'init':>7}{'pods':>7}{'tmpl':>6}{'pods/s':>9}{'by CPU':>9}{'ratio':>7}{'by CPU':>8}")
+    for one in lines:
+        ratio, by_cpu = one.get("ratio_to_kube_scheduler"), one.get("ratio_by_cpu")
+        print(
+            f"{one['workload']:56}{one['nodes']:7}{one['init_pods']:7}{one['measured_pods']:7}{one['templates']:6}"
+            f"{one['pods_per_second']:9.0f}{one['pods_per_cpu_second'] or 0:9.0f}"
+            f"{'-' if ratio is None else ratio:>7}{'-' if by_cpu is None else by_cpu:>8}"
+        )
+    ratios = [one["ratio_to_kube_scheduler"] for one in lines if "ratio_to_kube_scheduler" in one]
+    if ratios:
+        print(f"median ratio {statistics.median(ratios):.1f}, lowest {min(ratios):.1f}")
 
 
 if __name__ == "__main__":

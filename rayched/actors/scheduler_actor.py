@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 
@@ -57,6 +57,19 @@ _GC_THRESHOLDS: Final = (50_000, 20, 100)
 """The cache lives long and makes no cycles; collecting often only walks it."""
 
 log = logging.getLogger(__name__)
+
+
+class Transactions(Protocol):
+    """Takes transactions without waiting for them."""
+
+    def txn_future(self, request: Any) -> Any:
+        """A future of the TxnResponse, or of gRPC's own errors."""
+
+
+class Watch(Protocol):
+    """Delivers everything that happens, on a thread of its own."""
+
+    def start(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -99,8 +112,7 @@ class SchedulerActor:
         loaded = profiles_of(config.profiles)
         self._belief = BeliefCell.open(config.belief_path)
         self._fence = Fence(self._belief)
-        self._channel = open_channel(config.etcd_endpoints)
-        self._store = StoreClient(self._channel)
+        self._store, self._watcher = self._connect(config, keys)
         self._take_queue(queue_actor)
         snapshot = Snapshot()
         self._shards = RayShards(snapshot, loaded.profiles, self._tick, always=config.shard_always)
@@ -124,10 +136,14 @@ class SchedulerActor:
         """When to begin a new session with the queue, after it failed."""
         self._synced = threading.Event()
         self._dead = threading.Event()
-        self._watcher = Watcher(self._channel, keys.cluster_prefix, self._watched, on_failure=self._fail)
         self._loop = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._watcher.start()
         self._loop.start()
+
+    def _connect(self, config: SchedulerActorConfig, keys: Keys) -> tuple[Transactions, Watch]:
+        """Etcd: where transactions go, and who follows it."""
+        channel = open_channel(config.etcd_endpoints)
+        return StoreClient(channel), Watcher(channel, keys.cluster_prefix, self._watched, on_failure=self._fail)
 
     # ------------------------------------------------------------------------------------------------------ actor methods
 

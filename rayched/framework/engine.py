@@ -16,8 +16,8 @@ Invariants:
 
 Owner: the scheduler; one thread. One engine for each profile.
 
-Cost: see benchmarks/engine.py. After one binding, the plugins that read usage look at one row, which is two thirds of it; then
-come one addition and one maximum over the rows.
+Cost: see benchmarks/engine_depth.py. After one binding, the plugins that read usage look at one row, which is two thirds of it;
+then come one addition and one maximum over the rows.
 """
 
 from __future__ import annotations

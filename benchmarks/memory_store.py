@@ -1,0 +1,158 @@
+"""The store of depth `scheduler`: what the SchedulerActor asks of etcd, answered from dictionaries in its own process.
+
+A transaction is judged as etcd would: every comparison against the revisions as they are. What commits comes back as an answer,
+and as encoded bytes through the watch, on a thread of its own as there. Everything that happened is kept, for whoever judges the
+run afterwards.
+
+Cost: about 3 µs a write, in the scheduler's process.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from leader.etcd_shim import rpc
+from rayched.store.entries import Change, Deleted, Entry
+from rayched.store.list_watch import Changed, Delivery, Listed
+
+DELIVERY_CHANGES_MAX: Final = 512
+"""Changes in one delivery; etcd's messages hold about as many."""
+
+
+class MemoryStore:
+    """Transactions come from one thread, `put` and `delete` from another; a lock keeps revisions in order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[bytes, Entry] = {}
+        self.revision = 1
+        self.history: list[Change] = []
+        self._happening: list[Change] = []
+        """Of the revision under way."""
+        self.changes: queue.SimpleQueue[tuple[Change, ...]] = queue.SimpleQueue()
+        """For the watch: one item a revision."""
+        self._committed: dict[int, Any] = {}
+        """The answer to a transaction of so many writes that all commit."""
+
+    def listed(self) -> Listed:
+        return Listed(tuple(self._entries.values()), self.revision)
+
+    def get(self, key: bytes) -> Entry | None:
+        return self._entries.get(key)
+
+    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """At one revision."""
+        with self._lock:
+            self.revision += 1
+            for key, value in pairs:
+                self._put(key, value)
+            self._tell()
+
+    def delete(self, key: bytes) -> None:
+        with self._lock:
+            if self._entries.pop(key, None) is not None:
+                self.revision += 1
+                self._happening.append(Deleted(key, self.revision))
+                self._tell()
+
+    def txn_future(self, request: Any) -> Future[Any]:
+        """As StoreClient.txn_future; the answer is there at once."""
+        future: Future[Any] = Future()
+        with self._lock:
+            future.set_result(self._txn(request))
+            self._tell()
+        return future
+
+    # ---------------------------------------------------------------------------------------------------------- private
+
+    def _txn(self, request: Any) -> Any:
+        if not self._holds(request.compare):
+            return rpc.TxnResponse(succeeded=False, responses=[self._found(op) for op in request.failure])
+        passed = [self._holds(op.request_txn.compare) for op in request.success]
+        if any(passed):
+            self.revision += 1
+        if all(passed):
+            for op in request.success:
+                for put in op.request_txn.success:
+                    self._put(put.request_put.key, put.request_put.value)
+            known = self._committed.get(len(passed))
+            if known is None:
+                known = self._committed[len(passed)] = rpc.TxnResponse(succeeded=True)
+                for _ in passed:
+                    known.responses.add().response_txn.succeeded = True
+            answer = rpc.TxnResponse()
+            answer.CopyFrom(known)
+        else:
+            answer = rpc.TxnResponse(succeeded=True)
+            for op, ok in zip(request.success, passed, strict=True):
+                nested = answer.responses.add().response_txn
+                nested.succeeded = ok
+                if ok:
+                    for put in op.request_txn.success:
+                        self._put(put.request_put.key, put.request_put.value)
+                else:
+                    nested.responses.extend(self._found(failed) for failed in op.request_txn.failure)
+        answer.header.revision = self.revision
+        return answer
+
+    def _holds(self, comparisons: Any) -> bool:
+        entries = self._entries
+        for one in comparisons:
+            entry = entries.get(one.key)
+            if (0 if entry is None else entry.mod_revision) != one.mod_revision:
+                return False
+        return True
+
+    def _found(self, op: Any) -> Any:
+        response = rpc.ResponseOp()
+        response.response_range.SetInParent()
+        entry = self._entries.get(op.request_range.key)
+        if entry is not None:
+            response.response_range.kvs.add(
+                key=entry.key, value=entry.value, create_revision=entry.create_revision, mod_revision=entry.mod_revision
+            )
+        return response
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        old = self._entries.get(key)
+        entry = self._entries[key] = Entry(key, value, self.revision if old is None else old.create_revision, self.revision)
+        self._happening.append(entry)
+
+    def _tell(self) -> None:
+        if self._happening:
+            self.history.extend(self._happening)
+            self.changes.put(tuple(self._happening))
+            self._happening.clear()
+
+
+class MemoryWatcher:
+    """As store.Watcher: a list, then all changes; what has gathered meanwhile is one delivery."""
+
+    def __init__(
+        self, store: MemoryStore, handler: Callable[[Delivery], None], delivered: Callable[[Sequence[Change]], None]
+    ) -> None:
+        """`delivered` is told what was handed over, after it was."""
+        self._store = store
+        self._handler = handler
+        self._delivered = delivered
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._handler(self._store.listed())
+        changes = self._store.changes
+        while True:
+            batch = list(changes.get())
+            while len(batch) < DELIVERY_CHANGES_MAX:
+                try:
+                    batch.extend(changes.get_nowait())
+                except queue.Empty:
+                    break
+            self._handler(Changed(tuple(batch), batch[-1].mod_revision))
+            self._delivered(batch)
