@@ -60,8 +60,8 @@ proto-check: $(STAMP)
 behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against the tests
 	@$(BIN)/python -m tests.behaviour
 
-conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3]
-	@$(BIN)/python -m tests.conformance.run $(DATA) --shards $(or $(SHARDS),off)
+conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3] [FIXED=1]
+	@$(BIN)/python -m tests.conformance.run $(DATA) --shards $(or $(SHARDS),off) $(if $(filter-out 0,$(FIXED)),--fix-upstream-bugs)
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)

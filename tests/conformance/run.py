@@ -1,10 +1,13 @@
-"""Holds rayched against recorded cases of kube-scheduler: `python -m tests.conformance.run [DIR] [--shards N|off] [--first N]`.
+"""Holds rayched against recorded cases of kube-scheduler: `python -m tests.conformance.run [DIR] [options]`.
 
 Reads every *.jsonl and *.jsonl.gz below DIR (by default the cases kept here), runs them through the engine that schedules in
 production, and prints how many cases of each topic agree, how far each plugin's answers do, and what differs first. `--shards 3`
 takes every column from three workers that have nothing but their rows; `off`, the default, evaluates all of them in one place.
+`--fix-upstream-bugs` turns fixUpstreamBugs on in every profile and compares to `expectedIfFixed` where a case has it.
 
-Exit code 0 where all cases that were run agree, 1 where one differs or none was run, 2 where a file is no file of cases.
+What nobody here understands is named: kinds of cases, and fields that no comparison reads. Exit code 0 where all cases agree but
+those of kinds that are known to have no judge yet, 1 where one differs, is of an unknown kind or holds nothing to compare, or
+where none was run, 2 where a file is no file of cases.
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.conformance.cases import DIRECTORY, Unreadable, files, read
+from tests.conformance.cases import DIRECTORY, Unreadable, files, read, with_fixes
 from tests.conformance.comparisons import ASPECTS
+from tests.conformance.coverage import unknown_fields
 from tests.conformance.hint_comparisons import HINT
-from tests.conformance.judgement import Judgement, Verdict, judge
+from tests.conformance.judgement import NOT_RUN, Judgement, Verdict, judge
 
 FIRST_SHOWN: Final = 10
 VALUE_SHOWN_MAX: Final = 600
@@ -41,14 +45,19 @@ class Report:
         self._plugins: dict[str, dict[str, Counter[bool]]] = defaultdict(lambda: defaultdict(Counter))
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._differing: list[Judgement] = []
+        self._not_understood = 0
+        self._fields: Counter[tuple[str, str]] = Counter()
 
     def add(self, judged: Judgement) -> None:
         topic = judged.case.topic
         self._topics[topic][judged.verdict] += 1
         if judged.verdict is Verdict.NOT_RUN:
             self._reasons[topic, judged.reason] += 1
+            self._not_understood += judged.case.kind not in NOT_RUN
         elif judged.verdict is Verdict.DIFFERS:
             self._differing.append(judged)
+        for name in unknown_fields(judged.case):
+            self._fields[topic, name] += 1
         for one in judged.comparisons:
             if one.plugin:
                 self._plugins[one.plugin][one.aspect][one.agrees] += 1
@@ -58,7 +67,17 @@ class Report:
 
     @property
     def all_agree(self) -> bool:
-        return self.count(Verdict.AGREES) > 0 and not self._differing
+        return self.count(Verdict.AGREES) > 0 and not self._differing and not self._not_understood
+
+    @property
+    def summary(self) -> str:
+        """Why not all agree."""
+        counted = (
+            (len(self._differing), "cases differ"),
+            (self._not_understood, "cases could not be judged"),
+            (int(not self.count(Verdict.AGREES) and not self._differing), "no case was run"),
+        )
+        return ", ".join(text if text.startswith("no ") else f"{count} {text}" for count, text in counted if count)
 
     def print(self, console: Console) -> None:
         console.print(self._topic_table())
@@ -66,6 +85,8 @@ class Report:
             console.print(self._plugin_table())
         for (topic, reason), count in sorted(self._reasons.items()):
             console.print(f"not run: {count} of {escape(topic)}: {escape(reason)}", highlight=False)
+        for (topic, name), count in sorted(self._fields.items()):
+            console.print(f"not compared: {name} of {count} {escape(topic)}: nobody here knows that field", highlight=False)
         for judged in self._differing[: self._first_shown]:
             difference = judged.first_difference
             assert difference is not None
@@ -94,17 +115,18 @@ class Report:
         return table
 
 
-def run(paths: Iterable[Path], n_shards: int, report: Report) -> None:
+def run(paths: Iterable[Path], n_shards: int, report: Report, *, fixed: bool = False) -> None:
     """Raises Unreadable."""
     for path in paths:
         for case in read(path):
-            report.add(judge(case, n_shards))
+            report.add(judge(with_fixes(case) if fixed else case, n_shards))
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="conformance", description="hold rayched against recorded cases of kube-scheduler")
     parser.add_argument("directory", nargs="?", type=Path, default=DIRECTORY, help="where the recorded cases lie")
     parser.add_argument("--shards", type=_shard_count, default=0, metavar="N|off", help="workers that every column comes from")
+    parser.add_argument("--fix-upstream-bugs", action="store_true", help="compare to what a scheduler without its bugs answers")
     parser.add_argument("--first", type=int, default=FIRST_SHOWN, metavar="N", help="differing cases that are shown")
     given = parser.parse_args(arguments)
     # A pipe has no width of its own.
@@ -112,15 +134,18 @@ def main(arguments: list[str]) -> int:
     report, began = Report(given.first), time.monotonic()
     paths = files(given.directory)
     try:
-        run(paths, given.shards, report)
+        run(paths, given.shards, report, fixed=given.fix_upstream_bugs)
     except Unreadable as problem:
         print(problem, file=sys.stderr)
         return 2
     report.print(console)
     workers = f"{given.shards} workers forced on" if given.shards else "workers off"
-    console.print(f"{len(paths)} files below {given.directory}, {workers}, {time.monotonic() - began:.1f} s", highlight=False)
+    bugs = ", upstream bugs fixed" if given.fix_upstream_bugs else ""
+    console.print(
+        f"{len(paths)} files below {given.directory}, {workers}{bugs}, {time.monotonic() - began:.1f} s", highlight=False
+    )
     if not report.all_agree:
-        console.print(f"{report.count(Verdict.DIFFERS)} cases differ" if report.count(Verdict.DIFFERS) else "no case was run")
+        console.print(report.summary, highlight=False)
     return 0 if report.all_agree else 1
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.cases import SCHEDULE_TOPICS, load
+from tests.conformance.cases import DIRECTORY, SCHEDULE_TOPICS, files, load, read, with_fixes
 from tests.conformance.comparisons import setting_of
+from tests.conformance.coverage import unknown_fields
 from tests.conformance.judgement import Verdict, judge
 from tests.conformance.run import main
 
@@ -77,23 +79,66 @@ def test_a_case_that_raises_differs_and_the_others_go_on(tmp_path: Path, capsys:
     assert "3 │     1 │      2 │       0" in told
 
 
-def test_fields_that_nobody_knows_are_passed_over(tmp_path: Path) -> None:
+def test_fields_that_nobody_knows_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record()
     record["scenario"]["furtherField"] = [1]
     record["expected"]["furtherField"] = {"a": None}
     record["furtherField"] = "x"
-    assert main(written(tmp_path, record)) == 0
+    assert main(written(tmp_path, record, record)) == 0
+    told = capsys.readouterr().out
+    assert "not compared: scenario.furtherField of 2 resources" in told
+    assert "not compared: expected.furtherField of 2 resources" in told
 
 
-def test_kinds_that_cannot_be_judged_are_not_run_and_alone_are_no_success(
+def test_every_field_of_the_cases_kept_here_is_known() -> None:
+    cases = [case for path in files(DIRECTORY) for case in read(path)]
+    assert {name for case in cases for name in unknown_fields(case)} == set()
+
+
+BUGS = {"balanced": "podLevelScore", "interpod": "namespaceSelector", "mixed": "namespaceSelector", "resources": "podLevelScore"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topic", BUGS)
+def test_with_the_bugs_fixed_the_answers_are_those_of_a_scheduler_without_them(topic: str) -> None:
+    affected = [case for case in load(topic) if case.expected_if_fixed is not None]
+    assert affected and all(case.expected_if_fixed != case.expected for case in affected)
+    assert {judge(case, 0).verdict for case in affected} == {Verdict.AGREES}
+    assert {judge(with_fixes(case), 0).verdict for case in load(topic)} == {Verdict.AGREES}
+    # Neither way passes for the other.
+    crossed = [replace(case, expected=case.expected_if_fixed) for case in affected if case.expected_if_fixed is not None]
+    assert {judge(case, 0).verdict for case in crossed} == {Verdict.DIFFERS}
+    assert {judge(replace(with_fixes(case), expected=case.expected), 0).verdict for case in affected} == {Verdict.DIFFERS}
+
+
+def test_the_option_for_fixed_bugs_compares_to_what_a_fixed_scheduler_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    case = next(case for case in load("balanced") if case.expected_if_fixed is not None)
+    record = {"scenario": case.scenario, "expected": case.expected, "expectedIfFixed": case.expected_if_fixed}
+    directory = written(tmp_path, record)
+    assert main(directory) == 0
+    assert main([*directory, "--fix-upstream-bugs"]) == 0
+    del record["expectedIfFixed"]
+    assert main([*written(tmp_path, record), "--fix-upstream-bugs"]) == 1
+    assert "upstream bugs fixed" in capsys.readouterr().out
+
+
+def test_kinds_that_nobody_knows_are_not_run_and_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record()
     record["scenario"]["kind"] = "weather"
     assert main(written(tmp_path, record)) == 1
     told = capsys.readouterr().out
-    assert "'weather' is not known" in told and "no case was run" in told
-    assert main(written(tmp_path, record, a_record())) == 0
+    assert "'weather' is not known" in told and "1 cases could not be judged, no case was run" in told
+    # Beside others that agree it is no success either: nobody knows whether it would agree.
+    assert main(written(tmp_path, record, a_record())) == 1
+
+
+def test_a_case_of_an_unknown_topic_is_judged_by_its_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = a_record()
+    record["scenario"]["topic"] = "weather"
+    assert main(written(tmp_path, record)) == 0
+    assert "weather" in capsys.readouterr().out
 
 
 def test_a_directory_without_cases_is_no_success(tmp_path: Path) -> None:
