@@ -1,34 +1,40 @@
 """The auditor: replays etcd's history, revision by revision, and counts what must never happen.
 
-It shares no code with the scheduler: it knows the keys, the stored messages and Kubernetes' rules for resources, nothing else.
-Etcd's total order makes each check a matter of one pass:
+It shares no code with the scheduler: it knows the keys, the stored messages and Kubernetes' rules, nothing else. Etcd's total
+order makes each check a matter of one pass:
 
-* **bound twice**: a pod (by uid) that was bound to one node and then to another, or again.
-* **over capacity**: a binding after which a node's pods ask for more than it offers, of any resource, host port or pod slot.
-  A pod that named its node itself (spec.nodeName at its submission) counts for the others, and is not held against the scheduler.
-* **bound nowhere**: a binding to a node that does not exist at that revision, or of a pod that is being deleted.
-* **stale**: a leader's write that carries another epoch than the one in force at its revision.
-* **lost**: an acknowledged submission whose object is not in the store and whose deletion nobody asked for. The auditor is told
-  which submissions were acknowledged and which deletions were asked for.
+* **S1** a pod, by uid, has one node in its life; it is bound to a node that is there, while it is pending.
+* **S2** no binding leaves a node's pods with more than the node offers (capacity.py).
+* **S3** an acknowledged submission is in the store until its deletion was asked for; one uid has one object.
+* **S4** a leader's write carries the epoch that is in force at its revision.
+* **S5** epochs rise (terms.py).
+* **S8** hard constraints hold (bindings_judged.py).
+* **S9** a victim has a recorded preemptor (victims.py).
+* **S12** what was deleted does not come back, and what is being deleted stays so.
 
-A first violation of each kind is described in words, so that a run that fails says where to look.
+The auditor is told which submissions were acknowledged, which deletions were asked for and which were acknowledged.
 
-Source: invariants S1 to S5 of the reliability rules. Cost: O(1) for each change.
+Source: the reliability rules' invariants. Cost: O(1) for each change but for S8.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from google.protobuf.message import DecodeError
 
-from rayched.audit.requests import Amounts, amounts, host_ports, taken_by
+from rayched.audit.bindings_judged import BindingJudge
+from rayched.audit.capacity import Capacity
+from rayched.audit.constraints import against_node, against_pods
+from rayched.audit.findings import Findings
+from rayched.audit.terms import Terms
+from rayched.audit.victims import VictimJudge
+from rayched.audit.view import Past, resident
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.storage_pb2 import Stored
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
 
 _FINAL_PHASES = ("Succeeded", "Failed")
 ZONE = "topology.kubernetes.io/zone"
@@ -52,63 +58,51 @@ class Binding:
     revision: int
     epoch: int
     seconds: float
+    waited: float = 0.0
+    """Seconds since the pod was first seen."""
 
 
-@dataclass(slots=True)
-class _Placed:
-    node: str
-    takes: Amounts
-    ports: set[tuple[str, int, str]]
+@dataclass(frozen=True, slots=True)
+class PodChange:
+    """What a watch of all pods has to tell of one revision."""
 
-
-@dataclass(slots=True)
-class Findings:
-    """What was counted, and the first violation of each kind in words."""
-
-    bound_twice: int = 0
-    over_capacity: int = 0
-    bound_nowhere: int = 0
-    stale: int = 0
-    unreadable: int = 0
-    epochs_not_rising: int = 0
-    first: dict[str, str] = field(default_factory=dict)
-
-    def add(self, kind: str, words: str) -> None:
-        setattr(self, kind, getattr(self, kind) + 1)
-        self.first.setdefault(kind, words)
-
-    @property
-    def total(self) -> int:
-        return self.bound_twice + self.over_capacity + self.bound_nowhere + self.stale + self.unreadable + self.epochs_not_rising
+    revision: int
+    kind: str
+    """ADDED, MODIFIED, DELETED."""
+    name: str
 
 
 class Auditor:
     """State of the cluster as of the last revision replayed, and the findings so far. One thread at a time."""
 
-    def __init__(self, root: str = "/rayched") -> None:
+    def __init__(self, root: str = "/rayched", *, on_pod_change: Callable[[PodChange], object] | None = None) -> None:
+        """`on_pod_change` is told what happens to the pods, in order."""
+        self._cluster_prefix = f"{root}/cluster/".encode()
         self._pods_prefix = f"{root}/cluster/pods/".encode()
         self._nodes_prefix = f"{root}/cluster/nodes/".encode()
+        self._namespaces_prefix = f"{root}/cluster/namespaces/".encode()
         self._epoch_key = f"{root}/cluster/epoch".encode()
+        self._on_pod_change = on_pod_change
         self.findings = Findings()
         self.revision = 0
-        self.epoch = 0
-        self.epochs: list[tuple[int, float]] = []
-        """Revision and time of each epoch that somebody acquired."""
-        self._transitions = -1
-        self.nodes: dict[str, Node] = {}
-        self._offers: dict[str, Amounts] = {}
+        self.terms = Terms(self.findings)
         self.pods: dict[str, Pod] = {}
         """By uid, as they are now."""
-        self._uid_of: dict[bytes, str] = {}
-        self._placed: dict[str, _Placed] = {}
-        self._used: dict[str, Amounts] = defaultdict(lambda: defaultdict(Fraction))
-        self._ports: dict[str, Counter[tuple[str, int, str]]] = defaultdict(Counter)
-        self._node_of: dict[str, str] = {}
-        """The one node in a pod's life, by uid; kept after its deletion."""
-        self._attempts: dict[str, str] = {}
-        """The leader's last attempt seen on a pod, by uid."""
         self.bindings: list[Binding] = []
         self.deleted: set[str] = set()
+        self.leader_writes: Counter[str] = Counter()
+        """Those committed, by what they were for."""
+        self._past = Past()
+        self._judge = BindingJudge(self._past, self.findings)
+        self._victims = VictimJudge(self.findings)
+        self._capacity = Capacity()
+        self._uid_of: dict[bytes, str] = {}
+        self._node_of: dict[str, str] = {}
+        """The one node in a pod's life, by uid; kept after its deletion."""
+        self._attempts: dict[bytes, str] = {}
+        """The leader's last attempt seen on an object."""
+        self._since: dict[str, float] = {}
+        """When a pod without a node was first seen, by uid."""
 
     def replay(self, revision: int, changes: Iterable[Change], seconds: float = 0.0) -> None:
         """Applies one whole revision."""
@@ -117,69 +111,106 @@ class Auditor:
         # An epoch written in a revision holds for the other writes of that revision too.
         for change in changes:
             if change.key == self._epoch_key:
-                self._epoch_changed(change, revision, seconds)
-        for change in changes:
-            if change.key.startswith(self._nodes_prefix):
-                self._node_changed(change)
-        for change in changes:
+                before = self.terms.epoch
+                self.terms.written(change.value, revision, seconds)
+                if self.terms.epoch != before:
+                    self._judge.epoch_over()
+        # Nodes first: what a pod was bound to in the same revision is there.
+        for change in sorted(changes, key=lambda change: change.key.startswith(self._pods_prefix)):
             if change.key.startswith(self._pods_prefix):
                 self._pod_changed(change, revision, seconds)
+            elif change.key != self._epoch_key:
+                self._other_changed(change)
+
+    # ------------------------------------------------------------------------------------------------------------ questions
+
+    @property
+    def epoch(self) -> int:
+        """In force."""
+        return self.terms.epoch
+
+    @property
+    def epochs(self) -> list[tuple[int, float]]:
+        """Revision and time of each epoch that somebody acquired."""
+        return self.terms.acquired
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        return self._past.now.nodes
 
     def lost(self, acknowledged: Iterable[str], deletions_asked: Iterable[str] = ()) -> list[str]:
         """Uids that were acknowledged, are not in the store, and that nobody asked to delete."""
         asked = set(deletions_asked)
-        return [uid for uid in acknowledged if uid not in self.pods and uid not in asked]
+        return [uid for uid in acknowledged if uid not in self.pods and uid not in asked and not self._victims.knows(uid)]
+
+    def undeleted(self, acknowledged: Iterable[str]) -> list[str]:
+        """Uids whose deletion was acknowledged, and that are there without being deleted."""
+        there = ((uid, self.pods.get(uid)) for uid in acknowledged)
+        return [uid for uid, pod in there if pod is not None and not pod.metadata.HasField("deletion_timestamp")]
+
+    def settle(self) -> None:
+        """Nothing more will come: what was still open is decided."""
+        self._judge.epoch_over()
+
+    def pending(self) -> list[tuple[Pod, float]]:
+        """Pods that wait for a node, and since when."""
+        return [
+            (pod, self._since.get(uid, 0.0))
+            for uid, pod in self.pods.items()
+            if not pod.spec.node_name and not pod.metadata.HasField("deletion_timestamp") and not pod.spec.scheduling_gates
+        ]
+
+    def node_for(self, pod: Pod) -> str | None:
+        """A node that could take the pod now, by the auditor's own rules. O(nodes x pods)."""
+        view = self._past.now
+        for name, node in view.nodes.items():
+            if not (self._capacity.exceeded_by(pod, name) or against_node(pod, node) or against_pods(pod, node, view)):
+                return name
+        return None
 
     def zones(self) -> dict[str, int]:
         """Bound pods for each zone, as of now."""
         counts: Counter[str] = Counter()
-        for placed in self._placed.values():
-            node = self.nodes.get(placed.node)
+        for name in self._capacity.nodes_of_pods():
+            node = self.nodes.get(name)
             counts[node.metadata.labels.get(ZONE, "") if node is not None else ""] += 1
         return dict(sorted(counts.items()))
 
     def allocated(self, resource: str) -> tuple[Fraction, Fraction]:
         """What bound pods take of a resource, and what the nodes offer."""
-        used = sum((used.get(resource, Fraction(0)) for used in self._used.values()), Fraction(0))
-        return used, sum((offer.get(resource, Fraction(0)) for offer in self._offers.values()), Fraction(0))
+        return self._capacity.allocated(resource)
 
     def bound_pods(self) -> int:
-        return len(self._placed)
+        return len(self._capacity)
 
     # -------------------------------------------------------------------------------------------------------------- changes
 
-    def _epoch_changed(self, change: Change, revision: int, seconds: float) -> None:
-        if change.value is None:
-            self.findings.add("epochs_not_rising", f"revision {revision}: the epoch key was deleted")
+    def _other_changed(self, change: Change) -> None:
+        stored = Stored() if change.value is None else self._read(change)
+        if stored is None:
             return
-        written = json.loads(change.value)
-        transitions = int(written["transitions"])
-        if written["holder"]:
-            if transitions != self._transitions + 1 and self._transitions >= 0:
-                self.findings.add(
-                    "epochs_not_rising", f"revision {revision}: transitions went from {self._transitions} to {transitions}"
-                )
-            self.epochs.append((revision, seconds))
-        self._transitions = transitions
-        self.epoch = revision
-
-    def _node_changed(self, change: Change) -> None:
-        name = change.key[len(self._nodes_prefix) :].decode()
-        if change.value is None:
-            self.nodes.pop(name, None)
-            self._offers.pop(name, None)
-            return
-        stored = self._read(change)
-        if stored is not None:
-            self.nodes[name] = stored.object.node
-            self._offers[name] = amounts(stored.object.node.status.allocatable)
+        gone = change.value is None
+        if change.key.startswith(self._nodes_prefix):
+            name = change.key[len(self._nodes_prefix) :].decode()
+            node = None if gone else stored.object.node
+            self._past.change(self.revision, "nodes", name, node)
+            self._capacity.offer(name, node)
+        elif change.key.startswith(self._namespaces_prefix):
+            name = change.key[len(self._namespaces_prefix) :].decode()
+            labels = None if gone else dict(stored.object.namespace.metadata.labels)
+            self._past.change(self.revision, "namespaces", name, labels)
+        if gone:
+            self._attempts.pop(change.key, None)
+        else:
+            self._written_by_leader(change.key, stored.leader_write, change.key[len(self._cluster_prefix) :].decode())
 
     def _pod_changed(self, change: Change, revision: int, seconds: float) -> None:
+        name = change.key[len(self._pods_prefix) :].decode()
         if change.value is None:
-            uid = self._uid_of.pop(change.key, "")
-            self.pods.pop(uid, None)
-            self.deleted.add(uid)
-            self._leave(uid)
+            self._attempts.pop(change.key, None)
+            if change.key in self._uid_of:
+                self._gone(self._uid_of.pop(change.key))
+            self._tell(revision, "DELETED", name)
             return
         stored = self._read(change)
         if stored is None:
@@ -187,72 +218,86 @@ class Auditor:
         pod = stored.object.pod
         uid = pod.metadata.uid
         before = self.pods.get(uid)
-        replaced = self._uid_of.get(change.key)
-        if replaced is not None and replaced != uid:
-            self.pods.pop(replaced, None)
-            self.deleted.add(replaced)
-            self._leave(replaced)
-        self._uid_of[change.key] = uid
+        self._tell(revision, "ADDED" if change.key not in self._uid_of else "MODIFIED", name)
+        self._identify(change.key, uid, name)
+        self._check_deletion(pod, before, name)
         self.pods[uid] = pod
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         write = stored.leader_write
-        # The stored message keeps the leader's last write, also under later writes of others: only a new attempt is a write.
-        if write.attempt and write.attempt != self._attempts.get(uid):
-            self._attempts[uid] = write.attempt
-            if write.op == "bind" and uid in self._node_of:
-                self.findings.add("bound_twice", f"revision {revision}: pod {name} was bound again, by attempt {write.attempt}")
-            if write.epoch != self.epoch:
-                self.findings.add(
-                    "stale", f"revision {revision}: {write.op} of pod {name} under epoch {write.epoch}, in force is {self.epoch}"
-                )
-        node = pod.spec.node_name
-        earlier = self._node_of.get(uid)
+        is_new_write = self._written_by_leader(change.key, write, f"pod {name}")
+        if is_new_write and write.op == "bind" and uid in self._node_of:
+            self.findings.add("bound_twice", f"revision {revision}: pod {name} was bound again, by attempt {write.attempt}")
+        if is_new_write:
+            self._victims.written(pod, before, revision, self.pods)
+        node, earlier = pod.spec.node_name, self._node_of.get(uid)
+        ended = pod.status.phase in _FINAL_PHASES
         if node and earlier is None:
             self._node_of[uid] = node
-            if write.op == "bind" or before is not None:
-                self.bindings.append(Binding(uid, name, node, revision, write.epoch, seconds))
-                self._bound(pod, before, name, node, revision)
-            else:
-                self._enter(uid, pod, node)
+            if (is_new_write and write.op == "bind") or before is not None:
+                self._bound(pod, before, write, name, seconds)
+            if not ended:
+                self._capacity.enter(uid, pod, node)
+            self._since.pop(uid, None)
         elif earlier is not None and node != earlier:
             self.findings.add("bound_twice", f"revision {revision}: pod {name} went from {earlier} to {node or 'no node'}")
-        if pod.status.phase in _FINAL_PHASES:
-            self._leave(uid)
+        elif not node:
+            self._since.setdefault(uid, seconds)
+        if ended:
+            self._capacity.leave(uid)
+        self._past.change(revision, "residents", uid, resident(pod) if node and not ended else None)
 
-    def _bound(self, pod: Pod, before: Pod | None, name: str, node: str, revision: int) -> None:
-        uid = pod.metadata.uid
+    def _bound(self, pod: Pod, before: Pod | None, write: LeaderWrite, name: str, seconds: float) -> None:
+        uid, node, revision = pod.metadata.uid, pod.spec.node_name, self.revision
+        self.bindings.append(Binding(uid, name, node, revision, write.epoch, seconds, seconds - self._since.get(uid, seconds)))
         if node not in self.nodes:
             self.findings.add("bound_nowhere", f"revision {revision}: pod {name} was bound to {node}, which does not exist")
         if before is not None and before.metadata.HasField("deletion_timestamp"):
             self.findings.add("bound_nowhere", f"revision {revision}: pod {name} was bound while it was being deleted")
-        takes = self._enter(uid, pod, node)
-        offer = self._offers.get(node, {})
-        for resource, wanted in takes.takes.items():
-            used, offered = self._used[node][resource], offer.get(resource, Fraction(0))
-            if wanted and used > offered:
-                words = f"revision {revision}: with pod {name}, node {node} has {float(used):g} of {float(offered):g} {resource}"
-                self.findings.add("over_capacity", words)
-                return
-        for port in takes.ports:
-            if any(_collide(port, other) and count > (other == port) for other, count in self._ports[node].items()):
-                words = f"revision {revision}: pod {name} shares host port {port[1]}/{port[0]} on node {node}"
-                self.findings.add("over_capacity", words)
-                return
+        if before is not None and before.status.phase in _FINAL_PHASES:
+            self.findings.add("bound_nowhere", f"revision {revision}: pod {name} was bound after it had ended")
+        if words := self._capacity.exceeded_by(pod, node):
+            self.findings.add("over_capacity", f"revision {revision}: with pod {name}, {words}")
+        self._judge.bound(pod, write, revision, name)
 
-    def _enter(self, uid: str, pod: Pod, node: str) -> _Placed:
-        placed = self._placed[uid] = _Placed(node, taken_by(pod), host_ports(pod))
-        for resource, value in placed.takes.items():
-            self._used[node][resource] += value
-        self._ports[node].update(placed.ports)
-        return placed
+    def _identify(self, key: bytes, uid: str, name: str) -> None:
+        """One object for each uid, and one life."""
+        replaced = self._uid_of.get(key)
+        if replaced is not None and replaced != uid:
+            self._gone(replaced)
+        if replaced != uid:
+            if uid in self.pods:
+                other = self.pods[uid].metadata
+                words = f"revision {self.revision}: uid {uid} is pod {name} and pod {other.namespace}/{other.name}"
+                self.findings.add("doubled", words)
+            if uid in self.deleted:
+                self.findings.add("undeleted", f"revision {self.revision}: pod {name}, uid {uid}, was deleted and is there again")
+        self._uid_of[key] = uid
 
-    def _leave(self, uid: str) -> None:
-        placed = self._placed.pop(uid, None)
-        if placed is None:
-            return
-        for resource, value in placed.takes.items():
-            self._used[placed.node][resource] -= value
-        self._ports[placed.node].subtract(placed.ports)
+    def _check_deletion(self, pod: Pod, before: Pod | None, name: str) -> None:
+        was_ending = before is not None and before.metadata.HasField("deletion_timestamp")
+        if was_ending and not pod.metadata.HasField("deletion_timestamp"):
+            self.findings.add("undeleted", f"revision {self.revision}: pod {name} is no longer being deleted")
+
+    def _written_by_leader(self, key: bytes, write: LeaderWrite, name: str) -> bool:
+        """Whether the change is a leader's write. Objects keep the leader's last one under later writes of others."""
+        if not write.attempt or write.attempt == self._attempts.get(key):
+            return False
+        self._attempts[key] = write.attempt
+        self.leader_writes[write.op] += 1
+        if write.epoch != self.epoch:
+            words = f"revision {self.revision}: {write.op} of {name} under epoch {write.epoch}, in force is {self.epoch}"
+            self.findings.add("stale", words)
+        return True
+
+    def _gone(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+        self._since.pop(uid, None)
+        self.deleted.add(uid)
+        self._capacity.leave(uid)
+        self._past.change(self.revision, "residents", uid, None)
+
+    def _tell(self, revision: int, kind: str, name: str) -> None:
+        if self._on_pod_change is not None:
+            self._on_pod_change(PodChange(revision, kind, name))
 
     def _read(self, change: Change) -> Stored | None:
         try:
@@ -260,7 +305,3 @@ class Auditor:
         except DecodeError:
             self.findings.add("unreadable", f"revision {self.revision}: the value of {change.key!r} is no stored object")
             return None
-
-
-def _collide(one: tuple[str, int, str], other: tuple[str, int, str]) -> bool:
-    return one[:2] == other[:2] and (one[2] == other[2] or not one[2] or not other[2])

@@ -1,7 +1,8 @@
 """Follows etcd from its first revision and replays every one of them to an Auditor, on a thread of its own.
 
 It has its own connection and its own watch. Where it falls behind a compaction the run is void, not passed: `error` says so.
-A watch that breaks resumes behind the last whole revision.
+A watch that breaks resumes behind the last whole revision. An etcd that has fewer revisions than were read from it has lost what
+it had acknowledged; that is an `error` too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from leader.etcd_shim import rpc
 from rayched.audit.auditor import Auditor, Change
 
 _RECONNECT_SECONDS = 0.1
+_READ_SECONDS_MAX = 5.0
 _DELETE = 1
 """mvccpb.Event.DELETE."""
 Answer = TypeVar("Answer")
@@ -88,6 +90,8 @@ class Follower:
                     return
                 if answer.canceled:
                     return
+                if answer.created and answer.header.revision < self._next - 1 and self._has_gone_back(channel):
+                    return
                 seconds = time.monotonic()
                 for revision, changes in _by_revision(answer.events):
                     with self._lock:
@@ -96,6 +100,14 @@ class Follower:
         finally:
             requests.put(None)
             self._call.cancel()
+
+    def _has_gone_back(self, channel: grpc.Channel) -> bool:
+        """A member that lags behind shows an older revision too; a linearizable read tells which it is."""
+        answer = rpc.KVStub(channel).Range(rpc.RangeRequest(key=self._prefix, keys_only=True), timeout=_READ_SECONDS_MAX)
+        if answer.header.revision >= self._next - 1:
+            return False
+        self.error = f"etcd went back to revision {answer.header.revision}, and {self._next - 1} had been read from it"
+        return True
 
 
 def _by_revision(events: Sequence[Any]) -> Iterator[tuple[int, list[Change]]]:

@@ -210,6 +210,7 @@ class Rehearsal:
         time.sleep(_SETTLE_SECONDS)
 
         def judge(auditor: Auditor) -> Verdict:
+            auditor.settle()
             findings = auditor.findings
             lost = auditor.lost(self.acknowledged, self.deletions_asked)
             verdict = Verdict(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
-from rayched.audit.auditor import Auditor, Change
+from rayched.audit.auditor import Auditor, Change, PodChange
 from rayched.audit.requests import amount, taken_by
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -15,8 +16,8 @@ from rayched.v1.storage_pb2 import LeaderWrite, Stored
 class History:
     """Writes revisions as the cluster does; every call is one revision."""
 
-    def __init__(self) -> None:
-        self.auditor = Auditor()
+    def __init__(self, on_pod_change: Callable[[PodChange], object] | None = None) -> None:
+        self.auditor = Auditor(on_pod_change=on_pod_change)
         self.revision = 10
         self.attempts = 0
 
@@ -39,20 +40,38 @@ class History:
         stored.object.node.CopyFrom(node)
         self.write(f"nodes/{name}", stored.SerializeToString())
 
-    def pod(self, name: str, *, node: str = "", cpu: str = "1", epoch: int = 0, uid: str = "", host_port: int = 0) -> None:
-        """A submission; with an epoch, a leader's binding."""
+    def pod(
+        self,
+        name: str,
+        *,
+        node: str = "",
+        cpu: str = "1",
+        epoch: int = 0,
+        uid: str = "",
+        host_port: int = 0,
+        op: str = "bind",
+        priority: int = 0,
+        nominated: str = "",
+        deleting: bool = False,
+        preempted: bool = False,
+    ) -> None:
+        """A submission; with an epoch, a leader's write."""
         pod = Pod()
         pod.metadata.name, pod.metadata.namespace, pod.metadata.uid = name, "default", uid or f"uid-{name}"
         container = pod.spec.containers.add(name="main")
         container.resources.requests["cpu"].string = cpu
         if host_port:
             container.ports.add(container_port=80, host_port=host_port, protocol="TCP")
-        pod.spec.node_name = node
+        pod.spec.node_name, pod.spec.priority, pod.status.nominated_node_name = node, priority, nominated
+        if deleting:
+            pod.metadata.deletion_timestamp.seconds = 1
+        if preempted:
+            pod.status.conditions.add(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
         stored = Stored()
         stored.object.pod.CopyFrom(pod)
         if epoch:
             self.attempts += 1
-            stored.leader_write.CopyFrom(LeaderWrite(op="bind", epoch=epoch, attempt=f"a{self.attempts}"))
+            stored.leader_write.CopyFrom(LeaderWrite(op=op, epoch=epoch, attempt=f"a{self.attempts}"))
         self.write(f"pods/default/{name}", stored.SerializeToString())
 
 
@@ -191,3 +210,80 @@ def test_init_containers_sidecars_and_overhead_are_counted_as_documented() -> No
     pod.spec.overhead["cpu"].string = "250m"
     # max(0.5 + 0.9, 0.5 + 1) + 0.25
     assert float(taken_by(pod)["cpu"]) == 1.75
+
+
+# ------------------------------------------------------------------------------------------- epochs, uids, deletions, evictions
+
+
+def test_a_holder_that_takes_up_its_own_lease_again_counts_no_transition(history: History) -> None:
+    history.epoch(3)
+    history.epoch(3)
+    history.epoch(4)
+    assert history.auditor.findings.total == 0
+    assert len(history.auditor.epochs) == 3
+
+
+@pytest.mark.parametrize(("transitions", "holder"), [(3, "b"), (5, "b"), (2, "a"), (4, "")])
+def test_other_counts_of_transitions_are_found(history: History, transitions: int, holder: str) -> None:
+    history.epoch(3)
+    history.epoch(transitions, holder)
+    assert history.auditor.findings.epochs_not_rising == 1
+
+
+def test_after_a_release_also_the_same_holder_is_a_transition(history: History) -> None:
+    history.epoch(3)
+    history.epoch(3, "")
+    history.epoch(3)
+    assert history.auditor.findings.epochs_not_rising == 1
+    assert len(history.auditor.terms.released) == 1
+
+
+def test_a_uid_that_comes_back_was_not_deleted(history: History) -> None:
+    history.pod("p1")
+    history.write("pods/default/p1", None)
+    history.pod("p1")
+    assert history.auditor.findings.undeleted == 1
+
+
+def test_one_uid_in_two_objects_is_found(history: History) -> None:
+    history.pod("p1", uid="one")
+    history.pod("p2", uid="one")
+    assert history.auditor.findings.doubled == 1
+
+
+def test_a_deletion_that_is_taken_back_is_found(history: History) -> None:
+    history.pod("p1", deleting=True)
+    assert history.auditor.undeleted(["uid-p1"]) == []
+    history.pod("p1")
+    assert history.auditor.findings.undeleted == 1
+    assert history.auditor.undeleted(["uid-p1"]) == ["uid-p1"]
+
+
+@pytest.mark.parametrize(("priority", "wrong"), [(10, 0), (5, 1), (0, 1)])
+def test_a_victim_needs_a_preemptor_of_higher_priority(history: History, priority: int, wrong: int) -> None:
+    epoch = history.epoch(0)
+    history.pod("victim", priority=5)
+    history.pod("victim", priority=5, node="n1", epoch=epoch)
+    history.pod("preemptor", priority=priority, nominated="n1")
+    history.pod("victim", priority=5, node="n1", epoch=epoch, op="evict", deleting=True, preempted=True)
+    assert history.auditor.findings.wrong_victim == wrong
+    history.write("pods/default/victim", None)
+    assert history.auditor.lost(["uid-victim"]) == []
+
+
+def test_what_the_nodes_could_take_is_told(history: History) -> None:
+    history.pod("small")
+    history.pod("large", cpu="5")
+    found = {pod.metadata.name: history.auditor.node_for(pod) for pod, _ in history.auditor.pending()}
+    assert found == {"small": "n1", "large": None}
+
+
+def test_the_changes_of_pods_are_told_in_order() -> None:
+    told: list[PodChange] = []
+    history = History(told.append)
+    epoch = history.epoch(0)
+    history.node("n1")
+    history.pod("p1")
+    history.pod("p1", node="n1", epoch=epoch)
+    history.write("pods/default/p1", None)
+    assert [(one.kind, one.name) for one in told] == [(kind, "default/p1") for kind in ("ADDED", "MODIFIED", "DELETED")]

@@ -1,0 +1,64 @@
+"""What the auditor found: violations by kind, and what was only tolerated.
+
+Each field of `Findings` is one kind of violation; `INVARIANTS` says which invariant it belongs to. The first of each kind is kept
+in words, so that a run that fails says where to look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+INVARIANTS: Final = {
+    "bound_twice": "S1",
+    "bound_nowhere": "S1",
+    "over_capacity": "S2",
+    "doubled": "S3",
+    "stale": "S4",
+    "epochs_not_rising": "S5",
+    "constraint_broken": "S8",
+    "wrong_victim": "S9",
+    "undeleted": "S12",
+    "unreadable": "the store",
+}
+"""Kinds of violations, and the invariants that they break. S3 also counts the lost, S6 and S7 are judged by `streams`."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """Counts by kind."""
+
+    bound_twice: int = 0
+    """A pod, by uid, that was bound and then bound again or moved."""
+    bound_nowhere: int = 0
+    """A binding to a node that is not there, or of a pod that was being deleted or had ended."""
+    over_capacity: int = 0
+    """A binding after which a node's pods ask for more than it offers."""
+    doubled: int = 0
+    """One uid, two objects."""
+    stale: int = 0
+    """A leader's write under another epoch than the one in force."""
+    epochs_not_rising: int = 0
+    constraint_broken: int = 0
+    """A binding that a hard constraint forbids, at its commit and at every moment since it was decided."""
+    wrong_victim: int = 0
+    """A pod evicted without a preemptor of higher priority."""
+    undeleted: int = 0
+    """What was deleted is there again, or is no longer being deleted."""
+    unreadable: int = 0
+    tolerated: Counter[str] = field(default_factory=Counter)
+    """What is no violation only because of a tolerance, by tolerance."""
+    first: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, words: str) -> None:
+        setattr(self, kind, getattr(self, kind) + 1)
+        self.first.setdefault(kind, words)
+
+    def counts(self) -> dict[str, int]:
+        """Violations by kind."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name in INVARIANTS}
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts().values())
