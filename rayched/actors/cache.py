@@ -77,6 +77,10 @@ class Cache:
     def pod(self, uid: str) -> PodRecord | None:
         return self._pods.get(uid)
 
+    def uids(self) -> list[str]:
+        """Of all pods."""
+        return list(self._pods)
+
     def pending(self) -> list[PodRecord]:
         """Pods that wait for a node, in the order of their creation."""
         return sorted(

@@ -120,6 +120,9 @@ class Activated:
     names: tuple[str, ...]
 
 
+Stated = tuple[str, str, str]
+"""What the scheduler knows of a pod when the whole log has crossed: uid, name, value of `queue.audit.Standing`."""
+
 LogEntry = PendingPodSeen | PendingPodGone | ClusterChange | AttemptEnded | AttemptFailed | GivenBack | Activated
 
 
@@ -135,6 +138,10 @@ class ExchangeRequest:
     """Contents of templates that the entries name and that have not crossed in this session."""
     forget: tuple[int, ...] = ()
     """Templates that will not be named again without crossing anew."""
+    roll: tuple[Stated, ...] = ()
+    """Pods to hold the queue against; only where `entries` are the end of the log."""
+    suggest: int = 0
+    """How many pods of its own the queue is to suggest for the next roll."""
 
 
 @dataclass(frozen=True)
@@ -150,3 +157,9 @@ class ExchangeAnswer:
     """Uids of pods that PreEnqueue refused."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Pods in each place: active, backoff, unschedulable, gated, in_flight."""
+    suggested: tuple[tuple[str, str], ...] = ()
+    """Uid and name of pods that the queue holds, to be stated in a roll."""
+    problems: tuple[str, ...] = ()
+    """What the audit found, a line each."""
+    lost: tuple[str, ...] = ()
+    """Uids of pods that ought to be queued and are not: to be told anew."""

@@ -1,5 +1,7 @@
 """The QueueActor without its shell: owner of the SchedulingQueue, driven by exchanges alone.
 
+The queue audits itself: with a roll of the scheduler it examines the pods named there (`queue.audit`).
+
 Invariants: a session starts with an empty queue; requests of older sessions change nothing and get an answer without pods; log
 positions of a session follow each other without a gap, else the caller is broken and the session is void.
 
@@ -29,6 +31,7 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.framework.configuration import Configuration
 from rayched.framework.profile import Profile
+from rayched.queue.audit import Invariant, QueueAudit, Standing
 from rayched.queue.backoff import BackoffPolicy
 from rayched.queue.hints import HintTable
 from rayched.queue.places import QueueSettings
@@ -61,6 +64,9 @@ class QueueCore:
         self._position = 0
         self._templates: dict[int, Pod] = {}
         self.queue = new_queue()
+        self.violations: Counter[str] = Counter()
+        """What the audit found in all sessions, by invariant."""
+        self.audit = self._new_audit()
         self.refused: Counter[str] = Counter()
         """Outcomes that concern no pod in flight, by type: each is a fault of the caller, none of them harms the queue."""
 
@@ -79,13 +85,25 @@ class QueueCore:
         for template, content in request.templates.items():
             self._templates[template] = Pod.FromString(content)
         gated: list[str] = []
+        problems: list[str] = []
+        lost: list[str] = []
         for entry in request.entries:
             self._position += 1
-            _note_gated(self._apply(entry, request.now), gated)
+            moves = self._apply(entry, request.now)
+            if moves:
+                _note_gated(moves, gated)
+                if isinstance(entry, ClusterChange):
+                    problems += [violation.text for violation in self.audit.woke(moves, request.now)]
         for template in request.forget:
             self._templates.pop(template, None)
         queue = self.queue
         _note_gated(queue.flush(request.now), gated)
+        for uid, name, standing in request.roll:
+            found, moves = self.audit.check(uid, name, Standing(standing), request.now)
+            if found:
+                problems += [violation.text for violation in found]
+                lost += [violation.uid for violation in found if violation.invariant is Invariant.LOST]
+                _note_gated(moves, gated)
         popped = queue.pop_batch(request.want, request.now)
         counts = queue.pending()
         return ExchangeAnswer(
@@ -101,6 +119,9 @@ class QueueCore:
                 "gated": counts.gated,
                 "in_flight": counts.in_flight,
             },
+            suggested=self.audit.suggest(request.suggest),
+            problems=tuple(problems),
+            lost=tuple(lost),
         )
 
     def _begin(self, session: int) -> None:
@@ -108,12 +129,17 @@ class QueueCore:
         self._position = 0
         self._templates.clear()
         self.queue = self._new_queue()
+        self.audit = self._new_audit()
+
+    def _new_audit(self) -> QueueAudit:
+        return QueueAudit(self.queue.places, self.queue.hints, self.violations)
 
     def _apply(self, entry: LogEntry, now: float) -> Moves:
         queue = self.queue
         match entry:
             case PendingPodSeen():
                 pending = self._pending_pod(entry)
+                self.audit.updated(pending, self._position, is_new=entry.is_new)
                 if entry.is_new:
                     return queue.add(pending, entry.timestamp)
                 return queue.update(pending, entry.timestamp, position=self._position)
@@ -126,6 +152,7 @@ class QueueCore:
             case ClusterChange():
                 old, new = self._object(entry.old), self._object(entry.new)
                 pre_check = _pre_check(entry)
+                self.audit.happened(entry.event, old, new, self._position, pre_check)
                 return queue.move_all(entry.event, now, old=old, new=new, pre_check=pre_check, position=self._position)
             case GivenBack():
                 return queue.give_back(entry.uids, now)
@@ -181,8 +208,7 @@ def _pre_check(change: ClusterChange) -> PreCheck | None:
 
 def _note_gated(moves: Moves, gated: list[str]) -> None:
     """Remember who became gated."""
-    if moves:
-        gated.extend(move.uid for move in moves if _is_into_gate(move))
+    gated.extend(move.uid for move in moves if _is_into_gate(move))
 
 
 def _is_into_gate(move: Move) -> bool:

@@ -31,6 +31,7 @@ from rayched.actors.messages import (
     PendingPodSeen,
 )
 from rayched.actors.queue_feed import Told
+from rayched.actors.roll_call import RollCall
 from rayched.scheduler.attempt import Failure
 from rayched.snapshot.templates import PodTemplate
 
@@ -146,7 +147,7 @@ class QueueLink:
         """When to call without any other reason; None while nothing falls due, or a call is under way."""
         return None if self._calling else self._next_due
 
-    def request(self, now: float) -> ExchangeRequest | None:
+    def request(self, now: float, roll_call: RollCall) -> ExchangeRequest | None:
         """The call to make now, if any is worth making."""
         if self._calling:
             return None
@@ -168,7 +169,11 @@ class QueueLink:
             # The hand is nearly full: a call for so few pods is not worth it yet.
             want = 0
         is_due = self._next_due is not None and self._next_due <= now
-        if not entries and not is_due and not (want and self._may_have_more):
+        worth_it = bool(entries) or is_due or bool(want and self._may_have_more)
+        if not worth_it and not roll_call.is_due(now):
+            return None
+        roll, suggest = ((), 0) if self._log else roll_call.take(now, self._in_flight)
+        if not worth_it and not roll and not any(self.counts.values()):
             return None
         forget: list[int] = []
         while len(self._crossed) > TEMPLATES_MAX:
@@ -176,7 +181,7 @@ class QueueLink:
         self._calling = True
         self._next_due = None
         first = self.end - len(self._log) - len(entries) + 1
-        return ExchangeRequest(self.session, first, tuple(entries), now, want, new, tuple(forget))
+        return ExchangeRequest(self.session, first, tuple(entries), now, want, new, tuple(forget), roll, suggest)
 
     def answered(self, answer: ExchangeAnswer, priorities: Mapping[str, int]) -> None:
         """Take the pods into the hand. `priorities` has those that are still worth trying."""

@@ -65,6 +65,9 @@ class Transactions(Protocol):
     def txn_future(self, request: Any) -> Any:
         """A future of the TxnResponse, or of gRPC's own errors."""
 
+    def grant_lease_future(self, ttl_seconds: int) -> Any:
+        """A future of a LeaseGrantResponse, or of gRPC's own errors."""
+
 
 class Watch(Protocol):
     """Delivers everything that happens, on a thread of its own."""

@@ -23,20 +23,21 @@ Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from rayched.actors import occurrences, pod_changes
 from rayched.actors.bindings import Bindings, End, Ended
-from rayched.actors.cache import PROGRESS_OBJECTS, Cache
+from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
 from rayched.actors.event_writes import EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import NotScheduled
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
 from rayched.actors.records import CacheChange, PodChanged, PodRecord, nominated_in
+from rayched.actors.roll_call import RollCall
 from rayched.actors.status_writes import StatusWrites
 from rayched.actors.term import Step, Term
 from rayched.actors.write_window import Send, WriteWindow
@@ -121,6 +122,8 @@ class SchedulerCore:
         """Ended attempts by result: scheduled, unschedulable, error."""
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
         self._next_session = first_session
+        self._roll_call = RollCall(self.cache, self._is_to_be_tried)
+        self._queue_problems: deque[str] = deque(maxlen=UNREPORTED_MAX)
 
     # --------------------------------------------------------------------------------------------------------- inputs
 
@@ -171,6 +174,12 @@ class SchedulerCore:
         now = self._ports.clock()
         for uid in answer.gated:
             self.statuses.want(uid, pod_changes.GATED, now)
+        self._roll_call.suggest(answer.suggested)
+        self._queue_problems.extend(answer.problems)
+        for uid in answer.lost:
+            record = self.cache.pod(uid)
+            if record is not None and self._is_to_be_tried(record):
+                link.tell(*self._feed.pending_pod(record, now))
 
     def lease_granted(self, lease: int | None) -> None:
         """The lease that a turn wanted; None: there is none."""
@@ -191,9 +200,10 @@ class SchedulerCore:
     def take_problems(self) -> list[str]:
         """What people should know and nobody has been told yet; each a line."""
         cache, plugins = self.cache.unreported, self.scheduler.plugin_problems
-        if not cache and not plugins:
+        if not cache and not plugins and not self._queue_problems:
             return []
-        problems = [*cache, *(problem.message() for problem in plugins)]
+        problems = [*cache, *(problem.message() for problem in plugins), *self._queue_problems]
+        self._queue_problems.clear()
         cache.clear()
         plugins.clear()
         return problems
@@ -217,7 +227,7 @@ class SchedulerCore:
         sends = tuple(self._write(now))
         self._tell_freed(link)
         lease_wanted = self.events.lease_wanted(now)
-        return Turn(sends, link.request(now), self._turn_at(link), lease_wanted)
+        return Turn(sends, link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
 
     def decide(self) -> bool:
         """One batch of cycles. False: there was nothing to decide."""
@@ -290,6 +300,7 @@ class SchedulerCore:
         link = self.link = QueueLink(self._next_session)
         self._next_session += 1
         waiting = [record for record in self.cache.pending() if self._is_to_be_tried(record)]
+        self._roll_call.begin(self._ports.clock())
         since = self._ports.clock() - len(waiting) * TIME_STEP_SECONDS
         for place, record in enumerate(waiting):
             link.tell(*self._feed.pending_pod(record, since + place * TIME_STEP_SECONDS))

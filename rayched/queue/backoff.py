@@ -103,6 +103,22 @@ class BackoffQueue:
     def remove(self, pod: QueuedPod) -> None:
         (self._rejected if pod.place is Place.BACKOFF else self._errors).delete(pod.key)
 
+    def holders(self, key: str) -> Iterator[tuple[Place, QueuedPod]]:
+        """Where a pod of this name is: in one of the two, or not here, if all is well."""
+        for place, heap in ((Place.BACKOFF, self._rejected), (Place.ERROR_BACKOFF, self._errors)):
+            if (pod := heap.get(key)) is not None:
+                yield place, pod
+
+    def take_out(self, key: str) -> None:
+        """From wherever it is, if it is anywhere."""
+        for heap in (self._rejected, self._errors):
+            if key in heap:
+                heap.delete(key)
+
+    def ends_at_most(self, pod: QueuedPod) -> float:
+        """No wait of a pod that failed last at its timestamp is longer."""
+        return pod.timestamp + self._policy.max_seconds
+
     def pop(self) -> QueuedPod:
         """The rejected pod whose wait ends first, however long that is."""
         return self._rejected.pop()

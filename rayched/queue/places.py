@@ -181,12 +181,16 @@ class Places:
         match pod.place:
             case Place.ACTIVE:
                 pod.absorb(pending)
+                pod.woken_at = 0
                 self.active.add(pod)
             case Place.BACKOFF | Place.ERROR_BACKOFF:
                 pod.absorb(pending)
+                pod.woken_at = 0
                 self.backoff.add(pod)
             case Place.UNSCHEDULABLE | Place.GATED:
                 flush_due = pod.flush_due
+                # What was before this update was judged for the pod as it was then.
+                pod.seen_through = self.in_flight.position - 1
                 self.pool.remove(pod)
                 pod.absorb(pending)
                 self.pool.add(pod, flush_due)
@@ -203,6 +207,51 @@ class Places:
         yield from self.backoff.in_order()
         yield from self.pool
         yield from (flight.pod for flight in self.in_flight)
+
+    # ------------------------------------------------------------------------------------------------------- for the audit
+
+    def holders(self, key: str) -> Iterator[tuple[Place, QueuedPod]]:
+        """Every queue that holds a pod of this name, and the pod: one of each, or none if it is in flight or unknown."""
+        if (pod := self.active.get(key)) is not None:
+            yield Place.ACTIVE, pod
+        yield from self.backoff.holders(key)
+        if (pod := self.pool.get(key)) is not None:
+            yield (Place.GATED if pod.gated else Place.UNSCHEDULABLE), pod
+
+    def flush_due(self, pod: QueuedPod) -> float:
+        """After this a pod that was unschedulable all the time is tried again."""
+        return pod.timestamp + self._settings.unschedulable_seconds_max
+
+    def wrong_timers(self, pod: QueuedPod, now: float, flushed: bool) -> Iterator[str]:
+        """Of a pod in a queue. `flushed`: whatever was due has been done."""
+        match pod.place:
+            case Place.BACKOFF | Place.ERROR_BACKOFF:
+                if self.backoff.ends(pod) > self.backoff.ends_at_most(pod):
+                    yield "backs off for longer than the maximum"
+                if flushed and not self.backoff.is_backing_off(pod, now):
+                    yield "is still in backoff after its end"
+            case Place.UNSCHEDULABLE | Place.GATED:
+                yield from self.pool.wrong_timers(pod)
+                if pod.place is Place.UNSCHEDULABLE and (pod.flush_due or 0.0) > self.flush_due(pod):
+                    yield "has a timer that rings too late"
+                if flushed and pod.flush_due is not None and now > pod.flush_due:
+                    yield "is still unschedulable after its time"
+            case _:
+                pass
+
+    def take_out(self, pod: QueuedPod) -> None:
+        """Whatever is left of the pod in any queue."""
+        if pod.key in self.active:
+            self.active.delete(pod.key)
+        self.backoff.take_out(pod.key)
+        self.pool.take_out(pod)
+        if self.queued.get(pod.key) is pod:
+            del self.queued[pod.key]
+        pod.place = Place.NOWHERE
+
+    def count_held_anew(self) -> None:
+        """O(pods in queues)."""
+        self.held = Counter((plugin, pod.scheduler_name) for pod in self.queued.values() for plugin in pod.rejectors)
 
     def verify(self) -> list[str]:
         """Every broken invariant, in words. O(n)."""
@@ -239,4 +288,5 @@ class Places:
 
     def _moved(self, pod: QueuedPod, label: str, moves: list[Move]) -> None:
         self.incoming[INCOMING_LABELS[pod.place], label] += 1
+        pod.woken_by = label
         moves.append(Move(pod.uid, pod.key, label, pod.place))

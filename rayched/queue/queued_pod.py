@@ -93,11 +93,14 @@ class QueuedPod:
         "pod",
         "priority",
         "scheduler_name",
+        "seen_through",
         "template",
         "timestamp",
         "uid",
         "unschedulable_count",
         "unschedulable_plugins",
+        "woken_at",
+        "woken_by",
     )
 
     def __init__(self, pending: PendingPod, now: float) -> None:
@@ -129,6 +132,12 @@ class QueuedPod:
         self.flush_due: float | None = None
         """After this the pod is tried again whatever happens; set while it is among the unschedulable ones."""
         self.place = Place.NOWHERE
+        self.seen_through = 0
+        """Position in the log up to which its last attempt has seen everything, or its hints have judged it as it is now."""
+        self.woken_by = ""
+        """Label of what brought it to its place."""
+        self.woken_at = 0
+        """Position in the log of the event that was worth this attempt; 0 where it was none, or the pod has changed since."""
 
     @property
     def gated(self) -> bool:

@@ -86,9 +86,9 @@ class SchedulingQueue:
         pre_enqueue: PreEnqueuePlugins | None = None,
         settings: QueueSettings | None = None,
     ) -> None:
-        self._hints = hints
+        self.hints = hints
         self._gate = EntryGate(pre_enqueue or {})
-        self._places = Places(sort_key, self._gate, hints, settings or QueueSettings())
+        self.places = Places(sort_key, self._gate, hints, settings or QueueSettings())
         self._closed = False
         self.nominator = Nominator()
         self.scheduling_cycle = 0
@@ -102,22 +102,22 @@ class SchedulingQueue:
 
     def add(self, pending: PendingPod, now: float, *, position: int | None = None) -> Moves:
         """A new pod: to activeQ, or gated. A pod that has a node is none of ours."""
-        self._places.in_flight.advance(position)
+        self.places.in_flight.advance(position)
         return self._add(pending, now, _ADDED)
 
     def update(self, pending: PendingPod, now: float, *, position: int | None = None) -> Moves:
         """The pod's object changed. A pod that the queue does not know is added."""
-        self._places.in_flight.advance(position)
-        flight = self._places.in_flight.get(pending.uid)
+        self.places.in_flight.advance(position)
+        flight = self.places.in_flight.get(pending.uid)
         if flight is not None and not flight.deleted:
             self._update_in_flight(flight, pending)
             return ()
-        pod = self._places.queued.get(pending.key)
+        pod = self.places.queued.get(pending.key)
         if pod is None or pod.uid != pending.uid:
             return self._add(pending, now, _UPDATED)
         self.nominator.update(pod.uid, pod.nominated_node_name, pending)
         old = pod.pod
-        self._places.absorb(pod, pending)
+        self.places.absorb(pod, pending)
         if pod.place in (Place.UNSCHEDULABLE, Place.GATED) and is_pod_updated(old, pod.pod):
             return self._wake_by_its_update(pod, old, now)
         return ()
@@ -125,16 +125,16 @@ class SchedulingQueue:
     def delete(self, uid: str, key: str) -> Place:
         """The pod is gone: where it was. Idempotent."""
         self.nominator.delete(uid)
-        flight = self._places.in_flight.get(uid)
+        flight = self.places.in_flight.get(uid)
         if flight is not None:
             was = Place.NOWHERE if flight.deleted else Place.IN_FLIGHT
-            self._places.in_flight.mark_deleted(flight)
+            self.places.in_flight.mark_deleted(flight)
             return was
-        pod = self._places.queued.get(key)
+        pod = self.places.queued.get(key)
         if pod is None or pod.uid != uid:
             return Place.NOWHERE
         was = pod.place
-        self._places.forget(pod)
+        self.places.forget(pod)
         return was
 
     # ------------------------------------------------------------------------------------------------------- attempts
@@ -147,7 +147,7 @@ class SchedulingQueue:
     def pop_batch(self, limit: int, now: float) -> list[QueuedPod]:
         """Up to `limit` pods, as single pops would give them. Raises QueueClosed where there is none and none will come."""
         popped: list[QueuedPod] = []
-        take = self._places.pop
+        take = self.places.pop
         while len(popped) < limit and (pod := take(now)) is not None:
             popped.append(pod)
         self.scheduling_cycle += len(popped)
@@ -157,7 +157,7 @@ class SchedulingQueue:
 
     def done(self, uid: str) -> bool:
         """The pod has its node, or nobody will try it again. False: it was not in flight. Idempotent."""
-        flight = self._places.in_flight.end(uid)
+        flight = self.places.in_flight.end(uid)
         if flight is None:
             return False
         self.nominator.delete(uid)
@@ -178,11 +178,11 @@ class SchedulingQueue:
         `began` is the position in the log at which its cycle began (default: that of the pop); what came later is replayed.
         `nominated_node_name`: None keeps the nomination, "" ends it. Raises AlreadyQueued, NotInFlight.
         """
-        flight = self._places.in_flight.get(uid)
+        flight = self.places.in_flight.get(uid)
         if flight is None:
             raise self._not_in_flight(uid)
         if flight.deleted:
-            self._places.in_flight.end(uid)
+            self.places.in_flight.end(uid)
             return ()
         pod = flight.pod
         pod.unschedulable_plugins = frozenset(unschedulable_plugins)
@@ -193,24 +193,26 @@ class SchedulingQueue:
         else:
             pod.consecutive_errors += 1
         pod.timestamp = now
+        pod.seen_through = flight.began if began is None else max(flight.began, began)
+        pod.woken_at = 0
         if nominated_node_name is not None:
             self.nominator.add(uid, nominated_node_name)
         requeue = self._replay(flight, began)
-        self._places.land(flight)
+        self.places.land(flight)
         moves: list[Move] = []
-        self._places.requeue(pod, requeue, SCHEDULE_ATTEMPT_FAILURE, now, moves)
+        self.places.requeue(pod, requeue, SCHEDULE_ATTEMPT_FAILURE, now, moves)
         return tuple(moves)
 
     def give_back(self, uids: Iterable[str], now: float) -> Moves:
         """Pods that were handed out, but whose attempt has not begun, go back as if they had not been popped."""
         moves: list[Move] = []
         for uid in uids:
-            flight = self._places.in_flight.get(uid)
+            flight = self.places.in_flight.get(uid)
             if flight is None or flight.deleted:
-                self._places.in_flight.end(uid)
+                self.places.in_flight.end(uid)
                 continue
             flight.pod.attempts -= 1
-            self._places.to_active(self._places.land(flight), GIVEN_BACK, now, moves)
+            self.places.to_active(self.places.land(flight), GIVEN_BACK, now, moves)
         return tuple(moves)
 
     # --------------------------------------------------------------------------------------------------------- events
@@ -229,30 +231,31 @@ class SchedulingQueue:
 
         `old` and `new` are handed to the hints. `pre_check` leaves out unschedulable pods, but not those in flight.
         """
-        self._places.in_flight.advance(position)
-        if not self._hints.is_of_interest(event):
+        self.places.in_flight.advance(position)
+        if not self.hints.is_of_interest(event):
             return ()
         worth = [found for found in self._worth(event, old, new) if pre_check is None or pre_check(found[0])]
         moves: list[Move] = []
         for pod, requeue in worth:
-            self._places.requeue(pod, requeue, event.label, now, moves)
+            pod.woken_at = self.places.in_flight.position
+            self.places.requeue(pod, requeue, event.label, now, moves)
         if event.is_wildcard:
-            self._places.in_flight.wake_all()
+            self.places.in_flight.wake_all()
         else:
-            self._places.in_flight.record(event, old, new)
+            self.places.in_flight.record(event, old, new)
         return tuple(moves)
 
     def activate(self, keys: Iterable[str], now: float) -> Moves:
         """These pods are to be tried at once, whatever they wait for. One in flight is tried again if its attempt fails."""
         moves: list[Move] = []
         for key in keys:
-            pod = self._places.queued.get(key)
+            pod = self.places.queued.get(key)
             if pod is None:
-                flight = self._places.in_flight.by_key(key)
+                flight = self.places.in_flight.by_key(key)
                 if flight is not None:
                     flight.woken = True
             elif pod.place is not Place.ACTIVE:
-                self._places.to_active(pod, FORCE_ACTIVATE.label, now, moves)
+                self.places.to_active(pod, FORCE_ACTIVATE.label, now, moves)
         return tuple(moves)
 
     # --------------------------------------------------------------------------------------------------------- timers
@@ -260,13 +263,13 @@ class SchedulingQueue:
     def flush(self, now: float) -> Moves:
         """All that time alone brings about. To be called whenever `next_due` says so, and harmless at any other time."""
         moves = self.flush_backoff(now)
-        flush_due = self._places.pool.next_due()
+        flush_due = self.places.pool.next_due()
         return moves if flush_due is None or now <= flush_due else moves + self.flush_unschedulable(now)
 
     def flush_backoff(self, now: float) -> Moves:
         """Pods whose backoff is over go to activeQ."""
         moves: list[Move] = []
-        self._places.complete_backoff(now, moves)
+        self.places.complete_backoff(now, moves)
         return tuple(moves)
 
     def flush_unschedulable(self, now: float) -> Moves:
@@ -276,19 +279,19 @@ class SchedulingQueue:
         here only when some pod's time is over, so that a gated pod does not make every failure a retry.
         """
         moves: list[Move] = []
-        overdue = self._places.pool.overdue(now)
+        overdue = self.places.pool.overdue(now)
         for pod in overdue:
-            self._places.requeue(pod, Requeue.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now, moves)
-        if overdue or self._places.gated_for_long(now):
-            self._places.in_flight.wake_all()
+            self.places.requeue(pod, Requeue.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now, moves)
+        if overdue or self.places.gated_for_long(now):
+            self.places.in_flight.wake_all()
         return tuple(moves)
 
     def next_due(self, now: float) -> float | None:
         """When `flush` has something to do, at the earliest, not before `now`; None: not before something else happens."""
-        flush_due = self._places.pool.next_due()
+        flush_due = self.places.pool.next_due()
         # A pod leaves the pool when its time is over, not when it is reached.
         after = None if flush_due is None else math.nextafter(flush_due, math.inf)
-        dues = [due for due in (self._places.backoff.next_due(), after) if due is not None]
+        dues = [due for due in (self.places.backoff.next_due(), after) if due is not None]
         return max(now, min(dues)) if dues else None
 
     def close(self) -> None:
@@ -298,7 +301,7 @@ class SchedulingQueue:
     # -------------------------------------------------------------------------------------------------- what is there
 
     def pending(self) -> PendingCounts:
-        places = self._places
+        places = self.places
         return PendingCounts(
             active=len(places.active),
             backoff=places.backoff.n_rejected + places.backoff.n_errors,
@@ -311,25 +314,25 @@ class SchedulingQueue:
     @property
     def incoming(self) -> Mapping[tuple[str, str], int]:
         """How many pods came into each queue, by (queue, event label): queue_incoming_pods_total."""
-        return self._places.incoming
+        return self.places.incoming
 
     @property
     def held(self) -> Mapping[tuple[str, str], int]:
         """How many pods each plugin holds until their next attempt, by (plugin, profile): unschedulable_pods."""
-        return self._places.held
+        return self.places.held
 
     @property
     def n_events_in_flight(self) -> int:
         """Events kept for pods that are being scheduled."""
-        return self._places.in_flight.n_events
+        return self.places.in_flight.n_events
 
     def find(self, key: str) -> QueuedPod | None:
         """The pod of this namespace/name, wherever it is."""
-        return self._places.find(key)
+        return self.places.find(key)
 
     def in_order(self) -> Iterator[QueuedPod]:
         """All pods: activeQ and backoffQ as they would leave, then those waiting for an event, then those in flight."""
-        return self._places.in_order()
+        return self.places.in_order()
 
     def view(self, pod: QueuedPod, now: float) -> PendingPodView:
         """What people want to know of a pending pod."""
@@ -341,42 +344,42 @@ class SchedulingQueue:
             priority=pod.priority,
             attempts=pod.attempts,
             timestamp=pod.timestamp,
-            backoff_left_seconds=self._places.backoff.seconds_left(pod, now) if waits else 0.0,
+            backoff_left_seconds=self.places.backoff.seconds_left(pod, now) if waits else 0.0,
             held_by=tuple(sorted(pod.rejectors)),
             gating_plugin=pod.gating_plugin,
             gating_reasons=pod.gating_reasons,
-            woken_by=self._hints.waking_events(pod.scheduler_name, pod.rejectors),
+            woken_by=self.hints.waking_events(pod.scheduler_name, pod.rejectors),
             flush_in_seconds=None if pod.flush_due is None else max(0.0, pod.flush_due - now),
             nominated_node_name=self.nominator.node_of(pod.uid),
         )
 
     def verify(self) -> list[str]:
         """Every broken invariant, in words; empty in a sound queue. O(n)."""
-        return [*self._places.verify(), *self.nominator.verify()]
+        return [*self.places.verify(), *self.nominator.verify()]
 
     # -------------------------------------------------------------------------------------------------------- private
 
     def _add(self, pending: PendingPod, now: float, label: str) -> Moves:
         if pending.pod.spec.node_name:
             return ()
-        flight = self._places.in_flight.get(pending.uid)
+        flight = self.places.in_flight.get(pending.uid)
         if flight is not None:
             if not flight.deleted:
                 self._update_in_flight(flight, pending)
                 return ()
-            self._places.in_flight.end(pending.uid)
+            self.places.in_flight.end(pending.uid)
         pod = QueuedPod(pending, now)
-        known = self._places.find(pending.key)
+        known = self.places.find(pending.key)
         if known is not None:
             if known.uid != pod.uid:
                 # Its deletion was missed, and it must not come back under the new pod's name.
                 self.delete(known.uid, known.key)
             elif self._gate.examine(pod).ok:
-                self._places.forget(known)
+                self.places.forget(known)
             else:
                 return ()
         moves: list[Move] = []
-        if self._places.enter(pod, label, now, moves):
+        if self.places.enter(pod, label, now, moves):
             self.nominator.add(pod.uid, pending.nominated_node_name)
         return tuple(moves)
 
@@ -384,33 +387,34 @@ class SchedulingQueue:
         pod = flight.pod
         old = pod.pod
         self.nominator.update(pod.uid, pod.nominated_node_name, pending)
-        self._places.absorb(pod, pending)
+        self.places.absorb(pod, pending)
         if is_pod_updated(old, pod.pod):
             for event in pod_change_events(old, pod.pod):
-                self._places.in_flight.record(event, old, pod.pod, pod.uid)
+                self.places.in_flight.record(event, old, pod.pod, pod.uid)
 
     def _wake_by_its_update(self, pod: QueuedPod, old: Pod, now: float) -> Moves:
         moves: list[Move] = []
         for event in pod_change_events(old, pod.pod):
-            requeue = self._hints.judge(pod, event, old, pod.pod, self._hint_failed)
+            requeue = self.hints.judge(pod, event, old, pod.pod, self._hint_failed)
             if requeue is Requeue.SKIP:
                 continue
-            self._places.requeue(pod, requeue, event.label, now, moves)
+            pod.woken_at = self.places.in_flight.position
+            self.places.requeue(pod, requeue, event.label, now, moves)
             if pod.place not in (Place.UNSCHEDULABLE, Place.GATED):
                 break
         return tuple(moves)
 
     def _worth(self, event: ClusterEvent, old: object, new: object) -> Iterator[tuple[QueuedPod, Requeue]]:
         """The pods that the event makes worth an attempt. One hint answers for all pods of a class and template."""
-        hints = self._hints
-        for (profile, rejected, pending), templates in self._places.pool.classes():
+        hints = self.hints
+        for (profile, rejected, pending), templates in self.places.pool.classes():
             if not event.is_wildcard and hints.knows(profile) and not hints.asked(profile, event, rejected | pending):
                 continue
             for pods in templates:
                 requeue = hints.judge(next(iter(pods.values())), event, old, new, self._hint_failed)
                 if requeue is not Requeue.SKIP:
                     yield from ((pod, requeue) for pod in pods.values())
-        for (profile, plugin), gated in self._places.pool.gates():
+        for (profile, plugin), gated in self.places.pool.gates():
             if hints.gate_reacts(profile, plugin, event):
                 for pod in gated.values():
                     requeue = hints.judge(pod, event, old, new, self._hint_failed)
@@ -420,18 +424,19 @@ class SchedulingQueue:
     def _replay(self, flight: Flight, began: int | None) -> Requeue:
         """What the events of its attempt mean for a pod whose attempt failed."""
         pod = flight.pod
-        occurrences = self._places.in_flight.since(flight, began)
+        occurrences = self.places.in_flight.since(flight, began)
         if not pod.rejectors or occurrences is None:
             return Requeue.AFTER_BACKOFF
         verdict = Requeue.AFTER_BACKOFF if flight.woken else Requeue.SKIP
         for occurrence in occurrences:
             if verdict is Requeue.AFTER_BACKOFF and not pod.pending_plugins:
                 break
-            requeue = self._hints.judge(pod, occurrence.event, occurrence.old, occurrence.new, self._hint_failed)
-            if requeue is Requeue.IMMEDIATELY:
-                return requeue
-            if requeue is Requeue.AFTER_BACKOFF:
+            requeue = self.hints.judge(pod, occurrence.event, occurrence.old, occurrence.new, self._hint_failed)
+            if requeue is not Requeue.SKIP:
+                pod.woken_at = occurrence.position
                 verdict = requeue
+            if requeue is Requeue.IMMEDIATELY:
+                break
         return verdict
 
     def _hint_failed(self, plugin: str, problem: Exception) -> None:
@@ -439,7 +444,7 @@ class SchedulingQueue:
         self.last_hint_failures[plugin] = f"{type(problem).__name__}: {problem}"
 
     def _not_in_flight(self, uid: str) -> Exception:
-        queued = next((pod for pod in self._places.queued.values() if pod.uid == uid), None)
+        queued = next((pod for pod in self.places.queued.values() if pod.uid == uid), None)
         if queued is None:
             return NotInFlight(f"pod with uid {uid} is neither in flight nor in the queue")
         return AlreadyQueued(f"pod {queued.key} is already present in the {INCOMING_LABELS[queued.place]} queue")

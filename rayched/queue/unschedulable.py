@@ -87,6 +87,41 @@ class UnschedulablePods:
             if not templates:
                 del self._classes[_class(pod)]
 
+    def take_out(self, pod: QueuedPod) -> None:
+        """Whatever is left of the pod here, wherever it was filed. O(classes)."""
+        self._pods.pop(pod.key, None)
+        if pod.key in self._timeouts:
+            self._timeouts.delete(pod.key)
+        pod.flush_due = None
+        for gate in [gate for gate, pods in self._gates.items() if pods.pop(pod.key, None) is not None]:
+            self._gated -= 1
+            if not self._gates[gate]:
+                del self._gates[gate]
+        for found, templates in list(self._classes.items()):
+            for sharing in [one for one, pods in templates.items() if pods.pop(pod.key, None) is not None and not pods]:
+                del templates[sharing]
+            if not templates:
+                del self._classes[found]
+
+    def misfilings(self, pod: QueuedPod) -> list[str]:
+        """Why no event would find a pod that lies here."""
+        if pod.gated != (pod.place is Place.GATED):
+            return ["is filed where no event would find it"]
+        if not pod.gated and pod.key not in self._classes.get(_class(pod), {}).get(_sharing(pod), {}):
+            return ["is filed under plugins that do not hold it"]
+        if pod.gated and pod.key not in self._gates.get(_gate(pod), {}):
+            return ["is filed under a plugin that does not gate it"]
+        return []
+
+    def wrong_timers(self, pod: QueuedPod) -> list[str]:
+        """Why a pod that lies here might wait for ever."""
+        wrong: list[str] = []
+        if (pod.flush_due is not None) != (pod.key in self._timeouts):
+            wrong.append("has a timer that would not ring")
+        if not pod.gated and pod.flush_due is None:
+            wrong.append("would wait for an event for ever")
+        return wrong
+
     def classes(self) -> Iterator[tuple[RejectionClass, Iterable[Mapping[str, QueuedPod]]]]:
         """Each class with its pods, those of one template together, never none. Views: no pod may be moved meanwhile."""
         for found, templates in self._classes.items():
@@ -125,14 +160,9 @@ class UnschedulablePods:
                 wrong.append(f"{key} lies among the unschedulable pods, but its place is {pod.place}")
             elif (key in filed, key in filed_gated) != (not pod.gated, pod.gated):
                 wrong.append(f"{key} is filed where no event would find it")
-            elif not pod.gated and key not in self._classes.get(_class(pod), {}).get(_sharing(pod), {}):
-                wrong.append(f"{key} is filed under plugins that do not hold it")
-            elif pod.gated and key not in self._gates.get(_gate(pod), {}):
-                wrong.append(f"{key} is filed under a plugin that does not gate it")
-            if (pod.flush_due is not None) != (key in self._timeouts):
-                wrong.append(f"{key} has a timer that would not ring")
-            if not pod.gated and pod.flush_due is None:
-                wrong.append(f"{key} would wait for an event for ever")
+            else:
+                wrong += [f"{key} {what}" for what in self.misfilings(pod)]
+            wrong += [f"{key} {what}" for what in self.wrong_timers(pod)]
         if len(filed) + len(filed_gated) != len(self._pods):
             wrong.append("pods are filed that are not here")
         if len(filed_gated) != self._gated:

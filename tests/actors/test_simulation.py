@@ -268,7 +268,7 @@ class World:
         queue = leader.queue.queue
         assert queue.verify() == [] and queue.pending().in_flight == 0
         assert queue.pending().total == len(waiting)
-        assert not leader.queue.refused
+        assert not leader.queue.refused and not leader.queue.violations and not other.queue.violations
 
 
 @pytest.mark.row("D3", "F11")

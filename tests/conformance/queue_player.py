@@ -99,8 +99,8 @@ class Player:
         if pod.consecutive_errors:
             found["consecutiveErrors"] = pod.consecutive_errors
         if pod.place is not Place.IN_FLIGHT and (pod.unschedulable_count or pod.consecutive_errors):
-            found["backoffUntilMs"] = round(self.queue._places.backoff.ends(pod) * 1000)
-            if self.queue._places.backoff.is_backing_off(pod, self.now):
+            found["backoffUntilMs"] = round(self.queue.places.backoff.ends(pod) * 1000)
+            if self.queue.places.backoff.is_backing_off(pod, self.now):
                 found["backingOff"] = True
         if pod.unschedulable_plugins:
             found["unschedulablePlugins"] = sorted(pod.unschedulable_plugins)

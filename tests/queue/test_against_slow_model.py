@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rayched.framework import cluster_event as ce
 from rayched.framework.queueing_hints import Hint, Registration
+from rayched.queue.audit import QueueAudit, Standing
 from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import PendingPod, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
@@ -61,6 +62,7 @@ class Pair:
             HintTable({"default-scheduler": HINTS}),
             pre_enqueue={"default-scheduler": [Gates("Gate")]},
         )
+        self.audit = QueueAudit(self.queue.places, self.queue.hints)
         self.uids = 0
 
     @property
@@ -85,14 +87,18 @@ class Pair:
         if known is not None and known.uid == uid and known.where == "in_flight" and not known.gated:
             # Nobody can add a gate to a pod that once had none.
             gated = False
-        self.queue.add(self.object_of(uid, name, priority, colour, gated), self.now)
+        pending = self.object_of(uid, name, priority, colour, gated)
+        self.audit.updated(pending, self.model.position + 1, is_new=True)
+        self.queue.add(pending, self.now)
         self.model.add(uid, name, priority, colour, gated)
 
     def change(self, pod: ModelPod, priority: int | None, colour: str | None, ungate: bool) -> None:
         self.advance(1)
         gated = False if ungate else pod.gated
         new = (pod.priority if priority is None else priority, colour or pod.colour, gated)
-        self.queue.update(self.object_of(pod.uid, pod.name, *new), self.now)
+        pending = self.object_of(pod.uid, pod.name, *new)
+        self.audit.updated(pending, self.model.position + 1)
+        self.queue.update(pending, self.now)
         self.model.change(pod.name, priority=new[0], colour=new[1], gated=gated)
 
     def delete(self, pod: ModelPod) -> None:
@@ -121,10 +127,12 @@ class Pair:
         self.model.give_back(pod)
 
     def happen(self, kind: str, colour: str) -> None:
+        self.audit.happened(EVENTS[kind], None, colour, self.model.position + 1)
         self.queue.move_all(EVENTS[kind], self.now, new=colour)
         self.model.happen(kind, colour)
 
     def shake(self) -> None:
+        self.audit.happened(ce.EVERY_EVENT, None, None, self.model.position + 1)
         self.queue.move_all(ce.EVERY_EVENT, self.now)
         self.model.shake()
 
@@ -157,6 +165,9 @@ class Pair:
         expected = {pod.uid: _expected(pod) for pod in self.model.pods}
         assert found == expected
         assert self.queue.verify() == []
+        for pod in self.model.pods:
+            standing = Standing.IN_FLIGHT if pod.where == "in_flight" else Standing.QUEUED
+            assert [*self.audit.faults(pod.uid, f"default/{pod.name}", standing, self.now, flushed=False)] == []
         places = Counter(pod.where for pod in self.model.pods)
         counts = self.queue.pending()
         assert counts.active == places["active"]

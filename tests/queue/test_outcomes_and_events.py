@@ -76,7 +76,7 @@ def test_errors_and_rejections_are_counted_apart() -> None:
     for plugins in ([], [], ["Fit"], [], ["Fit"]):
         assert q.pop() == "a"
         q.fail("a", *plugins)
-        seen.append((q.pod().unschedulable_count, q.pod().consecutive_errors, q.queue._places.backoff.ends(q.pod()) - q.now))
+        seen.append((q.pod().unschedulable_count, q.pod().consecutive_errors, q.queue.places.backoff.ends(q.pod()) - q.now))
         q.after(20).queue.move_all(EVERY_EVENT, q.now)
         q.queue.flush(q.now)
     assert seen == [(0, 1, 1), (0, 2, 2), (1, 0, 1), (1, 1, 1), (2, 0, 2)]
@@ -146,7 +146,7 @@ def test_a_cycle_cannot_have_begun_before_its_pod_was_popped() -> None:
 
 def test_a_pod_in_flight_for_so_long_that_events_were_forgotten_is_tried_again() -> None:
     q = a_queue({**ON_NODES, "Ports": [Registration(ASSIGNED_POD_DELETE)]})
-    q.queue._places.in_flight = InFlightPods(limit=10)
+    q.queue.places.in_flight = InFlightPods(limit=10)
     for name in "ab":
         q.add(name)
     assert q.pop() == "a"

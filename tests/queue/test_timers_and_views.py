@@ -144,11 +144,11 @@ def test_clearing_the_pool_leaves_nothing_and_counts_nothing() -> None:
 
 
 def _lose(queue: SchedulingQueue, pod: QueuedPod) -> None:
-    queue._places.pool.remove(pod)
+    queue.places.pool.remove(pod)
 
 
 def _duplicate(queue: SchedulingQueue, pod: QueuedPod) -> None:
-    queue._places.active.add(pod)
+    queue.places.active.add(pod)
 
 
 def _misfile(queue: SchedulingQueue, pod: QueuedPod) -> None:
@@ -160,7 +160,7 @@ def _unset_timer(queue: SchedulingQueue, pod: QueuedPod) -> None:
 
 
 def _forget(queue: SchedulingQueue, pod: QueuedPod) -> None:
-    del queue._places.queued[pod.key]
+    del queue.places.queued[pod.key]
 
 
 @pytest.mark.row("Q15")
