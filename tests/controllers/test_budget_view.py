@@ -19,7 +19,7 @@ from rayched.v1.workloads_pb2 import PodDisruptionBudget, ReplicaSet
 KEYS = Keys()
 NOW = 1_000_000
 EPOCH = 7
-SPACES, APPS = ("a", "b"), ("web", "api", "batch")
+SPACES, APPS = ("a", "b"), ("web", "api")
 
 
 @dataclass
@@ -91,7 +91,7 @@ def a_replica_set(space: str, app: str, scale: int) -> ReplicaSet:
     return owner
 
 
-space, app, number = st.sampled_from(SPACES), st.sampled_from(APPS), st.integers(0, 5)
+space, app, number = st.sampled_from(SPACES), st.sampled_from(APPS), st.integers(0, 2)
 step = st.one_of(
     st.tuples(st.just("pod"), space, number, app, st.booleans(), st.booleans()),
     st.tuples(st.just("no pod"), space, number),
@@ -100,12 +100,11 @@ step = st.one_of(
     st.tuples(st.just("controller"), space, app, st.integers(0, 6)),
     st.tuples(st.just("no controller"), space, app),
     st.tuples(st.just("list again")),
-    st.tuples(st.just("write")),
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(step, max_size=40))
+@settings(max_examples=150, deadline=None)
+@given(st.lists(step, min_size=15, max_size=40))
 def test_statuses_are_what_a_plain_count_gives(steps: list[tuple[object, ...]]) -> None:
     store = Store(BudgetView(KEYS, "test"))
     pods: dict[tuple[str, int], tuple[str, bool, bool]] = {}
@@ -131,11 +130,18 @@ def test_statuses_are_what_a_plain_count_gives(steps: list[tuple[object, ...]]) 
             case ("no controller", str(place), str(label)):
                 scales.pop((place, label), None)
                 store.delete(REPLICA_SET, place, label)
-            case ("list again",):
-                store.list_again()
             case _:
-                store.write_statuses()
-    store.write_statuses()
+                store.list_again()
+        store.write_statuses()
+        check(store, pods, amounts, scales)
+
+
+def check(
+    store: Store,
+    pods: dict[tuple[str, int], tuple[str, bool, bool]],
+    amounts: dict[tuple[str, str], tuple[int | None, int | None]],
+    scales: dict[tuple[str, str], int],
+) -> None:
     found = {(budget.metadata.namespace, budget.metadata.name): budget.status for budget in store.budgets()}
     assert found.keys() == amounts.keys()
     for (place, label), status in found.items():
