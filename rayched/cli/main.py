@@ -15,15 +15,7 @@ from typing import Annotated
 
 import typer
 
-from rayched.cli import (
-    cluster_commands,
-    delete_command,
-    demo_command,
-    events_command,
-    get_command,
-    node_commands,
-    object_commands,
-)
+from rayched.cli import cluster_commands, delete_command, demo_command, drain_command, get_command, node_commands, object_commands
 from rayched.cli.printing import note, out
 
 app = typer.Typer(
@@ -43,6 +35,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "delete": delete_command.delete,
     "cordon": node_commands.cordon,
     "uncordon": node_commands.uncordon,
+    "drain": drain_command.drain,
     "taint": node_commands.taint,
     "label": node_commands.label,
     "leader": cluster_commands.leader,

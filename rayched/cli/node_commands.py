@@ -159,7 +159,7 @@ def run_agents(client: Client, agents: HollowNodes, count: int) -> None:
 
 
 def _cordon(names: list[str], server: str | None, selector: str, unschedulable: bool, word: str) -> None:
-    wanted = [_node(name) for name in names] if names else [Reference(NODE)]
+    wanted = [node_named(name, "cordoned") for name in names] if names else [Reference(NODE)]
     if not names and not selector:
         fail("name the nodes, or choose them with -l")
     failures = Failures()
@@ -171,10 +171,11 @@ def _cordon(names: list[str], server: str | None, selector: str, unschedulable: 
     failures.end()
 
 
-def _node(word: str) -> Reference:
+def node_named(word: str, done: str) -> Reference:
+    """NAME or node/NAME; `done` says what only nodes can be."""
     kind, slash, name = word.rpartition("/")
     if slash and kind_named(kind) is not NODE:
-        fail(f"{word!r} is no node; only nodes are cordoned")
+        fail(f"{word!r} is no node; only nodes are {done}")
     return Reference(NODE, name)
 
 

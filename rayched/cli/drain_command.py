@@ -1,0 +1,131 @@
+"""drain: cordon nodes and evict their pods, within what disruption budgets allow."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated
+
+import typer
+
+from rayched.api.kinds import NODE
+from rayched.cli.connection import Failures, connected
+from rayched.cli.draining import Drain, Ways, choose
+from rayched.cli.node_commands import node_named
+from rayched.cli.options import NodeNames, Selector, Server
+from rayched.cli.printing import fail, note, nothing_found, out, progress
+from rayched.cli.references import Reference, Target, targets
+from rayched.client.client import Client
+from rayched.v1.core_pb2 import Node, Pod
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
+_SECONDS_OF = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def drain(
+    nodes: NodeNames = None,
+    server: Server = None,
+    selector: Selector = "",
+    pod_selector: Annotated[
+        str, typer.Option(metavar="LABELS", help="Only pods with these labels, as in app!=db.", show_default=False)
+    ] = "",
+    ignore_daemonsets: Annotated[
+        bool, typer.Option("--ignore-daemonsets", help="Leave pods of DaemonSets where they are.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also pods without a controller, which nobody replaces.")] = False,
+    delete_emptydir_data: Annotated[
+        bool, typer.Option("--delete-emptydir-data", help="For kubectl's scripts; pods have no volumes here.")
+    ] = False,
+    disable_eviction: Annotated[
+        bool, typer.Option("--disable-eviction", help="Delete pods in place of evicting them: budgets have no say.")
+    ] = False,
+    grace_period: Annotated[
+        int, typer.Option(metavar="SECONDS", min=-1, help="Time to stop; 0: none, -1: what the pod says itself.")
+    ] = -1,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="When to give up on a node, as in 90s or 5m; 0s: never.")
+    ] = "0s",
+    skip_wait_for_delete_timeout: Annotated[
+        int, typer.Option(metavar="SECONDS", min=0, help="Do not wait for pods that should have gone so long ago; 0: wait.")
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Have everything judged and change nothing.")] = False,
+) -> None:
+    """Cordon nodes and evict their pods.
+
+    Pods go as far and as fast as disruption budgets allow it; what is held back, and by which budget, is told.
+
+    \b
+      rayched drain node-001 --ignore-daemonsets
+      rayched drain -l topology.kubernetes.io/zone=zone-a --timeout 10m
+      rayched drain node-001 --dry-run
+    """
+    del delete_emptydir_data
+    ways = Ways(
+        force=force,
+        ignore_daemonsets=ignore_daemonsets,
+        disable_eviction=disable_eviction,
+        dry_run=dry_run,
+        grace_period_seconds=None if grace_period < 0 else grace_period,
+        timeout_seconds=seconds_of("--timeout", timeout),
+        skip_wait_seconds=skip_wait_for_delete_timeout,
+    )
+    if bool(nodes) == bool(selector):
+        fail("name the nodes, or choose them with -l")
+    wanted = [node_named(name, "drained") for name in nodes] if nodes else [Reference(NODE)]
+    failures = Failures()
+    left: list[str] = []
+    with connected(server) as client:
+        cordoned: list[Target] = []
+        for target in targets(client, wanted, "", selector, False):
+            with failures.told():
+                _cordon(client, target, dry_run)
+                cordoned.append(target)
+        if not cordoned and not failures.some:
+            nothing_found("")
+        for target in cordoned:
+            with failures.told():
+                if not _drain(client, target, ways, pod_selector):
+                    left.append(target.name)
+    if left:
+        note(f"There are pending nodes to be drained: {', '.join(left)}")
+        raise SystemExit(1)
+    failures.end()
+
+
+def seconds_of(option: str, text: str) -> float:
+    """A duration as kubectl takes it: 90s, 5m, 1h30m; a number alone is of seconds."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text or (len(parts) > 1 and not parts[-1][1]):
+        fail(f"{option} {text!r}: is no duration; want one such as 90s, 5m or 1h30m")
+    return sum(float(number) * _SECONDS_OF[unit] for number, unit in parts)
+
+
+def _cordon(client: Client, target: Target, dry_run: bool) -> None:
+    if dry_run:
+        node = client.get(NODE, target.name)
+        changed = isinstance(node, Node) and not node.spec.unschedulable
+    else:
+        changed = client.cordon(target.name).changed
+    out(f"{target} {'cordoned' if changed else 'already cordoned'}{' (server dry run)' if dry_run else ''}")
+
+
+def _drain(client: Client, target: Target, ways: Ways, pod_selector: str) -> bool:
+    """Whether the node is empty now."""
+    found = client.list("pods", field_selector=f"spec.nodeName={target.name}", label_selector=pod_selector)
+    choice = choose((pod for pod in found if isinstance(pod, Pod)), ways, time.time())
+    if choice.errors:
+        for line in choice.errors:
+            note(f"error: {target}: {line}")
+        return False
+    for line in choice.warnings:
+        note(f"Warning: {line}")
+    drain = Drain(client, ways, choice.pods, out, note)
+    with progress(f"draining {target.name}", len(choice.pods)) as bar:
+        drained = drain.run(lambda: bar.advance(bar.task_ids[0]))
+    for line in drain.failures:
+        note(f"error: {target}: {line}")
+    if drained:
+        out(f"{target} drained{' (server dry run)' if ways.dry_run else ''}")
+    elif ways.timeout_seconds and not ways.dry_run:
+        note(f"error: {target}: not drained within {ways.timeout_seconds:g} s")
+    return drained
