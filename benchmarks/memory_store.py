@@ -26,9 +26,7 @@ DELIVERY_CHANGES_MAX: Final = 512
 class MemoryStore:
     """Transactions come from one thread, `put` and `delete` from another; a lock keeps revisions in order."""
 
-    def __init__(self, watched: bytes) -> None:
-        """`watched`: what the watch tells of; events, for example, lie elsewhere."""
-        self._watched = watched
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[bytes, Entry] = {}
         self.revision = 1
@@ -70,7 +68,7 @@ class MemoryStore:
         return future
 
     def grant_lease_future(self, ttl_seconds: int) -> Future[Any]:
-        """As StoreClient.grant_lease_future; nothing ends here."""
+        """As StoreClient.grant_lease_future. Nothing lives long enough here to be forgotten."""
         future: Future[Any] = Future()
         future.set_result(rpc.LeaseGrantResponse(ID=1, TTL=ttl_seconds))
         return future
@@ -128,8 +126,7 @@ class MemoryStore:
     def _put(self, key: bytes, value: bytes) -> None:
         old = self._entries.get(key)
         entry = self._entries[key] = Entry(key, value, self.revision if old is None else old.create_revision, self.revision)
-        if key.startswith(self._watched):
-            self._happening.append(entry)
+        self._happening.append(entry)
 
     def _tell(self) -> None:
         if self._happening:

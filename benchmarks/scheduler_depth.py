@@ -102,7 +102,7 @@ class Load:
     def __init__(self, workload: Workload, keys: Keys) -> None:
         self._workload = workload
         self._keys = keys
-        self.memory = MemoryStore(keys.cluster_prefix)
+        self.memory = MemoryStore()
         self.memory.put_all([(keys.epoch, b"")])
         nodes = list(workload.make_nodes(workload.nodes))
         self.memory.put_all([self._pair(item) for item in (*workload.objects, *nodes)])

@@ -12,7 +12,7 @@ import os
 import threading
 from typing import Any
 
-from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_core import QueueCore, queue_factory
@@ -21,9 +21,9 @@ from rayched.actors.queue_core import QueueCore, queue_factory
 class QueueActor:
     """Shell of the QueueCore."""
 
-    def __init__(self, configuration: ProfilesText) -> None:
+    def __init__(self, configuration: ProfilesText, flags: QueueFlags) -> None:
         loaded = profiles_of(configuration)
-        self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles))
+        self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags))
         self._dead = threading.Event()
 
     def exchange(self, request: ExchangeRequest) -> ExchangeAnswer:
@@ -37,10 +37,10 @@ class QueueActor:
         self._dead.wait()
 
 
-def create_queue_actor(configuration: ProfilesText) -> Any:
+def create_queue_actor(configuration: ProfilesText, flags: QueueFlags = DEFAULT_FLAGS) -> Any:
     """A handle; the actor ends with its creator, or by pid."""
     import ray
 
     remote: Any = ray.remote(QueueActor)
     options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=2, scheduling_strategy=on_this_host())
-    return options.remote(configuration)
+    return options.remote(configuration, flags)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from rayched.actors.configured import DEFAULT_FLAGS, QueueFlags
 from rayched.actors.messages import (
     Activated,
     AssignedPod,
@@ -46,13 +47,16 @@ class LogGap(RuntimeError):
     """Entries are missing between two exchanges; the queue can no longer be right."""
 
 
-def queue_factory(configuration: Configuration, profiles: Mapping[str, Profile]) -> QueueFactory:
+def queue_factory(
+    configuration: Configuration, profiles: Mapping[str, Profile], flags: QueueFlags = DEFAULT_FLAGS
+) -> QueueFactory:
     """Makes empty queues for these profiles, which share one QueueSort plugin."""
     sort_key = next(iter(profiles.values())).queue_sort.sort_key
     hints = HintTable.of_profiles(profiles.values())
     pre_enqueue = {name: profile.pre_enqueue for name, profile in profiles.items()}
     backoff = BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds)
-    return lambda: SchedulingQueue(sort_key, hints, pre_enqueue, QueueSettings(backoff))
+    settings = QueueSettings(backoff, flags.unschedulable_seconds_max, flags.retries_in_a_row_max)
+    return lambda: SchedulingQueue(sort_key, hints, pre_enqueue, settings)
 
 
 class QueueCore:

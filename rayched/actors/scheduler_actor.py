@@ -26,7 +26,7 @@ import grpc
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
-from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.messages import ExchangeRequest
 from rayched.actors.placement import on_this_host
@@ -66,7 +66,7 @@ class Transactions(Protocol):
         """A future of the TxnResponse, or of gRPC's own errors."""
 
     def grant_lease_future(self, ttl_seconds: int) -> Any:
-        """A future of a LeaseGrantResponse, or of gRPC's own errors."""
+        """The same of the LeaseGrantResponse."""
 
 
 class Watch(Protocol):
@@ -86,6 +86,8 @@ class SchedulerActorConfig:
     seed: int
     shard_always: bool = False
     """Ask the workers for every full evaluation, however small."""
+    queue_flags: QueueFlags = DEFAULT_FLAGS
+    """For the queue that goes with the scheduler."""
 
 
 @dataclass(frozen=True)

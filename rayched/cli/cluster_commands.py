@@ -51,6 +51,23 @@ Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of the draw among equal nodes.")]
+UnschedulableMax = Annotated[
+    str,
+    typer.Option(
+        "--pod-max-in-unschedulable-pods-duration",
+        metavar="DURATION",
+        help="A pod that no event wakes is tried again after this.",
+    ),
+]
+HeadOfLineLimit = Annotated[
+    int,
+    typer.Option(
+        "--head-of-line-limit",
+        metavar="N",
+        help="After N retries the pod that waits longest has its turn, whatever its priority; 0: never, as kube-scheduler.",
+        min=0,
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False),
@@ -75,6 +92,8 @@ def replica(
     ] = None,
     config: Config = None,
     seed: Seed = 0,
+    pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m",
+    head_of_line_limit: HeadOfLineLimit = 0,
     compact: Compaction = True,
     insecure_bind: Annotated[
         bool, typer.Option("--insecure-bind", help="Allow an address that is not loopback. There is no TLS.")
@@ -101,6 +120,8 @@ def replica(
             seed=seed,
             compact=compact,
             insecure_bind=insecure_bind,
+            pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
+            head_of_line_limit=head_of_line_limit,
             shard_always=shard_always,
         )
         code = run(settings)
@@ -123,9 +144,13 @@ def up(
     workers: Workers = 2,
     config: Config = None,
     seed: Seed = 0,
+    pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m",
+    head_of_line_limit: HeadOfLineLimit = 0,
 ) -> None:
     """Run an etcd and several replicas on this host."""
     options = ["--election-profile", election_profile, "--workers", str(workers), "--seed", str(seed), "--etcd-root", etcd_root]
+    options += ["--pod-max-in-unschedulable-pods-duration", pod_max_in_unschedulable_pods_duration]
+    options += ["--head-of-line-limit", str(head_of_line_limit)]
     if config is not None:
         options += ["--config", str(config)]
     directory = (data_dir or default_data_dir()) / "up"
@@ -138,6 +163,7 @@ def up(
         election_profile=election_profile,
         workers=workers,
         scheduler_configuration=config,
+        pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = LocalCluster(directory, replicas, first_port=port, etcd_endpoints=endpoints, options=options)

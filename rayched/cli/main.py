@@ -15,7 +15,16 @@ from typing import Annotated
 
 import typer
 
-from rayched.cli import cluster_commands, delete_command, demo_command, drain_command, get_command, node_commands, object_commands
+from rayched.cli import (
+    cluster_commands,
+    delete_command,
+    demo_command,
+    drain_command,
+    events_command,
+    get_command,
+    node_commands,
+    object_commands,
+)
 from rayched.cli.printing import note, out
 
 app = typer.Typer(

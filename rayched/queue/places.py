@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from rayched.framework.cluster_event import BACKOFF_COMPLETE, POP_FROM_BACKOFF_Q, UNSCHEDULABLE_TIMEOUT
 from rayched.queue.backoff import BackoffPolicy, BackoffQueue
+from rayched.queue.fair_active import FairActiveQueue
 from rayched.queue.gate import EntryGate
 from rayched.queue.heap import KeyedHeap
 from rayched.queue.hints import HintTable, Requeue
@@ -45,6 +46,8 @@ class QueueSettings:
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
     unschedulable_seconds_max: float = 300.0
     """A pod that was unschedulable for longer is tried again without any event."""
+    retries_in_a_row_max: int = 0
+    """After so many the pod that waits longest has its turn; 0: strictly in QueueSort's order, as kube-scheduler."""
 
 
 class Places:
@@ -56,7 +59,8 @@ class Places:
         self._gate = gate
         self._hints = hints
         self._settings = settings
-        self.active: KeyedHeap[QueuedPod] = KeyedHeap(lambda pod: pod.key, sort_key)
+        limit = settings.retries_in_a_row_max
+        self.active = FairActiveQueue(sort_key, limit) if limit else KeyedHeap[QueuedPod](lambda pod: pod.key, sort_key)
         self.backoff = BackoffQueue(settings.backoff, sort_key)
         self.pool = UnschedulablePods()
         self.in_flight = InFlightPods()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from leader.clock import NS_PER_SECOND
-from rayched.actors.configured import ProfilesText
+from rayched.actors.configured import ProfilesText, QueueFlags
 from rayched.actors.scheduler_actor import SchedulerActorConfig, SchedulerStatus
 from rayched.replica.actor_set import ActorSet
 from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
@@ -76,8 +76,9 @@ class ActorSupervisor:
         self._settings = settings
         self._last_tick = last_tick
         profiles = ProfilesText(scheduler.text, scheduler.source)
+        flags = QueueFlags(settings.unschedulable_seconds_max, settings.head_of_line_limit)
         self._config = SchedulerActorConfig(
-            endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always
+            endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always, flags
         )
         self._ray: LocalRay | None = None
         self._actors: ActorSet | None = None

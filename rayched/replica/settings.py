@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rayched.framework.yaml_fields import duration_seconds
+
 DEFAULT_PORT = 7420
 """Of the first replica; those of `up` count on from here."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -55,6 +57,10 @@ class ReplicaSettings:
     compact: bool = True
     """The leader compacts etcd every 5 minutes and keeps 10."""
     insecure_bind: bool = False
+    pod_max_in_unschedulable_pods_duration: str = "5m"
+    """As Go writes durations."""
+    head_of_line_limit: int = 0
+    """0: pods are tried strictly in QueueSort's order."""
 
     def __post_init__(self) -> None:
         host, port = split_address("--listen", self.listen)
@@ -72,6 +78,18 @@ class ReplicaSettings:
             raise SettingsError(f"--etcd-root {self.root}: it starts with a slash and does not end with one")
         for endpoint in self.etcd_endpoints:
             split_address("--etcd-endpoints", endpoint.removeprefix("http://"))
+        if not (duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0) > 0:
+            raise SettingsError(
+                f"--pod-max-in-unschedulable-pods-duration {self.pod_max_in_unschedulable_pods_duration!r}:"
+                " a duration longer than 0 such as 5m or 90s"
+            )
+        if self.head_of_line_limit < 0:
+            raise SettingsError(f"--head-of-line-limit {self.head_of_line_limit}: a number of attempts, or 0 for none")
+
+    @property
+    def unschedulable_seconds_max(self) -> float:
+        """After this a pod that no event woke is tried again."""
+        return duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0
 
 
 def split_address(flag: str, address: str) -> tuple[str, int]:

@@ -28,6 +28,15 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
         ({"root": "rayched"}, "--etcd-root rayched: it starts with a slash and does not end with one"),
         ({"root": "/rayched/"}, "--etcd-root /rayched/: it starts with a slash and does not end with one"),
         ({"etcd_endpoints": ("127.0.0.1:2379", "nonsense")}, "--etcd-endpoints 'nonsense': an address is host:port"),
+        (
+            {"pod_max_in_unschedulable_pods_duration": "0"},
+            "--pod-max-in-unschedulable-pods-duration '0': a duration longer than 0 such as 5m or 90s",
+        ),
+        (
+            {"pod_max_in_unschedulable_pods_duration": "five minutes"},
+            "--pod-max-in-unschedulable-pods-duration 'five minutes': a duration longer than 0 such as 5m or 90s",
+        ),
+        ({"head_of_line_limit": -1}, "--head-of-line-limit -1: a number of attempts, or 0 for none"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed(settings: dict[str, Any], message: str) -> None:
@@ -48,6 +57,11 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
 )
 def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:
     ReplicaSettings(**settings)
+
+
+def test_the_time_among_unschedulable_pods_is_read_as_go_writes_it() -> None:
+    settings = ReplicaSettings(pod_max_in_unschedulable_pods_duration="1m30s")
+    assert settings.unschedulable_seconds_max == 90.0
 
 
 def test_endpoints_are_separated_by_commas() -> None:
