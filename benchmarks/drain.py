@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.workloads import Workloads
+from benchmarks.apps import Apps
 from rayched.cli import printing
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
@@ -63,25 +63,25 @@ def run(directory: Path, plan: Plan) -> Outcome:
     nodes = hollow_nodes(plan.nodes, _ZONES, NodeShape())
     with Rehearsal(directory, nodes, plan.replicas, options=["--workers", "0"]) as rehearsal:
         client = rehearsal.client
-        workloads = Workloads(client, [f"app-{number}" for number in range(plan.apps)], plan.pods_each)
-        apply_all(client, workloads.objects())
-        workloads.start()
+        apps = Apps(client, [f"app-{number}" for number in range(plan.apps)], plan.pods_each)
+        apply_all(client, apps.objects())
+        apps.start()
         try:
-            if not workloads.wait_until_available(_AVAILABLE_SECONDS_MAX):
-                raise RehearsalFailed(f"the apps are not complete within {_AVAILABLE_SECONDS_MAX:.0f} s {workloads.failure}")
+            if not apps.wait_until_available(_AVAILABLE_SECONDS_MAX):
+                raise RehearsalFailed(f"the apps are not complete within {_AVAILABLE_SECONDS_MAX:.0f} s {apps.failure}")
             names = [node.metadata.name for node in nodes[:: plan.nodes // plan.drained]][: plan.drained]
             on_them = sum(pod.spec.node_name in names for pod in client.list("pods") if isinstance(pod, Pod))
-            workloads.arm()
+            apps.arm()
             began = time.monotonic()
-            wrong = _drain(rehearsal, workloads, plan, names, on_them)
+            wrong = _drain(rehearsal, apps, plan, names, on_them)
             seconds = time.monotonic() - began
-            if not workloads.wait_until_available(_AVAILABLE_SECONDS_MAX):
+            if not apps.wait_until_available(_AVAILABLE_SECONDS_MAX):
                 wrong.append("the apps are not complete again")
             left = sum(pod.spec.node_name in names for pod in client.list("pods") if isinstance(pod, Pod))
         finally:
-            workloads.stop()
-        seen = workloads.seen
-        wrong += [*seen.breaches[:3], *([workloads.failure] if workloads.failure else []), *rehearsal.verdict().words]
+            apps.stop()
+        seen = apps.seen
+        wrong += [*seen.breaches[:3], *([apps.failure] if apps.failure else []), *rehearsal.verdict().words]
         if left:
             wrong.append(f"{left} pods are left on the drained nodes")
         if len(seen.ended) < on_them:
@@ -90,7 +90,7 @@ def run(directory: Path, plan: Plan) -> Outcome:
     return Outcome(round(seconds, 2), len(seen.ended), left, lowest, tuple(wrong))
 
 
-def _drain(rehearsal: Rehearsal, workloads: Workloads, plan: Plan, names: list[str], pods: int) -> list[str]:
+def _drain(rehearsal: Rehearsal, apps: Apps, plan: Plan, names: list[str], pods: int) -> list[str]:
     """Runs the commands to their end; what is wrong, in words."""
     addresses = list(rehearsal.cluster.addresses)
     processes = []
@@ -103,7 +103,7 @@ def _drain(rehearsal: Rehearsal, workloads: Workloads, plan: Plan, names: list[s
     kill_at = max(1, int(pods * _KILL_AT_SHARE)) if plan.kill else None
     try:
         while any(process.poll() is None for process in processes):
-            if kill_at is not None and len(workloads.seen.ended) >= kill_at:
+            if kill_at is not None and len(apps.seen.ended) >= kill_at:
                 kill_at = None
                 rehearsal.kill_leader(signal.SIGKILL)
             if time.monotonic() > deadline:
