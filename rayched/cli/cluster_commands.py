@@ -14,11 +14,15 @@ from typing import Annotated, Any
 
 import typer
 
+from rayched.api.well_known_taints import DefaultTolerations
+from rayched.cli import node_options
 from rayched.cli.connection import connected
+from rayched.cli.node_options import NODES, TOLERATIONS
 from rayched.cli.options import Server
 from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
+from rayched.controllers.node_settings import NodeSettings, NodeSettingsError
 from rayched.replica.etcd_binary import EtcdServerError
 from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
 from rayched.replica.settings import (
@@ -98,6 +102,17 @@ def replica(
     insecure_bind: Annotated[
         bool, typer.Option("--insecure-bind", help="Allow an address that is not loopback. There is no TLS.")
     ] = False,
+    node_monitor_period: node_options.MonitorPeriod = NODES.node_monitor_period,
+    node_monitor_grace_period: node_options.MonitorGrace = NODES.node_monitor_grace_period,
+    node_startup_grace_period: node_options.StartupGrace = NODES.node_startup_grace_period,
+    node_eviction_rate: node_options.EvictionRate = NODES.node_eviction_rate,
+    secondary_node_eviction_rate: node_options.SecondaryEvictionRate = NODES.secondary_node_eviction_rate,
+    unhealthy_zone_threshold: node_options.UnhealthyZone = NODES.unhealthy_zone_threshold,
+    large_cluster_size_threshold: node_options.LargeCluster = NODES.large_cluster_size_threshold,
+    orphan_quarantine: node_options.OrphanQuarantine = NODES.orphan_quarantine,
+    termination_margin: node_options.TerminationMargin = NODES.termination_margin,
+    default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds,
+    default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
     shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
 ) -> None:
     """Run one replica in the foreground."""
@@ -122,12 +137,24 @@ def replica(
             insecure_bind=insecure_bind,
             pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
             head_of_line_limit=head_of_line_limit,
+            nodes=NodeSettings(
+                node_monitor_period=node_monitor_period,
+                node_monitor_grace_period=node_monitor_grace_period,
+                node_startup_grace_period=node_startup_grace_period,
+                node_eviction_rate=node_eviction_rate,
+                secondary_node_eviction_rate=secondary_node_eviction_rate,
+                orphan_quarantine=orphan_quarantine,
+                termination_margin=termination_margin,
+                unhealthy_zone_threshold=unhealthy_zone_threshold,
+                large_cluster_size_threshold=large_cluster_size_threshold,
+            ),
+            tolerations=DefaultTolerations(default_not_ready_toleration_seconds, default_unreachable_toleration_seconds),
             shard_always=shard_always,
         )
         code = run(settings)
     except SchedulerSettingsError as error:
         fail_all(error.lines)
-    except (SettingsError, EtcdServerError, ReplicaError) as error:
+    except (SettingsError, NodeSettingsError, EtcdServerError, ReplicaError) as error:
         fail(str(error))
     raise SystemExit(code)
 
@@ -146,6 +173,17 @@ def up(
     seed: Seed = 0,
     pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m",
     head_of_line_limit: HeadOfLineLimit = 0,
+    node_monitor_period: node_options.MonitorPeriod = NODES.node_monitor_period,
+    node_monitor_grace_period: node_options.MonitorGrace = NODES.node_monitor_grace_period,
+    node_startup_grace_period: node_options.StartupGrace = NODES.node_startup_grace_period,
+    node_eviction_rate: node_options.EvictionRate = NODES.node_eviction_rate,
+    secondary_node_eviction_rate: node_options.SecondaryEvictionRate = NODES.secondary_node_eviction_rate,
+    unhealthy_zone_threshold: node_options.UnhealthyZone = NODES.unhealthy_zone_threshold,
+    large_cluster_size_threshold: node_options.LargeCluster = NODES.large_cluster_size_threshold,
+    orphan_quarantine: node_options.OrphanQuarantine = NODES.orphan_quarantine,
+    termination_margin: node_options.TerminationMargin = NODES.termination_margin,
+    default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds,
+    default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
 ) -> None:
     """Run an etcd and several replicas on this host."""
     options = ["--election-profile", election_profile, "--workers", str(workers), "--seed", str(seed), "--etcd-root", etcd_root]
@@ -153,6 +191,23 @@ def up(
     options += ["--head-of-line-limit", str(head_of_line_limit)]
     if config is not None:
         options += ["--config", str(config)]
+    try:
+        nodes = NodeSettings(
+            node_monitor_period=node_monitor_period,
+            node_monitor_grace_period=node_monitor_grace_period,
+            node_startup_grace_period=node_startup_grace_period,
+            node_eviction_rate=node_eviction_rate,
+            secondary_node_eviction_rate=secondary_node_eviction_rate,
+            orphan_quarantine=orphan_quarantine,
+            termination_margin=termination_margin,
+            unhealthy_zone_threshold=unhealthy_zone_threshold,
+            large_cluster_size_threshold=large_cluster_size_threshold,
+        )
+    except NodeSettingsError as error:
+        fail(str(error))
+    options += node_options.node_flags(
+        nodes, DefaultTolerations(default_not_ready_toleration_seconds, default_unreachable_toleration_seconds)
+    )
     directory = (data_dir or default_data_dir()) / "up"
     endpoints = split_endpoints(etcd_endpoints)
     _check_before_start(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -117,13 +118,24 @@ def hollow(
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="What the names begin with.")] = "node",
     heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="Time between heartbeats.", min=0.1)] = 10.0,
     stop_after: Annotated[float, typer.Option(metavar="SECONDS", help="Time that a pod takes to stop.", min=0.0)] = 0.0,
+    silent_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Then nodes fall silent, as if cut off.", min=0.0, show_default=False)
+    ] = None,
+    silent_for: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="So long; none: for good.", min=0.0, show_default=False)
+    ] = None,
+    silent_nodes: Annotated[
+        int | None, typer.Option(metavar="N", help="The first N of them alone; none: all.", min=1, show_default=False)
+    ] = None,
 ) -> None:
     """Register nodes that run nothing, and answer for them.
 
     Up to 20,000 of them, until interrupted: heartbeats are kept up, pods that are bound to them become Running.
+    To see what becomes of lost nodes and their pods, let some of them fall silent.
 
     \b
       rayched hollow-nodes 100 --zones 3
+      rayched hollow-nodes 100 --silent-after 30 --silent-nodes 5 --silent-for 600
       rayched hollow-nodes 8 --prefix gpu --resource nvidia.com/gpu=8 --label accelerator=a100
     """
     resources = {"cpu": cpu, "memory": memory, "pods": str(pods), **_pairs("--resource", resource or [])}
@@ -135,13 +147,26 @@ def hollow(
             fail(f"{option}: {error}, want one such as 500m, 16 or 64Gi")
     shape = NodeShape(resources, _pairs("--label", node_label or []))
     with connected(server, timeout_seconds=_PATIENCE_SECONDS, listens_seconds=_PATIENCE_SECONDS) as client:
-        agents = HollowNodes(
-            client, hollow_nodes(count, zones, shape, prefix), heartbeat_seconds=heartbeat, stop_seconds=stop_after
-        )
-        run_agents(client, agents, count)
+        nodes = hollow_nodes(count, zones, shape, prefix)
+        agents = HollowNodes(client, nodes, heartbeat_seconds=heartbeat, stop_seconds=stop_after)
+        silence = None
+        if silent_after is not None:
+            silence = Silence(tuple(node.metadata.name for node in nodes[:silent_nodes]), silent_after, silent_for)
+        elif silent_for is not None or silent_nodes is not None:
+            fail("--silent-for and --silent-nodes say how --silent-after is meant; name that too")
+        run_agents(client, agents, count, silence)
 
 
-def run_agents(client: Client, agents: HollowNodes, count: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """When these nodes fall silent, counted from the start of the agents, and for how long; None: for good."""
+
+    names: tuple[str, ...]
+    after: float
+    lasts: float | None
+
+
+def run_agents(client: Client, agents: HollowNodes, count: int, silence: Silence | None = None) -> None:
     """Registers and serves until SIGINT or SIGTERM, or until the cluster is gone for good."""
     with progress("registering", count) as bar:
         agents.register(lambda done: bar.advance(bar.task_ids[0], done))
@@ -149,6 +174,12 @@ def run_agents(client: Client, agents: HollowNodes, count: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     agents.start()
     try:
+        if silence is not None and not agents.wait(silence.after):
+            agents.silence(silence.names)
+            note(f"{counted(len(silence.names), 'node')} silent")
+            if silence.lasts is not None and not agents.wait(silence.lasts):
+                agents.speak(silence.names)
+                note(f"{counted(len(silence.names), 'node')} back")
         agents.wait()
     except KeyboardInterrupt:
         note("stopping")

@@ -79,6 +79,10 @@ class Verdict:
         return not (self.lost or self.bound_twice or self.over_capacity or self.other_violations)
 
 
+_NOBODY_IS_MISSED = ("--node-monitor-grace-period", "24h")
+"""Nodes without agents send no heartbeat after the first."""
+
+
 class Rehearsal:
     """A context manager; `start` happens on entering."""
 
@@ -97,6 +101,8 @@ class Rehearsal:
 
         `audit_later`: the auditor reads nothing until `audit` is called, and takes no time from what is measured.
         """
+        if not agents:
+            options = [*options, *_NOBODY_IS_MISSED]
         self.cluster = LocalCluster(directory, replicas, first_port=first_port, options=options)
         self.client = Client(self.cluster.addresses, timeout_seconds=30.0)
         self._agents = HollowNodes(self.client, nodes)

@@ -3,12 +3,14 @@
 One HollowNodes stands for any number of nodes over one client:
 
 * registers them, at first and whenever the API says that it does not know one;
-* sends their heartbeat every `heartbeat_seconds`;
+* sends their heartbeat every `heartbeat_seconds`, and says that a node is ready where its object says otherwise;
 * follows the pods: one that is bound here is admitted (phase Running) or refused (phase Failed, reason OutOfcpu and the like);
   one that is being deleted is stopped after `stop_seconds` and its object removed; one that ended gives back what it held;
 * answers for further nodes, those that a manifest gives to hollow agents by an annotation (`rayched.dev/agent: hollow`);
 * follows its nodes in the same watch, in the order of revisions, so that a pod that was placed for a new label, a removed taint
-  or a larger capacity is judged by them.
+  or a larger capacity is judged by them;
+* can be told that nodes fall silent, as if they had lost their network: no heartbeat, no report, until they speak again. Pods go
+  on running there, and end when it is their time; what is to be told of them is told afterwards.
 
 Reports go out in batches, at most `_FLUSH_SECONDS` after what caused them. A report that fails is tried again a second later.
 
@@ -20,8 +22,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -44,6 +47,16 @@ _REPORT_ATTEMPTS_MAX = 5
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What is to be told of a pod, from when on, and how often that was tried."""
+
+    due: float
+    tried: int
+    node: str
+    update: PodStatusUpdate
+
+
 class HollowNodes:
     """The agents of `nodes`. Start it once, stop it once."""
 
@@ -55,14 +68,16 @@ class HollowNodes:
         self._admissions = {name: NodeAdmission(node) for name, node in self._nodes.items()}
         self._adopted: set[str] = set()
         """Nodes made by others that exist. What was bound to one is answered for also after it is gone."""
-        self._greeted: set[str] = set()
-        """Those of them that have been reported as ready."""
+        self._unwell: set[str] = set()
+        """Nodes that are to be reported as ready: new ones of others, and those whose object says that they are not."""
+        self._silent: set[str] = set()
         self._heartbeat_seconds = heartbeat_seconds
         self._stop_seconds = stop_seconds
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._reports: dict[str, tuple[float, int, PodStatusUpdate]] = {}
-        """By uid: when it is due, how often it was tried, the report. A later report on a pod replaces an earlier one."""
+        self._reports: dict[str, _Report] = {}
+        """By uid. A later report on a pod replaces an earlier one."""
+        self._heartbeats_due = True
         self._wake = threading.Event()
         self._watch: WatchStream | None = None
         self._threads = [
@@ -91,6 +106,18 @@ class HollowNodes:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(5.0)
+
+    def silence(self, names: Collection[str]) -> None:
+        """These nodes are not heard of any more."""
+        with self._lock:
+            self._silent |= set(names)
+
+    def speak(self, names: Collection[str]) -> None:
+        """They are heard of again, at once."""
+        with self._lock:
+            self._silent -= set(names)
+            self._heartbeats_due = True
+        self._wake.set()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until the agents are stopped or fail; whether they are."""
@@ -137,15 +164,18 @@ class HollowNodes:
         if kind is EventType.DELETED:
             with self._lock:
                 self._adopted.discard(name)
-                self._greeted.discard(name)
+                self._unwell.discard(name)
             return
         if name not in self._admissions:
             self._admissions[name] = NodeAdmission(node)
         self._admissions[name].update(node)
-        if name not in self._nodes and name not in self._adopted:
-            with self._lock:
+        with self._lock:
+            is_new = name not in self._nodes and name not in self._adopted
+            if is_new:
                 self._adopted.add(name)
-            self._wake.set()
+            if is_new or not _is_ready(node):
+                self._unwell.add(name)
+                self._wake.set()
 
     def _pod_changed(self, kind: EventType, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -156,66 +186,75 @@ class HollowNodes:
                 with self._lock:
                     self._reports.pop(uid, None)
             elif pod.metadata.HasField("deletion_timestamp"):
-                self._report_later(_removal(pod), 0.0)
+                self._report_later(pod, _removal(pod), 0.0)
         elif pod.metadata.HasField("deletion_timestamp"):
-            self._report_later(_removal(pod), self._stop_seconds)
+            self._report_later(pod, _removal(pod), self._stop_seconds)
         elif pod.status.phase == "Running":
             admission.hold(pod)
+            if _is_called_unready(pod):
+                self._report_later(pod, _running(pod), 0.0)
         elif not admission.holds(uid):
             refusal = admission.take(pod)
-            self._report_later(_running(pod) if refusal is None else _refused(pod, refusal), 0.0)
+            self._report_later(pod, _running(pod) if refusal is None else _refused(pod, refusal), 0.0)
 
-    def _report_later(self, update: PodStatusUpdate, seconds: float, tried: int = 0) -> None:
+    def _report_later(self, pod: Pod, update: PodStatusUpdate, seconds: float) -> None:
+        due = time.monotonic() + seconds
         with self._lock:
-            self._reports[update.uid] = time.monotonic() + seconds, tried, update
+            before = self._reports.get(update.uid)
+            if update.remove and before is not None and before.update.remove:
+                # It is stopping already; that its object changed again does not begin its time anew.
+                due = min(due, before.due)
+            self._reports[update.uid] = _Report(due, 0, pod.spec.node_name, update)
         self._wake.set()
 
     # ------------------------------------------------------------------------------------------------------------ reports
 
     def _report(self) -> None:
-        next_heartbeat = time.monotonic() + self._heartbeat_seconds
+        next_heartbeat = 0.0
         while not self._stopped.is_set():
             self._wake.wait(max(0.0, min(next_heartbeat, self._next_report()) - time.monotonic()))
             self._wake.clear()
             self._stopped.wait(_FLUSH_SECONDS)
-            self._send_reports()
-            self._greet()
-            if time.monotonic() >= next_heartbeat:
+            with self._lock:
+                due, self._heartbeats_due = self._heartbeats_due, False
+            if due or time.monotonic() >= next_heartbeat:
                 next_heartbeat = time.monotonic() + self._heartbeat_seconds
                 self._send_heartbeats()
+            self._greet()
+            self._send_reports()
 
     def _next_report(self) -> float:
         with self._lock:
-            return min((due for due, _, _ in self._reports.values()), default=float("inf"))
+            return min((report.due for report in self._reports.values() if report.node not in self._silent), default=float("inf"))
 
     def _send_reports(self) -> None:
         now = time.monotonic()
         with self._lock:
-            due = [(tried, update) for when, tried, update in self._reports.values() if when <= now]
-            for _, update in due:
-                del self._reports[update.uid]
+            due = [report for report in self._reports.values() if report.due <= now and report.node not in self._silent]
+            for report in due:
+                del self._reports[report.update.uid]
         if not due:
             return
         outcomes: tuple[ApiError | None, ...]
         try:
-            outcomes = self._client.update_pod_statuses([update for _, update in due])
+            outcomes = self._client.update_pod_statuses([report.update for report in due])
         except ApiError as failure:
             outcomes = (failure,) * len(due)
-        for (tried, update), error in zip(due, outcomes, strict=True):
+        for report, error in zip(due, outcomes, strict=True):
             if error is None or error.code.name == "NOT_FOUND":
                 continue
-            if tried + 1 < _REPORT_ATTEMPTS_MAX and not self._stopped.is_set():
+            update, tried = report.update, report.tried + 1
+            if tried < _REPORT_ATTEMPTS_MAX and not self._stopped.is_set():
                 with self._lock:
-                    newer = update.uid in self._reports
-                if not newer:
-                    self._report_later(update, _RETRY_SECONDS, tried + 1)
+                    # A later report on the pod is worth more than this one.
+                    self._reports.setdefault(update.uid, replace(report, due=time.monotonic() + _RETRY_SECONDS, tried=tried))
             else:
                 log.warning("report on pod %s/%s given up: %s", update.namespace, update.name, error)
 
     def _greet(self) -> None:
-        """Reports as ready what was adopted since the last time; what fails is tried again with the next heartbeat."""
+        """Says of nodes that they are ready; what fails is tried again with the next heartbeat."""
         with self._lock:
-            names = self._adopted - self._greeted
+            names = self._unwell - self._silent
         for name in sorted(names):
             status = NodeStatus()
             ready_condition(status)
@@ -225,17 +264,26 @@ class HollowNodes:
                 log.warning("node %s cannot be reported as ready yet: %s", name, error)
             else:
                 with self._lock:
-                    self._greeted.add(name)
+                    self._unwell.discard(name)
 
     def _send_heartbeats(self) -> None:
         with self._lock:
-            names = [*self._nodes, *self._adopted]
+            names = [name for name in (*self._nodes, *self._adopted) if name not in self._silent]
         try:
             for name in self._client.heartbeat(names):
                 if name in self._nodes:
                     self._client.register_node(self._nodes[name])
         except ApiError as error:
             log.warning("heartbeat failed, next one in %.0f s: %s", self._heartbeat_seconds, error)
+
+
+def _is_ready(node: Node) -> bool:
+    return any(found.type == "Ready" and found.status == "True" for found in node.status.conditions)
+
+
+def _is_called_unready(pod: Pod) -> bool:
+    """What runs on a hollow node is well; so the cluster says otherwise only because it did not hear of the node."""
+    return any(found.type == "Ready" and found.status != "True" for found in pod.status.conditions)
 
 
 def _order(pod: Pod) -> tuple[bool, int]:

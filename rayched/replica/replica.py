@@ -20,6 +20,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
@@ -31,6 +32,7 @@ from rayched.controllers.budgets import BudgetStatus
 from rayched.controllers.compaction import Compaction
 from rayched.controllers.garbage import SubmissionGarbage
 from rayched.controllers.housekeeping import Duty, Housekeeping
+from rayched.controllers.node_controller import NodeController
 from rayched.replica.actor_supervisor import ActorSupervisor
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
@@ -96,11 +98,14 @@ class _Replica:
             settings.identity, version, endpoints, keys, settings.election_profile, self._belief, self._actors
         )
         self._actors.terms = self._leadership
-        options = ServerOptions(settings.listen, endpoints, keys, version, allow_remote=settings.insecure_bind)
+        options = ServerOptions(
+            settings.listen, endpoints, keys, version, allow_remote=settings.insecure_bind, tolerations=settings.tolerations
+        )
         self._server = ApiServer(options, self._leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
         self._housekeeping = Housekeeping(endpoints, duties, self._leadership.epoch)
         self._budgets = BudgetStatus(endpoints, keys, self._leadership.epoch)
+        self._nodes = NodeController(endpoints, keys, settings.nodes, self._leadership.epoch)
 
     async def run(self, stopping: Stopping) -> int:
         """Exit code."""
@@ -115,6 +120,7 @@ class _Replica:
         self._actors.start()
         self._housekeeping.start()
         self._budgets.start()
+        self._nodes.start()
         stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         asked = asyncio.create_task(stop.wait())
         ended = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
@@ -126,14 +132,15 @@ class _Replica:
 
     async def _stop(self) -> None:
         log.info("stopping")
-        loops = [threading.Thread(target=loop.stop, daemon=True) for loop in (self._housekeeping, self._budgets)]
+        loops = [threading.Thread(target=loop.stop, daemon=True) for loop in (self._housekeeping, self._budgets, self._nodes)]
         for loop in loops:
             loop.start()
         await self._server.announce_stop()
         await asyncio.to_thread(self._leadership.release)
         await asyncio.gather(self._server.stop(), asyncio.to_thread(self._actors.stop))
+        deadline = time.monotonic() + _LOOP_SECONDS_MAX
         for loop in loops:
-            await asyncio.to_thread(loop.join, _LOOP_SECONDS_MAX)
+            await asyncio.to_thread(loop.join, max(0.0, deadline - time.monotonic()))
         self._belief.close()
 
 

@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rayched.api.well_known_taints import DefaultTolerations
+from rayched.controllers.node_settings import NodeSettings
 from rayched.framework.yaml_fields import duration_seconds
 
 DEFAULT_PORT = 7420
@@ -54,6 +56,8 @@ class ReplicaSettings:
     ray_address: str | None = None
     scheduler_configuration: Path | None = None
     seed: int = 0
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
     compact: bool = True
     """The leader compacts etcd every 5 minutes and keeps 10."""
     insecure_bind: bool = False

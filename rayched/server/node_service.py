@@ -2,7 +2,7 @@
 
 A node's object is written only when something in it changed besides heartbeat times, because bindings are conditional on its
 revision. Signs of life are keys of their own, outside the watched prefix: one for each node, written in transactions of 100, and
-only for nodes that exist.
+only for nodes that exist. A report on a node's status is a sign of life too.
 
 A pod's status is taken from agents only for pods that have a node, and only for the pod of the uid reported on. Batches are read
 and written in transactions of 100; entries that somebody else changed meanwhile are judged again. Every entry may be repeated.
@@ -113,6 +113,8 @@ class NodeService:
             report_node(_as_node(stored), request.status, timestamp_now())
             return validate(stored)
 
+        # Before the report: whoever reads Ready shall not find behind it a heartbeat that is too old.
+        await self._heartbeats([request.name])
         rewritten = await self._objects.rewrite(target, edit)
         return UpdateNodeStatusResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
 

@@ -33,8 +33,10 @@ class SmallCluster:
     """Replicas, eight nodes, a client, and an auditor that has seen everything. A context manager."""
 
     def __init__(self, directory: Path, replicas: int = 1, workers: int = 0, options: Sequence[str] = ()) -> None:
+        # Nobody answers for the nodes, and nobody shall miss them.
+        silence = ("--node-monitor-grace-period", "24h")
         self.local = LocalCluster(
-            directory, replicas, unsafe_no_fsync=True, options=["--workers", str(workers), "--no-compact", *options]
+            directory, replicas, unsafe_no_fsync=True, options=["--workers", str(workers), "--no-compact", *silence, *options]
         )
         self.client = Client(self.local.addresses, timeout_seconds=20.0)
         self.follower: Follower | None = None

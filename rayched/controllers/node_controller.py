@@ -1,0 +1,210 @@
+"""NodeController: the leader's care for nodes and for pods that have to end, on one thread with one connection.
+
+Every replica reads the heartbeats, so whoever becomes the leader knows already for how long nodes have been silent. Only the
+leader follows the objects (a watch of its own) and writes, under its epoch; what is decided on a state that is no longer true
+fails by its conditions and is decided again.
+
+A turn that etcd does not answer is tried again at the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from leader.channel import open_channel
+from rayched.controllers.cluster_view import ClusterView
+from rayched.controllers.heartbeat_ages import HeartbeatAges
+from rayched.controllers.node_lifecycle import End, NodeEdit, NodeLifecycle, PodEnd
+from rayched.controllers.node_settings import NodeSettings
+from rayched.controllers.node_writes import NodeWrites
+from rayched.controllers.zones import Turn
+from rayched.store.client import StoreClient
+from rayched.store.entries import Entry
+from rayched.store.errors import StoreError
+from rayched.store.keys import Keys
+from rayched.store.list_watch import Delivery
+from rayched.store.transactions import Committed, Conflict, Guard, Write
+from rayched.store.watcher import Watcher
+
+_LOOK_SECONDS: Final = 0.25
+"""Between two looks at what is due; the time of the objects has whole seconds."""
+_COALESCE_SECONDS: Final = 0.02
+"""What comes within this time is decided together."""
+_READING_GAPS_MAX: Final = 2.0
+"""Of the period: time between two readings of the heartbeats beyond this does not count as silence."""
+
+_ANEW_SECONDS: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class _Led:
+    """What exists while this replica leads. The watcher's thread and the controller's meet at the lock."""
+
+    def __init__(self, channel: Any, keys: Keys, settings: NodeSettings, ages: HeartbeatAges, wake: threading.Event) -> None:
+        self.lock = threading.Lock()
+        self.view = ClusterView(keys)
+        self.lifecycle = NodeLifecycle(settings, self.view, ages)
+        self._wake = wake
+        self.watcher = Watcher(channel, keys.cluster_prefix, self._deliver)
+        self.watcher.start()
+
+    def _deliver(self, delivery: Delivery) -> None:
+        with self.lock:
+            if self.view.deliver(delivery):
+                self._wake.set()
+
+
+class NodeController:
+    """Owns its threads. `start` and `stop` once."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        keys: Keys,
+        settings: NodeSettings,
+        epoch: Callable[[], int | None],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._endpoints = tuple(endpoints)
+        self._keys = keys
+        self._settings = settings
+        self._epoch = epoch
+        self._wall_clock = wall_clock
+        self._ages = HeartbeatAges(_READING_GAPS_MAX * settings.node_monitor_period)
+        self._writes = NodeWrites(keys, uuid.uuid4().hex[:12])
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._led: _Led | None = None
+        self._next_reading = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="node-controller", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        with open_channel(self._endpoints) as channel:
+            store = StoreClient(channel)
+            try:
+                while not self._stopped.is_set():
+                    self._lead(channel)
+                    self._turn(store)
+                    if self._wake.wait(_LOOK_SECONDS):
+                        self._wake.clear()
+                        self._stopped.wait(_COALESCE_SECONDS)
+            finally:
+                self._let_go()
+
+    def _lead(self, channel: Any) -> None:
+        """Begins and ends following the objects; a watch that failed begins anew."""
+        leads = self._epoch() is not None
+        if self._led is not None and (not leads or not self._led.watcher.alive):
+            self._let_go()
+        if self._led is None and leads:
+            self._led = _Led(channel, self._keys, self._settings, self._ages, self._wake)
+
+    def _let_go(self) -> None:
+        if self._led is not None:
+            self._led.watcher.stop()
+            self._led = None
+
+    def _turn(self, store: StoreClient) -> None:
+        try:
+            if time.monotonic() >= self._next_reading:
+                self._next_reading = time.monotonic() + self._settings.node_monitor_period
+                self._read_heartbeats(store, self._led)
+            if self._led is not None:
+                self._act(store, self._led)
+        except StoreError as error:
+            log.warning("nodes: %s; tried again", error)
+        except Exception:
+            # A bug shall not leave the cluster without this care for good: what is known is thrown away and read anew.
+            log.critical("the care for nodes failed; it begins anew", exc_info=True)
+            self._let_go()
+            self._stopped.wait(_ANEW_SECONDS)
+
+    def _read_heartbeats(self, store: StoreClient, led: _Led | None) -> None:
+        entries = store.list_all(self._keys.heartbeats_prefix, keys_only=True).entries
+        revisions = {
+            name: entry.mod_revision for entry in entries if (name := self._keys.node_of_heartbeat(entry.key)) is not None
+        }
+        if led is None:
+            self._ages.observed(revisions, time.monotonic())
+            return
+        with led.lock:
+            self._ages.observed(revisions, time.monotonic())
+            turn = led.lifecycle.judge(time.monotonic()) if led.view.complete else Turn.NONE
+        if turn is not Turn.NONE:
+            log.warning("%s", _TURNS[turn])
+
+    def _act(self, store: StoreClient, led: _Led) -> None:
+        with led.lock:
+            epoch = self._epoch()
+            if epoch is None or not led.view.complete:
+                return
+            now, wall, revision = time.monotonic(), self._wall_clock(), led.view.revision
+            edits = led.lifecycle.edits_of_nodes(now, wall)
+            ends = led.lifecycle.ends_of_pods(now, wall)
+        guard = Guard(self._keys.epoch, epoch)
+        decided: dict[bytes, str] = {edit.facts.key: edit.name for edit in edits}
+        decided.update({end.facts.key: end.facts.node_name for end in ends})
+        try:
+            writes: list[Write] = [self._writes.of_node(edit, epoch, revision) for edit in edits]
+            writes += self._writes_on_pods(store, ends, epoch, revision, wall)
+            outcomes = store.commit(guard, writes)
+            for write, outcome in zip(writes, outcomes, strict=True):
+                if isinstance(outcome, Committed):
+                    del decided[write.key]
+                elif not isinstance(outcome, Conflict):
+                    log.warning("%s: not written: %s; tried again", write.key.decode(), outcome)
+        finally:
+            with led.lock:
+                for key, name in decided.items():
+                    led.lifecycle.not_done(key, name)
+        _tell([edit for edit in edits if edit.facts.key not in decided], [end for end in ends if end.facts.key not in decided])
+
+    def _writes_on_pods(self, store: StoreClient, ends: Sequence[PodEnd], epoch: int, revision: int, wall: float) -> list[Write]:
+        """Those on pods that are still as they were decided on."""
+        if not ends:
+            return []
+        entries = store.get_many([end.facts.key for end in ends]).entries
+        uids = [end.facts.uid for end in ends if end.end in (End.EVICT, End.REMOVE) and _is_key_part(end.facts.uid)]
+        found = store.get_many([self._keys.submission(uid) for uid in uids]).entries if uids else ()
+        records: dict[str, Entry] = {uid: entry for uid, entry in zip(uids, found, strict=True) if entry is not None}
+        return [
+            self._writes.of_pod(end, entry, records, epoch, revision, wall)
+            for end, entry in zip(ends, entries, strict=True)
+            if entry is not None and entry.mod_revision == end.facts.mod_revision
+        ]
+
+
+_TURNS: Final = {
+    Turn.ALL_LOST: "no node is ready in any zone: nothing is evicted until one is",
+    Turn.FOUND_AGAIN: "nodes are ready again: evictions of lost nodes go on",
+}
+
+
+def _is_key_part(uid: str) -> bool:
+    return bool(uid) and "/" not in uid
+
+
+def _tell(edits: Sequence[NodeEdit], ends: Sequence[PodEnd]) -> None:
+    for edit in edits:
+        if edit.heartbeat is not None:
+            log.warning("node %s is not heard of any more", edit.name)
+    counts = Counter(end.end for end in ends)
+    for end, count in counts.items():
+        if end is not End.NOT_READY:
+            log.info("%d pods: %s, because of %s", count, end.name.lower(), end.value)

@@ -1,0 +1,268 @@
+"""What the leader has to do about nodes and the pods on them, decided from a view and the time. No I/O.
+
+    heartbeats ──▶ judge ──▶ lost nodes: conditions Unknown ──▶ taints NoSchedule
+                     │                                      └─▶ taints NoExecute, as fast as the zone's limit allows
+                     └──▶ zones: how much is lost                       │
+    view: nodes, pods ──▶ edits_of_nodes                                ▼
+                     └──▶ ends_of_pods: evicted, failed, removed ◀── tolerationSeconds
+
+Every decision names the revisions that it was made on; the carrier makes them conditions of the write, so that a node that spoke
+meanwhile is not tainted and a pod whose node lost its taint meanwhile is not evicted. What was refused is decided again: nothing
+here has to be remembered, and a new leader comes to the same decisions from what is in etcd, except that limits begin with their
+token.
+
+`now` is a monotonic clock's, `wall` the wall clock's, both in seconds.
+
+Owner: the NodeController's thread. Cost: 1 µs a node and look at the heartbeats; else only what changed or is due.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.controllers.cluster_view import ClusterView, NodeFacts, PodFacts
+from rayched.controllers.heartbeat_ages import HeartbeatAges
+from rayched.controllers.node_settings import NodeSettings
+from rayched.controllers.node_taints import (
+    EXCLUDED_LABEL,
+    NoExecute,
+    has_lost_taint,
+    is_out_of_service,
+    lost_taint,
+    reconciled,
+    zone_of,
+)
+from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
+from rayched.controllers.taint_eviction import NEVER, leaves_at, no_execute_taints
+from rayched.controllers.zones import Census, Turn, ZoneLimits
+from rayched.v1.core_pb2 import Node
+
+PODS_AT_ONCE_MAX: Final = 500
+"""Decisions on pods in one answer; the rest follows in the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEdit:
+    """The node is to become this. `heartbeat`: only if its heartbeat is still at this revision (0: there is none)."""
+
+    name: str
+    facts: NodeFacts
+    node: Node
+    heartbeat: int | None
+
+
+class End(enum.Enum):
+    """What is to be done with a pod."""
+
+    EVICT = "a taint of its node"
+    NOT_READY = "its node is not ready, so neither is the pod"
+    FAIL = "its node is gone"
+    REMOVE = "it did not end in time"
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnd:
+    """`node_revision`: only if its node is still at this revision (0: not there); None: whatever became of the node."""
+
+    facts: PodFacts
+    end: End
+    node_revision: int | None
+    taints: str = ""
+
+
+class NodeLifecycle:
+    """`judge` after each reading of the heartbeats; the two lists of decisions whenever something may be due."""
+
+    def __init__(self, settings: NodeSettings, view: ClusterView, ages: HeartbeatAges) -> None:
+        self._settings = settings
+        self._view = view
+        self._ages = ages
+        self._limits = ZoneLimits(settings)
+        self._lost: set[str] = set()
+        """Judged since the last edits."""
+        self._waiting: dict[str, None] = {}
+        """Nodes that deserve a NoExecute taint, in the order in which they came."""
+        self._granted: set[str] = set()
+        """Those of them that may have it, until it is seen on them."""
+        self._unscanned: set[str] = set()
+        """Nodes whose pods have to be looked at."""
+        self._due: dict[str, float] = {}
+        """By node with NoExecute taints: when the first of its pods has to leave."""
+        self._gone_since: dict[str, float] = {}
+        """Names of nodes that pods are on and that are not there."""
+        self._decided: dict[bytes, int] = {}
+        """By key: the revision of an object on which a write was decided that is not seen yet."""
+
+    @property
+    def limits(self) -> ZoneLimits:
+        return self._limits
+
+    # ------------------------------------------------------------------------------------------------------------- nodes
+
+    def judge(self, now: float) -> Turn:
+        """Who is lost, by the heartbeats last read, and how much of each zone."""
+        settings, counts = self._settings, dict[str, list[int]]()
+        self._lost.clear()
+        for name, facts in self._view.nodes.items():
+            grace = settings.node_monitor_grace_period if facts.ready else settings.node_startup_grace_period
+            silent = self._ages.silent_seconds(name) > grace
+            if silent and facts.ready != "Unknown":
+                self._lost.add(name)
+            if EXCLUDED_LABEL not in facts.node.metadata.labels:
+                counts.setdefault(zone_of(facts.node), [0, 0])[silent or facts.ready != "True"] += 1
+        self._forget()
+        turn = self._limits.census({zone: Census(*found) for zone, found in counts.items()}, now)
+        if turn is Turn.FOUND_AGAIN:
+            self._ages.forgive()
+            self._lost.clear()
+        if turn is not Turn.NONE:
+            self._view.nodes_to_look_at.update(self._view.nodes)
+        return turn
+
+    def edits_of_nodes(self, now: float, wall: float) -> list[NodeEdit]:
+        """Conditions of lost nodes, and all taints that follow from conditions."""
+        view = self._view
+        changed, view.nodes_to_look_at = view.nodes_to_look_at, set()
+        self._unscanned |= changed
+        for name in changed:
+            self._queue(name)
+        for name in self._lost:
+            self._waiting.setdefault(name)
+        self._grant(now)
+        lost, self._lost = self._lost, set()
+        edits = []
+        for name in {*changed, *lost, *self._granted}:
+            facts = view.nodes.get(name)
+            if facts is not None and not self._is_decided(facts):
+                node = reconciled(facts.node, self._no_execute(name), int(wall), lost=name in lost)
+                if node is not None:
+                    self._decided[facts.key] = facts.mod_revision
+                    edits.append(NodeEdit(name, facts, node, self._ages.revision(name) if name in lost else None))
+        return edits
+
+    def _queue(self, name: str) -> None:
+        """Into the line of those that get a NoExecute taint, or out of it."""
+        facts = self._view.nodes.get(name)
+        if facts is not None and lost_taint(facts.node) and not has_lost_taint(facts.node):
+            self._waiting.setdefault(name)
+        else:
+            self._waiting.pop(name, None)
+            self._granted.discard(name)
+
+    def _grant(self, now: float) -> None:
+        if self._limits.all_lost:
+            self._granted.clear()
+            return
+        for name in self._waiting:
+            facts = self._view.nodes.get(name)
+            if name not in self._granted and facts is not None and self._limits.may_empty(zone_of(facts.node), now):
+                self._granted.add(name)
+
+    def _no_execute(self, name: str) -> NoExecute:
+        if self._limits.all_lost:
+            return NoExecute.WITHDRAW
+        return NoExecute.ALLOW if name in self._granted else NoExecute.HOLD
+
+    # -------------------------------------------------------------------------------------------------------------- pods
+
+    def ends_of_pods(self, now: float, wall: float) -> list[PodEnd]:
+        """What is due of evictions and garbage, each pod once."""
+        ends: dict[bytes, PodEnd] = {}
+        for end in (*self._garbage(now, wall), *self._evictions(wall)):
+            if len(ends) >= PODS_AT_ONCE_MAX:
+                self._unscanned.add(end.facts.node_name)
+            elif end.facts.key not in ends and not self._is_decided(end.facts):
+                ends[end.facts.key] = end
+                self._decided[end.facts.key] = end.facts.mod_revision
+        return list(ends.values())
+
+    def _evictions(self, wall: float) -> Iterator[PodEnd]:
+        due = [name for name, when in self._due.items() if when <= wall]
+        names, self._unscanned = {*self._unscanned, *due}, set()
+        for name in names:
+            self._due.pop(name, None)
+            node = self._view.nodes.get(name)
+            if node is None:
+                continue
+            pods = list(self._view.pods_on.get(name, {}).values())
+            if node.evicts:
+                yield from self._evictions_on(name, node, pods, wall)
+            if node.ready in ("False", "Unknown"):
+                yield from (PodEnd(pod, End.NOT_READY, node.mod_revision) for pod in pods if pod.ready and not pod.ended)
+
+    def _evictions_on(self, name: str, node: NodeFacts, pods: Collection[PodFacts], wall: float) -> Iterator[PodEnd]:
+        taints = no_execute_taints(node.node, wall)
+        first = NEVER
+        for pod in pods:
+            if pod.ends_at is not None:
+                continue
+            when = leaves_at(taints, pod.tolerations, pod.on_node_since)
+            if when > wall:
+                first = min(first, when)
+            else:
+                yield PodEnd(pod, End.EVICT, node.mod_revision, ", ".join(sorted({taint.key for taint, _ in taints})))
+        if first != NEVER:
+            self._due[name] = first
+
+    def _garbage(self, now: float, wall: float) -> Iterator[PodEnd]:
+        nodes, pods_on = self._view.nodes, self._view.pods_on
+        for name in self._unscanned:
+            if name in pods_on and name not in nodes:
+                self._gone_since.setdefault(name, now)
+        for name in [name for name in self._gone_since if name in nodes or name not in pods_on]:
+            del self._gone_since[name]
+        for name, since in self._gone_since.items():
+            if now - since >= self._settings.orphan_quarantine:
+                for pod in list(pods_on[name].values()):
+                    yield from self._fate(pod, now, wall)
+        for pod in list(self._view.ending.values()):
+            yield from self._fate(pod, now, wall)
+
+    def _fate(self, pod: PodFacts, now: float, wall: float) -> Iterator[PodEnd]:
+        node = self._view.nodes.get(pod.node_name)
+        gone_since = self._gone_since.get(pod.node_name)
+        found = Circumstances(
+            bound=bool(pod.node_name),
+            ended=pod.ended,
+            ends_at=pod.ends_at,
+            node_gone_seconds=None if gone_since is None else now - gone_since,
+            node_out_of_service=node is not None and is_out_of_service(node.node),
+        )
+        match fate_of(found, self._settings, wall):
+            case Fate.FAIL:
+                yield PodEnd(pod, End.FAIL, 0)
+            case Fate.REMOVE:
+                yield PodEnd(pod, End.REMOVE, None if gone_since is None else 0)
+            case Fate.STAY:
+                pass
+
+    # ---------------------------------------------------------------------------------------------------------- outcomes
+
+    def not_done(self, key: bytes, node_name: str) -> None:
+        """A write that was decided was refused, or nobody knows: it is decided again on what is there then."""
+        self._decided.pop(key, None)
+        self._unscanned.add(node_name)
+        self._view.nodes_to_look_at.add(node_name)
+
+    def _forget(self) -> None:
+        """What the view no longer has."""
+        view = self._view
+        self._ages.keep(view.nodes)
+        present = {facts.key: facts.mod_revision for facts in view.nodes.values()}
+        self._decided = {
+            key: revision
+            for key, revision in self._decided.items()
+            if revision == (view.pods[key].mod_revision if key in view.pods else present.get(key))
+        }
+
+    def _is_decided(self, facts: NodeFacts | PodFacts) -> bool:
+        """On this very state of the object; what was decided on an older one is forgotten."""
+        revision = self._decided.get(facts.key)
+        if revision == facts.mod_revision:
+            return True
+        if revision is not None:
+            del self._decided[facts.key]
+        return False

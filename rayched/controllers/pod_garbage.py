@@ -1,0 +1,50 @@
+"""Which pods the leader removes itself, because nobody else will.
+
+| pod | fate |
+|---|---|
+| on a node that has not existed for `orphan_quarantine` seconds | Failed, if it has not ended, then removed |
+| ending, on a node that is not ready and tainted out-of-service | removed |
+| ending, and `termination_margin` seconds past its deletion_timestamp | removed: its agent did not do it in time |
+| ending without a node | removed |
+| others | stay |
+
+Pure; times are seconds of the wall clock, except for how long a node is gone. Source: the pod garbage collector of Kubernetes
+1.34; there it is the node's agent that ends by force what does not stop, and a pod of a node that is unreachable stays until that
+comes back or is declared out of service.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rayched.controllers.node_settings import NodeSettings
+
+
+class Fate(enum.Enum):
+    """What is to be done with a pod."""
+
+    STAY = enum.auto()
+    FAIL = "it can have ended only with its node"
+    REMOVE = "nobody else will"
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a pod's fate depends on. `ends_at`: its deletion_timestamp; `node_gone_seconds` None: the node exists."""
+
+    bound: bool
+    ended: bool
+    ends_at: float | None
+    node_gone_seconds: float | None = None
+    node_out_of_service: bool = False
+
+
+def fate_of(pod: Circumstances, settings: NodeSettings, now: float) -> Fate:
+    if pod.bound and pod.node_gone_seconds is not None and pod.node_gone_seconds >= settings.orphan_quarantine:
+        return Fate.REMOVE if pod.ended else Fate.FAIL
+    if pod.ends_at is None:
+        return Fate.STAY
+    if not pod.bound or pod.node_out_of_service or now >= pod.ends_at + settings.termination_margin:
+        return Fate.REMOVE
+    return Fate.STAY

@@ -1,0 +1,43 @@
+"""Which pods the leader removes itself, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.controllers.node_settings import NodeSettings
+from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
+
+NOW = 1_000.0
+SETTINGS = NodeSettings(orphan_quarantine=40, termination_margin=20)
+
+
+@pytest.mark.row("K9.9")
+@pytest.mark.parametrize(
+    ("bound", "ended", "ends_at", "gone", "out_of_service", "fate"),
+    [
+        # On a node that exists.
+        (True, False, None, None, False, Fate.STAY),
+        (True, True, None, None, False, Fate.STAY),
+        (True, False, None, None, True, Fate.STAY),
+        (True, False, NOW + 30, None, False, Fate.STAY),
+        (True, False, NOW, None, False, Fate.STAY),
+        (True, False, NOW - 19, None, False, Fate.STAY),
+        (True, False, NOW - 20, None, False, Fate.REMOVE),
+        (True, True, NOW - 20, None, False, Fate.REMOVE),
+        (True, False, NOW + 30, None, True, Fate.REMOVE),
+        # On a node that is gone.
+        (True, False, None, 39.0, False, Fate.STAY),
+        (True, False, None, 40.0, False, Fate.FAIL),
+        (True, True, None, 40.0, False, Fate.REMOVE),
+        (True, False, NOW + 30, 40.0, False, Fate.FAIL),
+        (True, True, NOW + 30, 40.0, False, Fate.REMOVE),
+        (True, False, NOW + 30, 1.0, False, Fate.STAY),
+        # Without a node.
+        (False, False, NOW + 30, None, False, Fate.REMOVE),
+        (False, False, None, None, False, Fate.STAY),
+    ],
+)
+def test_what_nobody_else_will_remove_is_removed_and_nothing_before_its_time(
+    bound: bool, ended: bool, ends_at: float | None, gone: float | None, out_of_service: bool, fate: Fate
+) -> None:
+    assert fate_of(Circumstances(bound, ended, ends_at, gone, out_of_service), SETTINGS, NOW) is fate
