@@ -33,6 +33,7 @@ from rayched.actors.placement import on_this_host
 from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.actors.shards import RayShards
 from rayched.actors.write_window import Send
+from rayched.scheduler.scheduler import Draws
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.client import StoreClient
 from rayched.store.errors import store_error
@@ -108,6 +109,17 @@ class SchedulerStatus:
     pid: int
 
 
+@dataclass(frozen=True)
+class PlanBasis:
+    """What of the scheduler decides where all else is equal, as of one moment."""
+
+    leads: bool
+    revision: int
+    draws: Draws
+    rows: tuple[str, ...]
+    """Names of the nodes by row; "" is a row without a node."""
+
+
 class SchedulerActor:
     """Shell of the SchedulerCore. Its methods may be called from several threads."""
 
@@ -163,6 +175,10 @@ class SchedulerActor:
     def status(self) -> SchedulerStatus:
         status: SchedulerStatus = self._ask(self._status)
         return status
+
+    def plan_basis(self) -> PlanBasis:
+        basis: PlanBasis = self._ask(self._plan_basis)
+        return basis
 
     def drained(self, seconds: float) -> bool:
         """Whether nothing was being written any more within the time."""
@@ -340,6 +356,11 @@ class SchedulerActor:
             events=dict(core.events.counts),
             pid=os.getpid(),
         )
+
+    def _plan_basis(self) -> PlanBasis:
+        core = self._core
+        rows = tuple(core.snapshot.names[: core.snapshot.n_rows])
+        return PlanBasis(core.term.leads, core.cache.revision, core.scheduler.draws(), rows)
 
     # --------------------------------------------------------------------------------------------------------- small things
 

@@ -37,6 +37,8 @@ from rayched.v1.services_pb2 import (
     EvictResponse,
     GetLeaderRequest,
     GetLeaderResponse,
+    GetPlanBasisRequest,
+    GetPlanBasisResponse,
     GetRequest,
     GetSchedulerStatusRequest,
     GetSchedulerStatusResponse,
@@ -146,9 +148,14 @@ class Client:
         ):
             yield from map(unwrap, page.objects)
 
-    def list_all(self, kind: str | Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "") -> Listing:
-        """The objects and their revision, to go on with a watch."""
-        found = tuple(self.pages(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector))
+    def list_all(
+        self, kind: str | Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "", revision: int = 0
+    ) -> Listing:
+        """The objects and their revision, to go on with a watch; `revision`: as they were at that one."""
+        pages = self.pages(
+            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, revision=revision
+        )
+        found = tuple(pages)
         return Listing(tuple(unwrap(item) for page in found for item in page.objects), found[0].revision)
 
     def pages(
@@ -159,6 +166,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 0,
+        revision: int = 0,
         timeout_seconds: float | None = None,
     ) -> Iterator[ListResponse]:
         """The pages of a list; each call of the network has its own time."""
@@ -169,6 +177,7 @@ class Client:
             label_selector=label_selector,
             field_selector=field_selector,
             limit=limit,
+            revision=revision,
         )
         while True:
             page = self._list_page(request, timeout_seconds)
@@ -332,6 +341,11 @@ class Client:
         """What the leader's scheduler is doing; any replica passes the question on."""
         answer = self._call("Scheduling.GetSchedulerStatus", GetSchedulerStatusRequest(), timeout_seconds)
         return cast(GetSchedulerStatusResponse, answer)
+
+    def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
+        """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""
+        answer = self._call("Scheduling.GetPlanBasis", GetPlanBasisRequest(), timeout_seconds)
+        return cast(GetPlanBasisResponse, answer)
 
     # ---------------------------------------------------------------------------------------------------------- private
 

@@ -23,14 +23,14 @@ from typing import Any, Final, Protocol
 
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText, QueueFlags
-from rayched.actors.scheduler_actor import SchedulerActorConfig, SchedulerStatus
+from rayched.actors.scheduler_actor import SchedulerActorConfig
 from rayched.replica.actor_set import ActorSet
 from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
 from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
 from rayched.server.ports import NotLeading
-from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse
 
 _POLL_SECONDS: Final = 0.2
 """Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
@@ -136,17 +136,7 @@ class ActorSupervisor:
     # ------------------------------------------------------------------------------------------------- the server's port
 
     async def status(self) -> GetSchedulerStatusResponse:
-        actors = self._actors
-        if actors is None:
-            raise NotLeading
-        try:
-            status: SchedulerStatus = await asyncio.wait_for(_awaited(actors.scheduler.status.remote()), _ANSWER_SECONDS_MAX)
-        except Exception as error:
-            # It is dead, has not begun, or Ray has ended at this moment, for which Ray has no exception of its own.
-            log.debug("no status: %s", error)
-            raise NotLeading from error
-        if not status.leads:
-            raise NotLeading
+        actors, status = await self._asked(lambda scheduler: scheduler.status)
         return GetSchedulerStatusResponse(
             holder=self._settings.identity,
             epoch=status.epoch,
@@ -161,6 +151,32 @@ class ActorSupervisor:
             events=status.events,
             pids=self._pids(actors),
         )
+
+    async def plan_basis(self) -> GetPlanBasisResponse:
+        _, basis = await self._asked(lambda scheduler: scheduler.plan_basis)
+        return GetPlanBasisResponse(
+            revision=basis.revision,
+            seed=basis.draws.seed,
+            decisions=basis.draws.decisions,
+            search_start=basis.draws.search_start,
+            rows=basis.rows,
+            configuration=self._config.profiles.text,
+        )
+
+    async def _asked(self, method: Callable[[Any], Any]) -> tuple[ActorSet, Any]:
+        """The answer of the scheduler, where it leads; raises NotLeading."""
+        actors = self._actors
+        if actors is None:
+            raise NotLeading
+        try:
+            answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote()), _ANSWER_SECONDS_MAX)
+        except Exception as error:
+            # It is dead, has not begun, or Ray has ended at this moment, for which Ray has no exception of its own.
+            log.debug("no answer: %s", error)
+            raise NotLeading from error
+        if not answer.leads:
+            raise NotLeading
+        return actors, answer
 
     def _pids(self, actors: ActorSet) -> dict[str, int]:
         own = {"replica": os.getpid()}

@@ -61,6 +61,17 @@ class PodToSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Draws:
+    """What decides where all else is equal, so that another scheduler over the same cluster goes on just as this one would."""
+
+    seed: int = 0
+    decisions: int = 0
+    """The number of the next decision."""
+    search_start: int = 0
+    """Where the next search begins, where not all nodes are scored."""
+
+
+@dataclass(frozen=True, slots=True)
 class _ProfileRunner:
     engine: Engine
     lifecycle: Lifecycle
@@ -111,6 +122,13 @@ class Scheduler:
 
     def engine(self, scheduler_name: str) -> Engine:
         return self._runners[scheduler_name].engine
+
+    def draws(self) -> Draws:
+        return Draws(self._seed, self._decisions, self._sampling.start)
+
+    def draw_on(self, draws: Draws) -> None:
+        """Go on where another scheduler stood."""
+        self._seed, self._decisions, self._sampling.start = draws.seed, draws.decisions, draws.search_start
 
     def attempt(self, uid: str) -> Attempt | None:
         """The pod's attempt that has chosen a node and is not over."""

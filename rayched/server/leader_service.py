@@ -7,10 +7,12 @@ UNAVAILABLE.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from rayched.server.errors import ask_the_leader, unavailable
 from rayched.server.open_streams import OpenStreams, shutting_down
@@ -19,15 +21,19 @@ from rayched.server.rpc import Call
 from rayched.v1.services_pb2 import (
     GetLeaderRequest,
     GetLeaderResponse,
+    GetPlanBasisRequest,
+    GetPlanBasisResponse,
     GetSchedulerStatusRequest,
     GetSchedulerStatusResponse,
 )
 
 HOPS_MAX: Final = 3
 _FORWARD_SECONDS: Final = 2.5
-_STATUS_PATH: Final = "/rayched.v1.Scheduling/GetSchedulerStatus"
+_SERVICE: Final = "/rayched.v1.Scheduling"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 """A connection of each call's own: the leader's address changes just when it matters."""
+
+ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class LeadershipService:
@@ -72,8 +78,17 @@ class SchedulingService:
         self._scheduler = scheduler
 
     async def get_scheduler_status(self, request: GetSchedulerStatusRequest, _: Call) -> GetSchedulerStatusResponse:
+        return await self._answer("GetSchedulerStatus", request, self._scheduler.status, GetSchedulerStatusResponse)
+
+    async def get_plan_basis(self, request: GetPlanBasisRequest, _: Call) -> GetPlanBasisResponse:
+        return await self._answer("GetPlanBasis", request, self._scheduler.plan_basis, GetPlanBasisResponse)
+
+    async def _answer(
+        self, method: str, request: Any, ask: Callable[[], Awaitable[ResponseT]], response_type: type[ResponseT]
+    ) -> ResponseT:
+        """This replica's scheduler's answer where it leads, else that of the leader's; all requests have `hops`."""
         try:
-            return await self._scheduler.status()
+            return await ask()
         except NotLeading:
             leader = self._leadership.leader()
         if leader is None:
@@ -82,18 +97,17 @@ class SchedulingService:
             raise unavailable("this replica has just acquired or lost the lead; try again")
         if request.hops >= HOPS_MAX:
             raise ask_the_leader(leader, f"passed on {request.hops} times without reaching the leader")
-        return await self._forward(leader, request)
-
-    async def _forward(self, leader: Leader, request: GetSchedulerStatusRequest) -> GetSchedulerStatusResponse:
-        onward = GetSchedulerStatusRequest(hops=request.hops + 1)
+        onward = type(request)()
+        onward.CopyFrom(request)
+        onward.hops += 1
         async with grpc.aio.insecure_channel(leader.address, options=_CHANNEL_OPTIONS) as channel:
             call: Any = channel.unary_unary(
-                _STATUS_PATH,
-                request_serializer=GetSchedulerStatusRequest.SerializeToString,
-                response_deserializer=GetSchedulerStatusResponse.FromString,
+                f"{_SERVICE}/{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response_type.FromString,
             )
             try:
-                response: GetSchedulerStatusResponse = await call(onward, timeout=_FORWARD_SECONDS)
+                response: ResponseT = await call(onward, timeout=_FORWARD_SECONDS)
             except grpc.RpcError as error:
                 code = error.code()
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):

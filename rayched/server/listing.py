@@ -23,7 +23,7 @@ from rayched.server.objects import Objects
 from rayched.server.selection import Selection, select
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
-from rayched.store.errors import Compacted
+from rayched.store.errors import Compacted, FutureRevision
 from rayched.v1.services_pb2 import ContinueToken, ListRequest, ListResponse
 from rayched.v1.workloads_pb2 import Object
 
@@ -40,13 +40,15 @@ async def list_page(objects: Objects, request: ListRequest) -> ListResponse:
         by_name(request.kind)
     if request.limit < 0:
         raise invalid(f"limit: found {request.limit}, want 1 to {PAGE_MAX}, or 0 for the most")
+    if request.revision < 0:
+        raise invalid(f"revision: found {request.revision}, want a revision of the store, or 0 for the present")
     selection = select(request.kind, request.namespace, request.label_selector, request.field_selector)
     limit = min(request.limit or PAGE_MAX, PAGE_MAX)
     token = _token(getattr(request, "continue"), selection)
     assert selection.kind is not None
     prefix = objects.keys.prefix(selection.kind, request.namespace)
     last_key = token.after_key
-    response = ListResponse(revision=token.revision)
+    response = ListResponse(revision=token.revision or request.revision)
     size = 0
     try:
         while True:
@@ -69,7 +71,10 @@ async def list_page(objects: Objects, request: ListRequest) -> ListResponse:
                 _go_on_after(response, last_key, selection)
                 return response
     except Compacted:
-        text = f"the list's revision {token.revision} is no longer kept; list again from the start"
+        text = f"the list's revision {token.revision or request.revision} is no longer kept; list again from the start"
+        raise ApiFailure(Code.OUT_OF_RANGE, text) from None
+    except FutureRevision:
+        text = f"revision: {request.revision} has not happened yet; list without one, or later"
         raise ApiFailure(Code.OUT_OF_RANGE, text) from None
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +61,6 @@ class SchedulerPort(Protocol):
 
     async def status(self) -> GetSchedulerStatusResponse:
         """What they are doing; raises NotLeading on a standby."""
+
+    async def plan_basis(self) -> GetPlanBasisResponse:
+        """What decides between equals; raises NotLeading on a standby."""

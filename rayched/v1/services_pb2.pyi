@@ -157,19 +157,21 @@ class GetResponse(_message.Message):
     def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("kind", "namespace", "label_selector", "field_selector", "limit")
+    __slots__ = ("kind", "namespace", "label_selector", "field_selector", "limit", "revision")
     KIND_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     FIELD_SELECTOR_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     kind: str
     namespace: str
     label_selector: str
     field_selector: str
     limit: int
-    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., limit: _Optional[int] = ..., **kwargs) -> None: ...
+    revision: int
+    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., limit: _Optional[int] = ..., revision: _Optional[int] = ..., **kwargs) -> None: ...
 
 class ContinueToken(_message.Message):
     __slots__ = ("revision", "after_key", "query")
@@ -436,6 +438,28 @@ class GetLeaderResponse(_message.Message):
     version: str
     stands_for_election: bool
     def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ...) -> None: ...
+
+class GetPlanBasisRequest(_message.Message):
+    __slots__ = ("hops",)
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    hops: int
+    def __init__(self, hops: _Optional[int] = ...) -> None: ...
+
+class GetPlanBasisResponse(_message.Message):
+    __slots__ = ("revision", "seed", "decisions", "search_start", "rows", "configuration")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_START_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    seed: int
+    decisions: int
+    search_start: int
+    rows: _containers.RepeatedScalarFieldContainer[str]
+    configuration: str
+    def __init__(self, revision: _Optional[int] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., search_start: _Optional[int] = ..., rows: _Optional[_Iterable[str]] = ..., configuration: _Optional[str] = ...) -> None: ...
 
 class GetSchedulerStatusRequest(_message.Message):
     __slots__ = ("hops",)

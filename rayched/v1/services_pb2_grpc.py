@@ -964,6 +964,11 @@ class SchedulingStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.GetSchedulerStatusRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.GetSchedulerStatusResponse.FromString,
                 _registered_method=True)
+        self.GetPlanBasis = channel.unary_unary(
+                '/rayched.v1.Scheduling/GetPlanBasis',
+                request_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulingServicer:
@@ -976,6 +981,13 @@ class SchedulingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPlanBasis(self, request, context):
+        """What of the scheduler decides where all else is equal: with it a plan ends where the scheduler would.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -983,6 +995,11 @@ def add_SchedulingServicer_to_server(servicer, server):
                     servicer.GetSchedulerStatus,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.GetSchedulerStatusRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.GetSchedulerStatusResponse.SerializeToString,
+            ),
+            'GetPlanBasis': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPlanBasis,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1013,6 +1030,33 @@ class Scheduling:
             '/rayched.v1.Scheduling/GetSchedulerStatus',
             rayched_dot_v1_dot_services__pb2.GetSchedulerStatusRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.GetSchedulerStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPlanBasis(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Scheduling/GetPlanBasis',
+            rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
             options,
             channel_credentials,
             insecure,

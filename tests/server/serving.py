@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rayched.server.app import ApiServer, ServerOptions
 from rayched.server.ports import Leader, NotLeading
 from rayched.server.watch_hub import WatchHub
-from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse
 
 T = TypeVar("T")
 
@@ -76,6 +76,11 @@ class SmallScheduler:
         if not self._leadership.leads:
             raise NotLeading
         return GetSchedulerStatusResponse(holder=self._leadership.identity, epoch=7, nodes=3)
+
+    async def plan_basis(self) -> GetPlanBasisResponse:
+        if not self._leadership.leads:
+            raise NotLeading
+        return GetPlanBasisResponse(revision=11, seed=5, decisions=12, rows=["node-0", "", "node-2"])
 
 
 class Serving:

@@ -62,6 +62,8 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert caught.value.code.name == "UNAVAILABLE" and "nobody leads" in caught.value.message
         lead(one, one, other)
         assert client.scheduler_status(timeout_seconds=3).holder == "replica-0"
+        basis = client.plan_basis(timeout_seconds=3)
+        assert (basis.revision, basis.decisions, list(basis.rows)) == (11, 12, ["node-0", "", "node-2"])
 
 
 def test_a_question_passed_on_in_a_circle_ends_with_the_leaders_address(pair: tuple[Serving, Serving]) -> None:

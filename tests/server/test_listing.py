@@ -76,3 +76,15 @@ def test_a_list_whose_revision_was_compacted_asks_for_a_new_one(client: Client, 
         next(pages)
     assert caught.value.code.name == "OUT_OF_RANGE" and "list again" in caught.value.message
     assert len(names(client, namespace=name)) == 11
+
+
+def test_a_list_can_show_an_earlier_moment_and_none_to_come(client: Client, name: str) -> None:
+    client.submit(a_namespace(name))
+    revision = client.submit(a_pod("early", namespace=name)).revision
+    client.submit(a_pod("late", namespace=name))
+    then = client.list_all("pods", namespace=name, revision=revision)
+    assert ([item.metadata.name for item in then.objects], then.revision) == (["early"], revision)
+    for wrong, code in ((1 << 40, "OUT_OF_RANGE"), (-1, "INVALID_ARGUMENT")):
+        with pytest.raises(ApiError) as caught:
+            client.list_all("pods", namespace=name, revision=wrong)
+        assert caught.value.code.name == code and "revision" in caught.value.message
