@@ -191,7 +191,7 @@ class Bindings:
                 ended.append(Ended(attempt.uid, End.FAILED, attempt, failure))
                 continue
             write = LeaderWrite(op=OP_BIND, epoch=epoch, attempt=attempt.id, decided_at_revision=ready.decided_at)
-            value = bound_value(record.pod, attempt.node_name, write, now_unix)
+            value = bound_value(record.pod, record.value, attempt.node_name, write, now_unix)
             return attempt, GuardedPut(record.key, record.mod_revision, value, also=(ready.node_guard,), attempt=attempt.id)
         return None
 

@@ -121,7 +121,11 @@ class Cache:
         """What happened, in order."""
         changes: list[CacheChange] = []
         for count, change in enumerate(changed.changes, 1):
-            changes.extend(self._apply(change))
+            own = self._own_binding(change) if self._expected else None
+            if own is not None:
+                changes.append(own)
+            else:
+                changes.extend(self._apply(change))
             if not count % PROGRESS_OBJECTS:
                 self._progress()
         self.revision = changed.revision
@@ -134,15 +138,11 @@ class Cache:
 
     def _put(self, entry: Entry) -> Iterator[CacheChange]:
         self._revisions[entry.key] = entry.mod_revision
+        self._expected.pop(entry.key, None)
         name = self._keys.parse(entry.key)
         if name is None:
             # The epoch; or a kind that a later version stores and this one does not read.
             return
-        if self._expected:
-            expected = self._expected.pop(entry.key, None)
-            if expected is not None and expected.value == entry.value:
-                yield self._put_own_binding(entry, expected, self._pods[self._uids[entry.key]])
-                return
         self.poisoned.pop(entry.key, None)
         try:
             stored = decode_stored(entry.value, entry.mod_revision, entry.key)
@@ -162,8 +162,17 @@ class Cache:
             self.unreported.append(f"{name} at revision {entry.mod_revision} is set aside: {problem}")
             yield from self._set_aside(entry.key)
 
-    def _put_own_binding(self, entry: Entry, expected: _Expected, old: PodRecord) -> PodChanged:
-        """The binding was built on the record as it is, and the store let it pass only because that was the pod's last state."""
+    def _own_binding(self, entry: Change) -> PodChanged | None:
+        """The change, where it is a binding that was sent.
+
+        It was built on the record as it is, and the store let it pass only because that was the pod's last state.
+        """
+        expected = self._expected.get(entry.key)
+        if expected is None or not isinstance(entry, Entry) or expected.value != entry.value:
+            return None
+        del self._expected[entry.key]
+        self._revisions[entry.key] = entry.mod_revision
+        old = self._pods[self._uids[entry.key]]
         new = PodRecord(
             uid=old.uid,
             name=old.name,
@@ -237,6 +246,7 @@ class Cache:
             template=self._templates.intern(pod),
             bound_by=last_write.attempt if last_write.op == OP_BIND else "",
             pod=pod if stage is Stage.PENDING else None,
+            value=entry.value if stage is Stage.PENDING else b"",
         )
         old_uid = self._uids.get(entry.key)
         if old_uid is not None and old_uid != uid:

@@ -3,17 +3,18 @@
 Each function returns the changed copy as the store's value; the pod given stays as it is.
 
 Source: core/v1 PodCondition PodScheduled; DefaultBinder, handleSchedulingFailure and updatePodStatus of kube-scheduler 1.34.
-Cost: about 6 µs each.
+Cost: 2 µs for a binding of a pod without conditions; else about 7 µs.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Final
 
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod, PodCondition
-from rayched.v1.storage_pb2 import LeaderWrite
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
 
 OP_BIND: Final = "bind"
@@ -49,12 +50,29 @@ class NotScheduled:
 GATED: Final = NotScheduled(REASON_GATED, GATED_MESSAGE)
 
 
-def bound_value(pod: Pod, node_name: str, write: LeaderWrite, now_unix: float) -> bytes:
-    """The pod on its node."""
+def bound_value(pod: Pod, stored: bytes, node_name: str, write: LeaderWrite, now_unix: float) -> bytes:
+    """The pod on its node; `stored` is the value that the pod was read from.
+
+    Where nothing has to be replaced the change is put behind what is stored: protobuf merges messages that follow each other, so
+    that the pod need not be copied and encoded as a whole.
+    """
+    if not pod.status.conditions and not pod.spec.node_name:
+        change = Stored.FromString(_condition_bound_at(int(now_unix)))
+        change.object.pod.spec.node_name = node_name
+        change.leader_write.CopyFrom(write)
+        return stored + change.SerializeToString()
     item = Object(pod=pod)
     item.pod.spec.node_name = node_name
     _set_condition(item.pod, "True", "", "", now_unix)
     return encode(item, write)
+
+
+@functools.lru_cache(maxsize=8)
+def _condition_bound_at(seconds: int) -> bytes:
+    """A stored pod that has the condition of a bound one and nothing else."""
+    stored = Stored()
+    _set_condition(stored.object.pod, "True", "", "", seconds)
+    return stored.SerializeToString()
 
 
 def not_scheduled_value(pod: Pod, why: NotScheduled, write: LeaderWrite, now_unix: float) -> bytes:

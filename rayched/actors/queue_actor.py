@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
-from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
+from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_core import QueueCore, queue_factory
 
@@ -26,8 +26,9 @@ class QueueActor:
         self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags))
         self._dead = threading.Event()
 
-    def exchange(self, request: ExchangeRequest) -> ExchangeAnswer:
-        return self._core.exchange(request)
+    def exchange(self, request: bytes) -> bytes:
+        """Both ways packed by `messages.packed`."""
+        return packed(self._core.exchange(unpacked_request(request)))
 
     def pid(self) -> int:
         return os.getpid()

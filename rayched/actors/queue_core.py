@@ -17,8 +17,8 @@ from rayched.actors.configured import DEFAULT_FLAGS, QueueFlags
 from rayched.actors.messages import (
     Activated,
     AssignedPod,
-    AttemptEnded,
     AttemptFailed,
+    AttemptsEnded,
     ClusterChange,
     ExchangeAnswer,
     ExchangeRequest,
@@ -147,8 +147,9 @@ class QueueCore:
                 if entry.is_new:
                     return queue.add(pending, entry.timestamp)
                 return queue.update(pending, entry.timestamp, position=self._position)
-            case AttemptEnded():
-                queue.done(entry.uid)
+            case AttemptsEnded():
+                for uid in entry.uids:
+                    queue.done(uid)
             case PendingPodGone():
                 queue.delete(entry.uid, entry.name)
             case AttemptFailed():

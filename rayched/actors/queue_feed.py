@@ -19,7 +19,7 @@ Cost: about 11 µs for each binding, here and in the queue together; the same fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -64,19 +64,19 @@ class QueueFeed:
         """Whether the queue has to know this pod."""
         return record is not None and record.stage is Stage.PENDING and self._knows(record.template.scheduler_name)
 
-    def told(self, change: CacheChange, now: float) -> Iterator[Told]:
+    def told(self, change: CacheChange, now: float) -> Iterable[Told]:
         """The entries for one change, in order."""
-        match change:
-            case PodChanged(old, new):
-                yield from self._pending(old, new, now)
-                yield from self._assigned(old, new)
-                yield from self._nomination(old, new)
-            case NodeChanged(old, new):
-                yield from self._node(old, new)
-            case ObjectChanged(kind, before, after):
-                yield from self._object(kind, before, after)
-            case _:
-                assert_never(change)
+        if isinstance(change, PodChanged):
+            old, new = change.old, change.new
+            if old is None and new is not None and new.stage is Stage.PENDING:
+                # Most changes are this one and the next.
+                return (self.pending_pod(new, now),) if self._knows(new.template.scheduler_name) else ()
+            return [*self._pending(old, new, now), *self._assigned(old, new), *self._nomination(old, new)]
+        if isinstance(change, NodeChanged):
+            return self._node(change.old, change.new)
+        if isinstance(change, ObjectChanged):
+            return self._object(change.kind, change.old, change.new)
+        assert_never(change)
 
     def pending_pod(self, record: PodRecord, now: float, *, is_new: bool = True) -> Told:
         template = record.template
@@ -94,9 +94,11 @@ class QueueFeed:
         before = old if old is not None and old.stage is Stage.BOUND else None
         after = new if new is not None and new.stage is Stage.BOUND else None
         if before is None and after is not None:
-            events: tuple[ClusterEvent, ...] = (ASSIGNED_POD_ADD,)
-        elif before is not None and after is None:
-            events = (ASSIGNED_POD_DELETE,)
+            if self._hints.is_of_interest(ASSIGNED_POD_ADD):
+                yield ClusterChange(ASSIGNED_POD_ADD, None, _assigned_pod(after)), (after.template,)
+            return
+        if before is not None and after is None:
+            events: tuple[ClusterEvent, ...] = (ASSIGNED_POD_DELETE,)
         elif before is not None and after is not None and before.template is not after.template:
             changes = pod_change_events(before.template.pod, after.template.pod)
             # Templates carry no node, so the change itself cannot tell that the pods have one.

@@ -22,12 +22,14 @@ from rayched.actors.messages import (
     PODS_MAX,
     TEMPLATES_MAX,
     Activated,
-    AttemptEnded,
     AttemptFailed,
+    AttemptsEnded,
+    ClusterChange,
     ExchangeAnswer,
     ExchangeRequest,
     GivenBack,
     LogEntry,
+    PendingPodGone,
     PendingPodSeen,
 )
 from rayched.actors.queue_feed import Told
@@ -59,6 +61,10 @@ class QueueLink:
         """The highest priority of the pods that the queue has not heard of yet."""
         self._in_flight: set[str] = set()
         """Pods that the queue handed out and whose outcome it waits for."""
+        self._queued: set[str] = set()
+        """Pods that the queue was told of, in flight or not, and that have not ended."""
+        self._ended: list[str] | None = None
+        """Of the entry that takes further pods that ended; they may stand before events, which are nothing to them any more."""
         self._calling = False
         self._may_have_more = True
         self._next_due: float | None = None
@@ -72,10 +78,18 @@ class QueueLink:
         return len(self._log)
 
     def tell(self, entry: LogEntry, templates: tuple[PodTemplate, ...] = ()) -> None:
-        """Append to the log."""
+        """Append to the log. That a pod is gone is left out where the queue does not know it, or not any more."""
+        kind = type(entry)
+        if kind is PendingPodGone and isinstance(entry, PendingPodGone):
+            if entry.uid not in self._queued:
+                return
+            self._queued.remove(entry.uid)
         self._log.append((entry, templates))
         self.end += 1
+        if kind is not ClusterChange:
+            self._ended = None
         if isinstance(entry, PendingPodSeen):
+            self._queued.add(entry.uid)
             priority = entry.priority
             if self._highest_uncrossed is None or priority > self._highest_uncrossed:
                 self._highest_uncrossed = priority
@@ -84,7 +98,15 @@ class QueueLink:
 
     def ended(self, uid: str) -> bool:
         """The pod has its node, or is not to be tried any more. False: this session's queue does not wait for its outcome."""
-        return self._land(uid) and self._told(AttemptEnded(uid))
+        if not self._land(uid):
+            return False
+        self._queued.discard(uid)
+        if self._ended is None:
+            ended: list[str] = []
+            self.tell(AttemptsEnded(ended))
+            self._ended = ended
+        self._ended.append(uid)
+        return True
 
     def failed(self, uid: str, began: int, failure: Failure) -> bool:
         """The pod's attempt failed; its cycle began at this position. False as in `ended`."""
@@ -162,6 +184,7 @@ class QueueLink:
                 else:
                     self._crossed[template.id] = None
                     new[template.id] = template.content
+        self._ended = None
         if not self._log:
             self._highest_uncrossed = None
         want = 0 if self._log else max(0, self._hand_wanted - len(self._hand))

@@ -29,6 +29,8 @@ class PodRecord:
     """Attempt id of the binding, where the last leader's write was one."""
     pod: Pod | None
     """The object, kept while the pod is pending: a binding needs it, and nobody else does. Not to be changed."""
+    value: bytes = b""
+    """What it was read from, kept as long."""
 
 
 def nominated_in(record: PodRecord | None) -> str:

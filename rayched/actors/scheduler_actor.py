@@ -28,7 +28,7 @@ from leader.belief import BeliefCell
 from leader.channel import open_channel
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.event_writes import LEASE_SECONDS
-from rayched.actors.messages import ExchangeRequest
+from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
 from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.actors.shards import RayShards
@@ -296,14 +296,14 @@ class SchedulerActor:
             error = future.exception()
             if error is None:
                 answer = future.result()
-                self._inbox.put(lambda: self._core.exchange_answered(answer))
+                self._inbox.put(lambda: self._core.exchange_answered(unpacked_answer(answer)))
                 return
             log.warning("the queue did not answer: %s", (str(error).splitlines() or [type(error).__name__])[-1])
             if not isinstance(error, ray.exceptions.RayActorError):
                 self._inbox.put(lambda: self._queue_failed(queue_actor))
             # A dead queue is replaced: the replica sees the same death and calls `use_queue`.
 
-        queue_actor.exchange.remote(request).future().add_done_callback(answered)
+        queue_actor.exchange.remote(packed(request)).future().add_done_callback(answered)
 
     def _end_hung_queue(self) -> None:
         """A queue that lives but does not answer is ended, so that it is replaced like any dead one."""

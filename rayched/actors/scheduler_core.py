@@ -318,10 +318,14 @@ class SchedulerCore:
         for count, change in enumerate(changes, 1):
             if not count % PROGRESS_OBJECTS:
                 self._ports.progress()
+            # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
+            is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is Stage.BOUND
+            if is_bound and isinstance(change, PodChanged):
+                self._pod_changed(change)
             if self.link is not None:
                 self.link.tell_all(self._feed.told(change, now))
                 now += TIME_STEP_SECONDS
-            if isinstance(change, PodChanged):
+            if not is_bound and isinstance(change, PodChanged):
                 self._pod_changed(change)
 
     def _pod_changed(self, change: PodChanged) -> None:

@@ -1,0 +1,90 @@
+"""What is done the short way because most pods go it: the same comes of it as of the long way."""
+
+from __future__ import annotations
+
+from rayched.actors.messages import AttemptsEnded, ExchangeAnswer, PendingPodGone, PendingPodSeen
+from rayched.actors.pod_changes import bound_value
+from rayched.actors.queue_link import QueueLink
+from rayched.actors.roll_call import RollCall
+from rayched.api import kinds
+from rayched.store.codec import encode
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from tests.actors.builders import a_pod
+from tests.actors.model_store import ModelStore
+from tests.actors.replica import Clock, Replica
+
+WRITE = LeaderWrite(op="bind", epoch=3, attempt="i-7", decided_at_revision=9)
+NOW = 1_700_000_000.6
+
+
+def a_full_pod() -> Pod:
+    pod = a_pod("a", labels={"app": "web"})
+    pod.status.phase = "Pending"
+    pod.status.conditions.add(type="Initialized", status="True")
+    return pod
+
+
+def test_a_binding_put_behind_the_stored_pod_reads_like_one_that_was_encoded_anew() -> None:
+    pod = a_full_pod()
+    stored = encode(kinds.wrap(pod), LeaderWrite(op="nominate", epoch=2, attempt="h-1", decided_at_revision=4))
+    anew = Stored.FromString(bound_value(pod, stored, "node-1", WRITE, NOW))
+
+    bare = Pod()
+    bare.CopyFrom(pod)
+    bare.status.ClearField("conditions")
+    stored = encode(kinds.wrap(bare), LeaderWrite(op="nominate", epoch=2, attempt="h-1", decided_at_revision=4))
+    value = bound_value(bare, stored, "node-1", WRITE, NOW)
+    assert value.startswith(stored), "the short way is what is tested"
+    behind = Stored.FromString(value)
+
+    assert behind.leader_write == anew.leader_write == WRITE
+    assert [condition.type for condition in anew.object.pod.status.conditions] == ["Initialized", "PodScheduled"]
+    del anew.object.pod.status.conditions[0]
+    assert behind == anew
+    assert bare.spec.node_name == ""
+
+
+def test_a_condition_that_is_there_already_is_replaced() -> None:
+    pod = a_pod("a")
+    pod.status.conditions.add(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
+    bound = Stored.FromString(bound_value(pod, encode(kinds.wrap(pod)), "node-1", WRITE, NOW)).object.pod
+    assert [(one.type, one.status, one.reason) for one in bound.status.conditions] == [("PodScheduled", "True", "")]
+
+
+def told(link: QueueLink, replica: Replica) -> list[object]:
+    request = link.request(1.0, RollCall(replica.core.cache, lambda record: True))
+    assert request is not None
+    assert request.first + len(request.entries) - 1 == link.end
+    return list(request.entries)
+
+
+def test_pods_that_ended_cross_together_and_are_not_said_to_be_gone() -> None:
+    replica = Replica(ModelStore(), Clock())
+    link = QueueLink(1)
+    for uid in "abc":
+        link.tell(PendingPodSeen(uid, f"default/{uid}", 1, 0, 1.0))
+    told(link, replica)
+    link.answered(ExchangeAnswer(1, ("a", "b")), {"a": 0, "b": 0})
+
+    assert link.ended("a")
+    assert link.ended("b")
+    assert not link.ended("c"), "it was not handed out"
+    for uid in "abc":
+        link.tell(PendingPodGone(uid, f"default/{uid}"))
+    assert told(link, replica) == [AttemptsEnded(["a", "b"]), PendingPodGone("c", "default/c")]
+
+
+def test_a_pod_that_comes_again_after_its_end_stands_behind_it() -> None:
+    replica = Replica(ModelStore(), Clock())
+    link = QueueLink(1)
+    seen = PendingPodSeen("a", "default/a", 1, 0, 1.0)
+    link.tell(seen)
+    link.tell(PendingPodSeen("b", "default/b", 1, 0, 1.0))
+    told(link, replica)
+    link.answered(ExchangeAnswer(1, ("a", "b")), {"a": 0, "b": 0})
+
+    link.ended("a")
+    link.tell(seen)
+    link.ended("b")
+    assert told(link, replica) == [AttemptsEnded(["a"]), seen, AttemptsEnded(["b"])]
