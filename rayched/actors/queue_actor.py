@@ -1,21 +1,31 @@
 """The QueueActor: QueueCore in a process of its own, with `exchange` as its one working call.
 
-There is one caller with one call at a time, so the core has a single owner although Ray has a second thread here: that one is for
-`alive`, which never returns. Whoever waits for it learns of the actor's death at once.
+Exchanges and questions (`metrics`) run one after the other on one thread, so the core has a single owner although Ray has a
+second thread here: that one is for `alive`, which never returns. Whoever waits for it learns of the actor's death at once.
+
+RAYCHED_LOG_LEVEL=DEBUG in the environment logs each move of a pod.
 
 `create_queue_actor` imports Ray only when it is called, because Ray reads its settings from the environment at that moment.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 from typing import Any
+
+from prometheus_client import Metric
 
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_core import QueueCore, queue_factory
+from rayched.actors.queue_metrics import queue_metrics
+from rayched.queue.queued_pod import Moves
+
+log = logging.getLogger(__name__)
 
 
 class QueueActor:
@@ -23,12 +33,17 @@ class QueueActor:
 
     def __init__(self, configuration: ProfilesText, flags: QueueFlags) -> None:
         loaded = profiles_of(configuration)
-        self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags))
+        logging.basicConfig(level=os.environ.get("RAYCHED_LOG_LEVEL", "WARNING"))
+        moved = log_moves if log.isEnabledFor(logging.DEBUG) else _ignore
+        self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags), time.perf_counter, moved)
         self._dead = threading.Event()
 
     def exchange(self, request: bytes) -> bytes:
         """Both ways packed by `messages.packed`."""
         return packed(self._core.exchange(unpacked_request(request)))
+
+    def metrics(self) -> list[Metric]:
+        return queue_metrics(self._core)
 
     def pid(self) -> int:
         return os.getpid()
@@ -36,6 +51,16 @@ class QueueActor:
     def alive(self) -> None:
         """Never returns."""
         self._dead.wait()
+
+
+def log_moves(moves: Moves) -> None:
+    """A line for each pod that came into a queue."""
+    for move in moves:
+        log.debug("pod %s moved to queue %s by %s", move.key, move.place.value, move.event)
+
+
+def _ignore(_: Moves) -> None:
+    pass
 
 
 def create_queue_actor(configuration: ProfilesText, flags: QueueFlags = DEFAULT_FLAGS) -> Any:

@@ -34,13 +34,14 @@ from rayched.framework.configuration import Configuration
 from rayched.framework.profile import Profile
 from rayched.queue.audit import Invariant, QueueAudit, Standing
 from rayched.queue.backoff import BackoffPolicy
+from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.hints import HintTable
 from rayched.queue.places import QueueSettings
-from rayched.queue.queued_pod import Move, Moves, PendingPod, Place
+from rayched.queue.queued_pod import Moves, PendingPod, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight, PreCheck, SchedulingQueue
 from rayched.v1.core_pb2 import Pod
 
-QueueFactory = Callable[[], SchedulingQueue]
+QueueFactory = Callable[[PreEnqueueDurations], SchedulingQueue]
 
 
 class LogGap(RuntimeError):
@@ -56,18 +57,29 @@ def queue_factory(
     pre_enqueue = {name: profile.pre_enqueue for name, profile in profiles.items()}
     backoff = BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds)
     settings = QueueSettings(backoff, flags.unschedulable_seconds_max, flags.retries_in_a_row_max)
-    return lambda: SchedulingQueue(sort_key, hints, pre_enqueue, settings)
+    return lambda durations: SchedulingQueue(sort_key, hints, pre_enqueue, settings, durations)
 
 
 class QueueCore:
     """See the module."""
 
-    def __init__(self, new_queue: QueueFactory) -> None:
+    def __init__(
+        self,
+        new_queue: QueueFactory,
+        stopwatch: Callable[[], float] = lambda: 0.0,
+        moved: Callable[[Moves], None] = lambda _: None,
+    ) -> None:
+        """`stopwatch`: seconds, to measure plugins with. `moved` is told of the moves of pods."""
         self._new_queue = new_queue
+        self._moved = moved
         self._session = 0
         self._position = 0
         self._templates: dict[int, Pod] = {}
-        self.queue = new_queue()
+        self.durations = PreEnqueueDurations(stopwatch)
+        self.queue = new_queue(self.durations)
+        self._incoming: Counter[tuple[str, str]] = Counter()
+        self._hint_failures: Counter[str] = Counter()
+        """What queues of earlier sessions counted."""
         self.violations: Counter[str] = Counter()
         """What the audit found in all sessions, by invariant."""
         self.audit = self._new_audit()
@@ -77,6 +89,14 @@ class QueueCore:
     @property
     def session(self) -> int:
         return self._session
+
+    def incoming(self) -> Counter[tuple[str, str]]:
+        """How many pods came into each queue in all sessions, by (queue, event label)."""
+        return self._incoming + Counter(self.queue.incoming)
+
+    def hint_failures(self) -> Counter[str]:
+        """Hint functions that raised in all sessions, by plugin."""
+        return self._hint_failures + self.queue.hint_failures
 
     def exchange(self, request: ExchangeRequest) -> ExchangeAnswer:
         """Apply the log, then hand out pods."""
@@ -95,19 +115,19 @@ class QueueCore:
             self._position += 1
             moves = self._apply(entry, request.now)
             if moves:
-                _note_gated(moves, gated)
+                self._note(moves, gated)
                 if isinstance(entry, ClusterChange):
                     problems += [violation.text for violation in self.audit.woke(moves, request.now)]
         for template in request.forget:
             self._templates.pop(template, None)
         queue = self.queue
-        _note_gated(queue.flush(request.now), gated)
+        self._note(queue.flush(request.now), gated)
         for uid, name, standing in request.roll:
             found, moves = self.audit.check(uid, name, Standing(standing), request.now)
             if found:
                 problems += [violation.text for violation in found]
                 lost += [violation.uid for violation in found if violation.invariant is Invariant.LOST]
-                _note_gated(moves, gated)
+                self._note(moves, gated)
         popped = queue.pop_batch(request.want, request.now)
         counts = queue.pending()
         return ExchangeAnswer(
@@ -132,7 +152,9 @@ class QueueCore:
         self._session = session
         self._position = 0
         self._templates.clear()
-        self.queue = self._new_queue()
+        self._incoming = self.incoming()
+        self._hint_failures = self.hint_failures()
+        self.queue = self._new_queue(self.durations)
         self.audit = self._new_audit()
 
     def _new_audit(self) -> QueueAudit:
@@ -164,6 +186,12 @@ class QueueCore:
             case Activated():
                 return queue.activate(entry.names, now)
         return ()
+
+    def _note(self, moves: Moves, gated: list[str]) -> None:
+        """Remember who became gated, and tell of it all."""
+        if moves:
+            gated.extend(move.uid for move in moves if move.place is Place.GATED)
+            self._moved(moves)
 
     def _failed(self, entry: AttemptFailed, now: float) -> Moves:
         try:
@@ -209,12 +237,3 @@ def _pre_check(change: ClusterChange) -> PreCheck | None:
     if highest is None and not but:
         return None
     return lambda pod: (highest is None or pod.priority <= highest) and pod.uid != but
-
-
-def _note_gated(moves: Moves, gated: list[str]) -> None:
-    """Remember who became gated."""
-    gated.extend(move.uid for move in moves if _is_into_gate(move))
-
-
-def _is_into_gate(move: Move) -> bool:
-    return move.place is Place.GATED

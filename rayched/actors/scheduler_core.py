@@ -123,6 +123,7 @@ class SchedulerCore:
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
         self._next_session = first_session
         self._roll_call = RollCall(self.cache, self._is_to_be_tried)
+        self._farewell: ExchangeRequest | None = None
         self._queue_problems: deque[str] = deque(maxlen=UNREPORTED_MAX)
 
     # --------------------------------------------------------------------------------------------------------- inputs
@@ -220,7 +221,8 @@ class SchedulerCore:
         self._follow_belief()
         link = self.link
         if link is None:
-            return Turn()
+            farewell, self._farewell = self._farewell, None
+            return Turn(exchange=farewell)
         now = self._ports.clock()
         self._end_waits(now)
         self._end_all(self.bindings.resolved())
@@ -265,6 +267,9 @@ class SchedulerCore:
         match self.term.step(self._ports.belief(), self.cache.revision):
             case Step.STOP:
                 self.link = None
+                # A session that nobody uses empties the queue: what it held is none of a standby's business.
+                self._farewell = ExchangeRequest(self._next_session, 1, (), self._ports.clock(), 0)
+                self._next_session += 1
                 self.bindings.stop()
                 self.statuses.clear()
                 # Another epoch may be there already.

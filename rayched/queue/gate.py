@@ -13,33 +13,52 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rayched.framework.plugin import PreEnqueuePlugin
-from rayched.framework.status import SUCCESS, Status, error
+from rayched.framework.status import SUCCESS, Code, Status, error
+from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.queued_pod import QueuedPod
 
 PreEnqueuePlugins = Mapping[str, Sequence[PreEnqueuePlugin]]
 """By scheduler name, in the order of the profile."""
 
+_CODE_LABELS: Final = {code: "".join(word.capitalize() for word in code.name.split("_")) for code in Code} | {
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable"
+}
+"""Codes as kube-scheduler's metrics name them."""
 _NO_PLUGINS: Final[tuple[PreEnqueuePlugin, ...]] = ()
 
 
 class EntryGate:
     """Asks the PreEnqueue plugins of a pod's profile."""
 
-    __slots__ = ("_plugins",)
+    __slots__ = ("_durations", "_plugins")
 
-    def __init__(self, plugins: PreEnqueuePlugins) -> None:
+    def __init__(self, plugins: PreEnqueuePlugins, durations: PreEnqueueDurations | None = None) -> None:
+        """`durations`: where to note down how long it takes; None: nowhere."""
         self._plugins = {profile: tuple(of_profile) for profile, of_profile in plugins.items()}
+        self._durations = durations
 
     def examine(self, pod: QueuedPod) -> Status:
         """SUCCESS, or the refusal with its plugin's name. The pod is left as it is."""
+        durations = self._durations
+        if durations is None:
+            return self._ask(pod, None)
+        began = durations.stopwatch()
+        status = self._ask(pod, durations if durations.is_sampled() else None)
+        durations.extension_point.observe((_CODE_LABELS[status.code], pod.scheduler_name), durations.stopwatch() - began)
+        return status
+
+    def _ask(self, pod: QueuedPod, durations: PreEnqueueDurations | None) -> Status:
         plugins = self._plugins.get(pod.scheduler_name, _NO_PLUGINS)
         if pod.gating_plugin:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != pod.gating_plugin))
         for plugin in plugins:
+            began = durations.stopwatch() if durations is not None else 0.0
             try:
                 status = plugin.pre_enqueue(pod.pod)
             except Exception as raised:
-                return error(f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}').by(plugin.name)
+                status = error(f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}')
+            if durations is not None:
+                durations.plugins.observe((plugin.name, _CODE_LABELS[status.code]), durations.stopwatch() - began)
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS

@@ -48,6 +48,7 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
 )
 from rayched.queue.changes import is_pod_updated, pod_change_events
+from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.gate import EntryGate, PreEnqueuePlugins
 from rayched.queue.hints import HintTable, Requeue
 from rayched.queue.in_flight import Flight
@@ -85,9 +86,10 @@ class SchedulingQueue:
         hints: HintTable,
         pre_enqueue: PreEnqueuePlugins | None = None,
         settings: QueueSettings | None = None,
+        durations: PreEnqueueDurations | None = None,
     ) -> None:
         self.hints = hints
-        self._gate = EntryGate(pre_enqueue or {})
+        self._gate = EntryGate(pre_enqueue or {}, durations)
         self.places = Places(sort_key, self._gate, hints, settings or QueueSettings())
         self._closed = False
         self.nominator = Nominator()

@@ -21,10 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from prometheus_client import Metric
+
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText, QueueFlags
 from rayched.actors.scheduler_actor import SchedulerActorConfig
 from rayched.replica.actor_set import ActorSet
+from rayched.replica.families import merged
 from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
 from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
@@ -177,6 +180,19 @@ class ActorSupervisor:
         if not answer.leads:
             raise NotLeading
         return actors, answer
+
+    async def metrics(self) -> list[Metric]:
+        """What the actors count, one family of each name; empty while they are not there."""
+        actors = self._actors
+        if actors is None:
+            return []
+        try:
+            of_queue: list[Metric] = await asyncio.wait_for(_awaited(actors.queue.metrics.remote()), _ANSWER_SECONDS_MAX)
+        except Exception as error:
+            # As in `status`.
+            log.debug("no metrics: %s", error)
+            return []
+        return merged(of_queue)
 
     def _pids(self, actors: ActorSet) -> dict[str, int]:
         own = {"replica": os.getpid()}

@@ -248,6 +248,10 @@ def test_pods_are_bound_through_everything_and_a_standby_decides_nothing(cluster
     status = cluster.ask(cluster.scheduler.status.remote())
     assert status.leads and status.epoch == cluster.epoch and status.bound_pods == 150
     assert status.attempts["scheduled"] == 150 and sum(status.pending_pods.values()) == 0
+    families = {family.name: family for family in cluster.ask(cluster.queue.metrics.remote())}
+    came = {tuple(sample.labels.values()): sample.value for sample in families["scheduler_queue_incoming_pods"].samples}
+    assert came["active", "UnschedulablePodAdd"] == 150
+    assert not any(sample.value for sample in families["rayched_queue_invariant_violations"].samples)
     last_tick = cluster.cell.last_tick()
     assert last_tick is not None
     # It lives also when nothing happens: a sign of life five times a second.

@@ -12,6 +12,7 @@ from rayched.framework.cluster_event import NODE_ADD
 from rayched.framework.configuration import Configuration
 from rayched.framework.profile_building import build_profiles
 from rayched.plugins.in_tree import IN_TREE
+from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.fair_active import FairActiveQueue
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import QueuedPod
@@ -103,7 +104,7 @@ def test_nobody_waits_longer_than_was_said(pods: list[tuple[int, int, int]], lim
 def test_flags_and_configuration_reach_the_queue() -> None:
     configuration = Configuration(pod_initial_backoff_seconds=3, pod_max_backoff_seconds=20)
     profiles = build_profiles(Configuration(), IN_TREE).profiles
-    q = Clocked(queue_factory(configuration, profiles, QueueFlags(60.0, 5))())
+    q = Clocked(queue_factory(configuration, profiles, QueueFlags(60.0, 5))(PreEnqueueDurations(lambda: 0.0)))
     q.add()
     q.pop()
     q.fail("a", "NodeResourcesFit")
