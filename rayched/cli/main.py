@@ -24,6 +24,7 @@ from rayched.cli import (
     get_command,
     node_commands,
     object_commands,
+    plan_command,
 )
 from rayched.cli.printing import note, out
 
@@ -47,6 +48,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "drain": drain_command.drain,
     "taint": node_commands.taint,
     "label": node_commands.label,
+    "plan": plan_command.plan,
     "leader": cluster_commands.leader,
     "hollow-nodes": node_commands.hollow,
     "up": cluster_commands.up,

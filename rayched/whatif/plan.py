@@ -69,6 +69,20 @@ class Planner:
         self._placements: list[Placement] = []
         self._preemptions: list[Preemption] = []
 
+    def drain(self, node_name: str) -> None:
+        """The node's pods lose it and wait for another, as if their controllers had replaced them at once; daemons stay."""
+        for pod in [pod for pod in self._cluster.bound.values() if pod.spec.node_name == node_name]:
+            if any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
+                continue
+            self._cluster.remove_pod(uid_of(pod))
+            if pod.metadata.HasField("deletion_timestamp"):
+                continue
+            waiting = Pod()
+            waiting.CopyFrom(pod)
+            waiting.spec.node_name = ""
+            waiting.ClearField("status")
+            self._cluster.add_pod(waiting)
+
     def plan(self, pods: Iterable[Pod]) -> Plan:
         """Place these pods and those that are pending already."""
         for pod in pods:

@@ -23,7 +23,7 @@ from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.cluster
 
-SERVICES = {f"rayched.v1.{name}" for name in ("Submission", "Watch", "Nodes", "Admin", "Leadership", "Scheduling")}
+SERVICES = {f"rayched.v1.{name}" for name in ("Submission", "Eviction", "Watch", "Nodes", "Admin", "Leadership", "Scheduling")}
 
 
 @pytest.fixture

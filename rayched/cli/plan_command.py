@@ -1,0 +1,147 @@
+"""plan: what would happen, on a copy of the cluster, changing nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rayched.cli import printing
+from rayched.cli.connection import connected
+from rayched.cli.manifests import read_manifests
+from rayched.cli.options import Namespace, Recursive, Server
+from rayched.cli.plan_inputs import Start, from_cluster, from_kubectl, more_nodes, profiles_of, wanted
+from rayched.cli.printing import counted, fail, out
+from rayched.v1.core_pb2 import Node
+from rayched.whatif.cluster import Cluster
+from rayched.whatif.plan import Plan, Planner
+
+PLACES = 1
+FAILED = 2
+
+
+class PlanOutput(StrEnum):
+    """What `plan` prints."""
+
+    json = "json"
+
+
+def plan(
+    filename: Annotated[
+        list[str] | None,
+        typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="Manifests that would be applied.", show_default=False),
+    ] = None,
+    namespace: Namespace = "",
+    server: Server = None,
+    recursive: Recursive = False,
+    add_nodes: Annotated[
+        int | None,
+        typer.Option("--add-nodes", metavar="N", min=1, help="So many more nodes, of --like's shape.", show_default=False),
+    ] = None,
+    like: Annotated[str, typer.Option("--like", metavar="NODE", help="The node that --add-nodes copies.")] = "",
+    drain: Annotated[
+        list[str] | None,
+        typer.Option("--drain", metavar="NODE", help="The node would be drained. May be repeated.", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="A KubeSchedulerConfiguration in place of the cluster's.", show_default=False
+        ),
+    ] = None,
+    kubectl: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from-kubectl",
+            metavar="FILE,...",
+            help="Plan on the output of kubectl get nodes,pods -A -o yaml, without a cluster.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        PlanOutput | None, typer.Option("--output", "-o", metavar="json", help="Print JSON.", show_default=False)
+    ] = None,
+) -> None:
+    """Show where pods would go, changing nothing.
+
+    \b
+      rayched plan -f web.yaml                          what applying it would place
+      rayched plan --add-nodes 20 --like node-001       what would become of the pods that wait
+      rayched plan --drain node-001                     where its pods would go
+      rayched plan -f web.yaml --config profiles.yaml   with other plugins or weights
+      rayched plan --from-kubectl nodes.yaml,pods.yaml -f web.yaml
+
+    Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
+    """
+    with _ending_with(FAILED):
+        if bool(add_nodes) != bool(like):
+            fail("--add-nodes and --like belong together: how many nodes, and of which one's shape")
+        results = read_manifests(filename, recursive=recursive, namespace=namespace) if filename else []
+        if kubectl:
+            start = from_kubectl(kubectl)
+        else:
+            with connected(server) as client:
+                start = from_cluster(client)
+        others, pods = wanted(results, start)
+        profiles = profiles_of(start, config)
+        cluster = Cluster([*start.objects, *others], profiles, start.basis)
+        planner = Planner(cluster)
+        if add_nodes:
+            for node in more_nodes(add_nodes, _node(cluster, like, "--like")):
+                cluster.add_node(node)
+        # All are cordoned before any is emptied: nobody moves from one drained node to another.
+        for name in drain or ():
+            _node(cluster, name, "--drain")
+            cluster.cordon(name)
+        for name in drain or ():
+            planner.drain(name)
+        found = planner.plan(pods)
+    if output is PlanOutput.json:
+        out(json.dumps({"revision": start.revision, **asdict(found)}, indent=2))
+    else:
+        _print(found, start)
+    if not found.is_empty:
+        raise SystemExit(PLACES)
+
+
+def _node(cluster: Cluster, name: str, option: str) -> Node:
+    try:
+        return cluster.node(name)
+    except KeyError:
+        fail(f'{option}: there is no node "{name}"')
+
+
+def _print(found: Plan, start: Start) -> None:
+    if found.placements:
+        printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
+    for preemption in found.preemptions:
+        out(f"{preemption.pod} would preempt {', '.join(preemption.victims)} on {preemption.node_name}")
+    if found.unplaced:
+        out(f"\n{counted(len(found.unplaced), 'pod')} would stay pending:" if found.placements else "Would stay pending:")
+        reasons = Counter(one.reason for one in found.unplaced)
+        for reason, count in reasons.most_common():
+            first = next(one.pod for one in found.unplaced if one.reason == reason)
+            named = first if count == 1 else f"{first} and {count - 1} more"
+            out(f"  {named}: {reason}")
+    at = f" at revision {start.revision}" if start.revision else ""
+    evicted = len(found.preemptions)
+    out(
+        f"Plan{at}: {counted(len(found.placements), 'pod')} would be placed, {evicted} would preempt others, "
+        f"{len(found.unplaced)} would stay pending."
+    )
+
+
+@contextmanager
+def _ending_with(code: int) -> Iterator[None]:
+    """Whatever fails inside ends the command with this code: 1 has a meaning of its own here."""
+    try:
+        yield
+    except SystemExit:
+        raise SystemExit(code) from None

@@ -1,0 +1,116 @@
+"""plan: what it foretells comes true, it changes nothing, and it works without any cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cluster import Commands, a_pod_text, run_here, wait_until
+
+DUMP = """
+apiVersion: v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: kind-worker, labels: {kubernetes.io/hostname: kind-worker}, uid: 8f0e1c1e-1111-2222-3333-444455556666}
+  spec: {podCIDR: 10.244.1.0/24}
+  status:
+    allocatable: {cpu: "4", memory: 16Gi, pods: "110"}
+    nodeInfo: {kubeletVersion: v1.34.0, architecture: amd64}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: web-x1
+    namespace: default
+    uid: 22222222-aaaa-bbbb-cccc-222222222222
+    ownerReferences: [{apiVersion: apps/v1, controller: true, kind: ReplicaSet, name: web, uid: "1"}]
+  spec:
+    nodeName: kind-worker
+    priority: 0
+    schedulerName: default-scheduler
+    containers: [{name: web, image: "nginx:1.29", resources: {requests: {cpu: "3"}}}]
+    volumes: [{name: token, projected: {sources: [{serviceAccountToken: {path: token}}]}}]
+  status: {phase: Running}
+"""
+
+
+def plan(*words: str, stdin: str | None = None) -> tuple[int, str, list[str]]:
+    result = run_here(("plan", *words), stdin, {})
+    return result.code, result.out, result.errors
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    path = tmp_path / "dump.yaml"
+    path.write_text(DUMP)
+    return str(path)
+
+
+def test_a_plan_needs_no_cluster_but_what_kubectl_prints_of_one(dump: str) -> None:
+    pods = "---\n".join([a_pod_text("small", cpu="1"), a_pod_text("large", cpu="2")])
+    code, out, errors = plan("--from-kubectl", dump, "-f", "-", stdin=pods)
+    assert (code, errors) == (1, [])
+    *lines, reason, summary = out.splitlines()
+    assert lines == ["POD             NODE", "default/small   kind-worker", "", "1 pod would stay pending:"]
+    assert reason.startswith("  default/large: 0/1 nodes are available: 1 Insufficient cpu.")
+    assert summary == "Plan: 1 pod would be placed, 0 would preempt others, 1 would stay pending."
+
+
+def test_nothing_to_place_is_exit_code_0(dump: str) -> None:
+    assert plan("--from-kubectl", dump)[0] == 0
+
+
+def test_a_drained_nodes_pods_go_to_the_nodes_that_would_be_added(dump: str) -> None:
+    words = ("--from-kubectl", dump, "--drain", "kind-worker", "--add-nodes", "2", "--like", "kind-worker", "-o", "json")
+    code, out, _ = plan(*words)
+    (placement,) = json.loads(out)["placements"]
+    assert (code, placement["pod"]) == (1, "default/web-x1")
+    assert placement["node_name"].startswith("kind-worker-added-")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--add-nodes", "3"), "--add-nodes and --like belong together"),
+        (("--add-nodes", "3", "--like", "nowhere"), '--like: there is no node "nowhere"'),
+        (("--drain", "nowhere"), '--drain: there is no node "nowhere"'),
+        (("-f", "/no/such.yaml"), "no such file"),
+        (("--config", "/no/such.yaml"), "No such file"),
+    ],
+)
+def test_errors_are_exit_code_2(dump: str, words: tuple[str, ...], said: str) -> None:
+    code, out, (line,) = plan("--from-kubectl", dump, *words)
+    assert (code, out) == (2, "")
+    assert line.startswith("error: ") and said in line
+
+
+def test_nobody_there_is_exit_code_2() -> None:
+    code, _, (line,) = plan("--server", "127.0.0.1:1")
+    assert code == 2 and "rayched up" in line
+
+
+def test_a_file_of_pods_alone_is_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "pods.yaml").write_text(a_pod_text("small"))
+    code, _, (line,) = plan("--from-kubectl", str(tmp_path / "pods.yaml"))
+    assert code == 2 and "no node in there" in line
+
+
+@pytest.mark.cluster
+def test_what_a_plan_foretells_of_a_quiet_cluster_comes_true(rayched: Commands, namespace: str) -> None:
+    names = [f"foretold-{number:03}" for number in range(200)]
+    text = "---\n".join(a_pod_text(name, namespace=namespace, cpu="50m") for name in names)
+    wait_until(lambda: not rayched.client.scheduler_status().pending_pods.get("active", 0), "the queue is empty")
+    before = rayched.dump()
+    result = rayched("plan", "-f", "-", "-o", "json", stdin=text)
+    assert result.code == 1, result.errors
+    assert rayched.dump() == before
+    foretold = {one["pod"]: one["node_name"] for one in json.loads(result.out)["placements"]}
+    assert len(foretold) >= len(names)
+    rayched.ok("apply", "-f", "-", stdin=text)
+    wait_until(lambda: all(pod.spec.node_name for pod in rayched.client.list("pods", namespace=namespace)), "all are bound")
+    really = {f"{namespace}/{pod.metadata.name}": pod.spec.node_name for pod in rayched.client.list("pods", namespace=namespace)}
+    assert really == {name: place for name, place in foretold.items() if name in really}
