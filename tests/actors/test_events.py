@@ -58,7 +58,6 @@ def a_leader(*nodes: Node) -> Replica:
 # ------------------------------------------------------------------------------------------------------ what is told
 
 
-@pytest.mark.row("F23")
 def test_a_pod_that_was_bound_has_an_event_that_says_where() -> None:
     replica = a_leader(a_node("n1"))
     put(replica.store, a_pod("web"))
