@@ -213,7 +213,7 @@ class Bindings:
                 return Ended(attempt.uid, End.BOUND, attempt)
             case Conflict():
                 self._scheduler.roll_back(attempt)
-                self._lost[attempt.uid] = _lost(write, outcome)
+                self.lose(attempt.uid, write, outcome)
                 return None
             case Refused(problem):
                 self._scheduler.roll_back(attempt)
@@ -222,6 +222,10 @@ class Bindings:
                 # Fenced: the term is over, and so is this write.
                 self._scheduler.roll_back(attempt)
                 return Ended(attempt.uid, End.AGAIN, attempt)
+
+    def lose(self, uid: str, write: GuardedPut, conflict: Conflict) -> None:
+        """The pod's write lost a race: it is worth another attempt when the cache shows what it lost to."""
+        self._lost[uid] = _lost(write, conflict)
 
     def resolved(self) -> Iterator[Ended]:
         """Pods whose lost race the cache shows by now."""

@@ -28,6 +28,7 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.api.stages import Stage, stage_of
 from rayched.scheduler.occupancy import Occupancy
+from rayched.snapshot.pod_facts import PodFacts, facts_of
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import PoisonedObject, decode_stored
@@ -184,9 +185,10 @@ class Cache:
             template=old.template,
             bound_by=expected.attempt,
             pod=None,
+            value=entry.value,
         )
         self._pods[old.uid] = new
-        self._occupancy.observe(old.uid, new.template, new.node_name)
+        self._occupancy.observe(old.uid, new.template, new.node_name, facts=PodFacts(old.name))
         return PodChanged(old, new)
 
     def _gone(self, key: bytes) -> Iterator[CacheChange]:
@@ -246,7 +248,7 @@ class Cache:
             template=self._templates.intern(pod),
             bound_by=last_write.attempt if last_write.op == OP_BIND else "",
             pod=pod if stage is Stage.PENDING else None,
-            value=entry.value if stage is Stage.PENDING else b"",
+            value=b"" if stage is Stage.OVER else entry.value,
         )
         old_uid = self._uids.get(entry.key)
         if old_uid is not None and old_uid != uid:
@@ -256,7 +258,7 @@ class Cache:
         self._pods[uid], self._uids[entry.key] = new, uid
         if stage is Stage.BOUND:
             terminating = pod.metadata.HasField("deletion_timestamp")
-            self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating)
+            self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating, facts=facts_of(pod))
         elif stage is Stage.OVER or (old is not None and old.stage is Stage.BOUND):
             self._occupancy.remove(uid)
         yield PodChanged(old, new)

@@ -1,4 +1,4 @@
-"""What the scheduler writes into a pod: its node, and the condition PodScheduled.
+"""What the scheduler writes into a pod: its node, its nomination, the condition PodScheduled, and that it was preempted.
 
 Each function returns the changed copy as the store's value; the pod given stays as it is.
 
@@ -12,6 +12,7 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
+from rayched.api.termination import PREEMPTION_BY_SCHEDULER, ask_to_end, mark_disrupted
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod, PodCondition
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -19,6 +20,7 @@ from rayched.v1.workloads_pb2 import Object
 
 OP_BIND: Final = "bind"
 OP_STATUS: Final = "status"
+OP_PREEMPT: Final = "preempt"
 """What a leader's write is for, as it stands beside the object."""
 
 POD_SCHEDULED: Final = "PodScheduled"
@@ -81,6 +83,27 @@ def not_scheduled_value(pod: Pod, why: NotScheduled, write: LeaderWrite, now_uni
     _set_condition(item.pod, "False", why.reason, why.message, now_unix)
     if why.nominated_node_name is not None:
         item.pod.status.nominated_node_name = why.nominated_node_name
+    return encode(item, write)
+
+
+def nominated_value(pod: Pod, node_name: str, write: LeaderWrite) -> bytes:
+    """The pod nominated to a node, "" for none."""
+    item = Object(pod=pod)
+    item.pod.status.nominated_node_name = node_name
+    return encode(item, write)
+
+
+def preempted_value(value: bytes, scheduler_name: str, write: LeaderWrite, now_unix: float) -> bytes:
+    """A victim, given as it is stored: told to end, with the time that its own spec grants it, and why.
+
+    Without such time it is given a second: its agent removes it, as only that knows that nothing of it runs any more.
+    """
+    item = Object()
+    item.CopyFrom(Stored.FromString(value).object)
+    pod, now_seconds = item.pod, int(now_unix)
+    ask_to_end(pod, max(1, pod.spec.termination_grace_period_seconds), now_seconds)
+    message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
+    mark_disrupted(pod, PREEMPTION_BY_SCHEDULER, message, now_seconds)
     return encode(item, write)
 
 

@@ -30,7 +30,7 @@ class PodRecord:
     pod: Pod | None
     """The object, kept while the pod is pending: a binding needs it, and nobody else does. Not to be changed."""
     value: bytes = b""
-    """What it was read from, kept as long."""
+    """What it was read from, kept while the pod is pending or bound: then it may become the victim of a preemption."""
 
 
 def nominated_in(record: PodRecord | None) -> str:

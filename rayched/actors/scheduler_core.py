@@ -34,6 +34,7 @@ from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
 from rayched.actors.event_writes import EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import NotScheduled
+from rayched.actors.preemptions import Preemptions, Room
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
 from rayched.actors.records import CacheChange, PodChanged, PodRecord, nominated_in
@@ -44,13 +45,14 @@ from rayched.actors.write_window import Send, WriteWindow
 from rayched.api.stages import Stage
 from rayched.framework.profile import Profile
 from rayched.framework.shards import ShardEvaluator
+from rayched.framework.status import error
 from rayched.queue.hints import HintTable
 from rayched.scheduler.attempt import Attempt, Failure, Phase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
-from rayched.store.transactions import Fenced, Guard, GuardedPut
+from rayched.store.transactions import Committed, Conflict, Fenced, Guard, GuardedPut, Outcome, Refused
 
 BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
@@ -116,6 +118,7 @@ class SchedulerCore:
         self.events = EventWrites(keys, incarnation)
         """Whoever has something to tell people emits it here."""
         self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
+        self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)
         self.link: QueueLink | None = None
         """The session with the queue, while leading."""
         self.attempts: Counter[str] = Counter()
@@ -155,6 +158,9 @@ class SchedulerCore:
                 continue
             if self.events.is_mine(write):
                 self.events.outcome(write, outcome, now)
+                continue
+            if self.preemptions.is_mine(write):
+                self._room_answered(write, outcome, now)
                 continue
             end = self.bindings.outcome(write, outcome)
             if end is not None:
@@ -271,6 +277,7 @@ class SchedulerCore:
                 self._farewell = ExchangeRequest(self._next_session, 1, (), self._ports.clock(), 0)
                 self._next_session += 1
                 self.bindings.stop()
+                self.preemptions.stop()
                 self.statuses.clear()
                 # Another epoch may be there already.
                 self._follow_belief()
@@ -278,6 +285,7 @@ class SchedulerCore:
                 self.window.end_term()
                 self.bindings.stop()
                 self.bindings.forget_sent()
+                self.preemptions.forget_sent()
                 self.statuses.clear()
                 self.statuses.forget_sent()
                 self.events.clear()
@@ -301,6 +309,7 @@ class SchedulerCore:
     def _begin_session(self) -> None:
         """Tell a new queue of every pod that waits for a node, oldest first."""
         self.bindings.forget_lost()
+        self.preemptions.stop()
         self.scheduler.freed.clear()
         link = self.link = QueueLink(self._next_session)
         self._next_session += 1
@@ -313,8 +322,10 @@ class SchedulerCore:
                 self._ports.progress()
 
     def _is_to_be_tried(self, record: PodRecord) -> bool:
-        """It waits for a node, a profile has it, and no attempt holds room for it."""
-        return self._feed.is_queued(record) and self.scheduler.occupancy.assumed_on(record.uid) is None
+        """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""
+        if not self._feed.is_queued(record) or self.preemptions.is_under_way(record.uid):
+            return False
+        return self.scheduler.occupancy.assumed_on(record.uid) is None
 
     # ----------------------------------------------------------------------------------------------------------- cache
 
@@ -345,6 +356,7 @@ class SchedulerCore:
                 self.scheduler.nominations.status_seen(uid, record.template, nominated_in(change.old), nominated_in(record))
             return
         self.scheduler.nominations.forget(uid)
+        self.preemptions.cancel(uid)
         self.statuses.drop(uid)
         attempt = self.scheduler.attempt(uid)
         if attempt is not None:
@@ -372,7 +384,7 @@ class SchedulerCore:
             return
         now = self._ports.clock()
         pod = PodToSchedule(uid, record.name, record.template, record.pod)
-        result = self.scheduler.schedule(pod, link.end, now)
+        result = self.scheduler.schedule(pod, link.end, now, self._ports.wall_clock())
         if isinstance(result, Failure):
             self._failed(uid, link.end, result, now)
             return
@@ -395,6 +407,7 @@ class SchedulerCore:
         now_unix, epoch = self._ports.wall_clock(), self.term.epoch
         guard = Guard(self._epoch_key, epoch)
         yield from self.window.send_again(now)
+        yield from self._make_room(guard, now_unix)
         ended: list[Ended] = []
         while self.window.room and self.bindings.n_unsent:
             writes = self.bindings.batch(epoch, now_unix, ended)
@@ -414,7 +427,36 @@ class SchedulerCore:
             if events:
                 yield self.window.send(events, guard, once=True)
 
+    def _make_room(self, guard: Guard, now_unix: float) -> Iterator[Send]:
+        """Preemptions go before bindings: those who wait for them are the more urgent ones."""
+        void: list[str] = []
+        while self.window.room and len(self.preemptions):
+            writes = self.preemptions.batch(guard.epoch, now_unix, void)
+            if not writes:
+                break
+            yield self.window.send(writes, guard)
+        self._end_all(Ended(uid, End.AGAIN) for uid in void)
+
     # -------------------------------------------------------------------------------------------------------- outcomes
+
+    def _room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
+        """What became of a preemption."""
+        answered = self.preemptions.outcome(write, outcome)
+        room = answered.room
+        for victim in filter(None, map(self.cache.pod, answered.victims)):
+            self.events.emit(occurrences.preempted(victim, *answered.whom), now, self._ports.wall_clock())
+        if room is None:
+            return
+        match outcome:
+            case Committed():
+                self._tell_failed(room.uid, room.began, room.failure, now)
+            case Conflict():
+                self.bindings.lose(room.uid, write, outcome)
+            case Refused(problem):
+                failure = Failure(error(str(problem)), f"preemption rejected: {problem}", nominated_node_name="")
+                self._failed(room.uid, room.began, failure, now)
+            case _:
+                self._end(Ended(room.uid, End.AGAIN))
 
     def _end_all(self, ended: Iterable[Ended]) -> None:
         for one in ended:
@@ -457,7 +499,18 @@ class SchedulerCore:
             if link is not None:
                 link.ended(uid)
             return
-        self.statuses.want(uid, NotScheduled(reason, failure.message, failure.nominated_node_name), now)
+        why = NotScheduled(reason, failure.message, failure.nominated_node_name)
+        if failure.preemption is not None:
+            self.preemptions.decided(Room(uid, record.template, began, failure, why, failure.preemption))
+            return
+        self.statuses.want(uid, why, now)
+        self._tell_failed(uid, began, failure, now)
+
+    def _tell_failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
+        """Tell the queue and the people; the pod's status says it, or is going to."""
+        link, record = self.link, self.cache.pod(uid)
+        if link is None or record is None or not self._feed.is_queued(record):
+            return
         self.events.emit(occurrences.failed_scheduling(record, failure.message), now, self._ports.wall_clock())
         if not link.failed(uid, began, failure):
             link.tell(*self._feed.pending_pod(record, now))

@@ -64,3 +64,11 @@ def mark_disrupted(pod: Pod, reason: str, message: str, now_seconds: int) -> Non
         condition.last_transition_time.seconds = now_seconds
         condition.last_transition_time.nanos = 0
     condition.status, condition.reason, condition.message = "True", reason, message
+
+
+def is_disrupted(pod: Pod, reason: str) -> bool:
+    """Whether the condition DisruptionTarget names this reason."""
+    return any(
+        (condition.type, condition.status, condition.reason) == (DISRUPTION_TARGET, "True", reason)
+        for condition in pod.status.conditions
+    )

@@ -51,11 +51,16 @@ class Diagnosis:
         """The sentence that says so; what PostFilter adds comes after it."""
         if not self.n_nodes:
             return NO_NODES
-        text = f"0/{self.n_nodes} nodes are available:"
         if not self.pre_filter.ok:
-            return f"{text} {self.pre_filter.message()}."
-        counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
-        return f"{text} {', '.join(counted)}." if counted else text
+            return f"0/{self.n_nodes} nodes are available: {self.pre_filter.message()}."
+        return none_available(self.n_nodes, self.reasons)
+
+
+def none_available(n_nodes: int, reasons: Mapping[str, int]) -> str:
+    """The sentence, from each reason with the number of nodes it holds for."""
+    text = f"0/{n_nodes} nodes are available:"
+    counted = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"{text} {', '.join(counted)}." if counted else text
 
 
 def rejected_outright(n_nodes: int, n_rows: int, status: Status, narrowing: Iterable[str]) -> Diagnosis:

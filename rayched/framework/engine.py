@@ -31,6 +31,7 @@ import numpy as np
 from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.counting import CountedRejection, score_counted
 from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright
+from rayched.framework.dry_run import DryRun
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
 from rayched.framework.nominations import Nomination, filter_nominated, rejected_with_nominated
@@ -148,6 +149,10 @@ class Engine:
     def filter_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> Filtered:
         """Filters over these rows alone; PreFilter is not asked. Raises PluginError."""
         return filter_rows(self._plan(template).filters, self._rows(rows))
+
+    def dry_run(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> DryRun:
+        """What the template would find if pods made room for it; `nominated` as for `evaluate`. Raises PluginError."""
+        return DryRun(self._table, self._plan(template).filters, nominated)
 
     # -------------------------------------------------------------------------------------------------------- answering
 

@@ -17,9 +17,10 @@ from rayched.framework.questions import Asked
 from rayched.framework.row_evaluation import Filtered, filter_rows
 from rayched.framework.status import Code
 from rayched.snapshot.columns import RowIndex
-from rayched.snapshot.rows import Rows, WhatIfRows
+from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.trial_rows import TrialRows, numbers_of
 
 Nomination: TypeAlias = tuple[PodTemplate, int]
 """A pod's template, and the row of the node that it is nominated to."""
@@ -27,12 +28,15 @@ Nomination: TypeAlias = tuple[PodTemplate, int]
 
 def with_nominated(table: NodeTable, nominated: Sequence[Nomination], among: RowIndex | None = None) -> Rows:
     """The rows that pods are nominated to, with these pods, ascending; only those `among` some rows where that is given."""
-    rows: RowIndex = np.unique(np.array([row for _, row in nominated], np.intp))
+    wanted: RowIndex = np.array([row for _, row in nominated], np.intp)
+    rows: RowIndex = np.unique(wanted)
     rows = rows[table.alive[rows]] if among is None else rows[np.isin(rows, among)]
-    changes: dict[PodTemplate, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
-    for template, row in nominated:
-        changes.setdefault(template, np.zeros(len(rows), np.int64))[rows == row] += 1
-    return WhatIfRows(table, rows, *changes.items())
+    numbers: dict[PodTemplate, int] = {}
+    ids = numbers_of([numbers.setdefault(template, len(numbers)) for template, _ in nominated])
+    there = np.isin(wanted, rows)
+    trial = TrialRows.begin(table, rows, tuple(numbers))
+    trial.put(np.searchsorted(rows, wanted[there]), ids[there], 1)
+    return trial
 
 
 def filter_nominated(

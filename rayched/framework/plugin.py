@@ -178,6 +178,8 @@ class PostFilterResult:
     """What a PostFilter plugin achieved: the node that the pod may hope for; "" clears an earlier nomination."""
 
     nominated_node_name: str
+    victims: tuple[str, ...] = ()
+    """uids of pods on that node that have to end for it, the most important first."""
 
 
 @runtime_checkable

@@ -96,6 +96,8 @@ class PodTopologySpreadArgs:
 class DefaultPreemptionArgs:
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
+    min_runtime_seconds: int = 0
+    """A pod that has not run for so long is not preempted. Not in kube-scheduler."""
 
 
 PluginArgs: TypeAlias = (
@@ -213,6 +215,8 @@ def _validate_preemption(args: DefaultPreemptionArgs, path: str) -> Iterator[Fie
     yield from _validate_range(percentage, args.min_candidate_nodes_percentage, 100)
     if args.min_candidate_nodes_absolute < 0:
         yield FieldError(absolute, f"must not be negative, found {args.min_candidate_nodes_absolute}")
+    if args.min_runtime_seconds < 0:
+        yield FieldError(f"{path}.minRuntimeSeconds", f"must not be negative, found {args.min_runtime_seconds}")
     if args.min_candidate_nodes_percentage == 0 and args.min_candidate_nodes_absolute == 0:
         yield FieldError(percentage, "must not be 0 where minCandidateNodesAbsolute is 0")
         yield FieldError(absolute, "must not be 0 where minCandidateNodesPercentage is 0")

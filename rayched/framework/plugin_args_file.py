@@ -119,6 +119,7 @@ def _read_preemption(args: Section) -> DefaultPreemptionArgs:
     return DefaultPreemptionArgs(
         min_candidate_nodes_percentage=args.integer("minCandidateNodesPercentage", 10),
         min_candidate_nodes_absolute=args.integer("minCandidateNodesAbsolute", 100),
+        min_runtime_seconds=args.integer("minRuntimeSeconds", 0),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from rayched.framework import names
 from rayched.framework.plugin_args import (
+    DefaultPreemptionArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
@@ -19,6 +20,7 @@ from rayched.framework.plugin_args import (
 )
 from rayched.framework.registry import Registry
 from rayched.plugins.default_binder import DefaultBinder
+from rayched.plugins.default_preemption import DefaultPreemption
 from rayched.plugins.image_locality import ImageLocality
 from rayched.plugins.inter_pod_affinity import InterPodAffinity
 from rayched.plugins.node_affinity import NodeAffinity
@@ -46,6 +48,7 @@ IN_TREE: Final[Registry] = {
     ),
     names.POD_TOPOLOGY_SPREAD: lambda args: PodTopologySpread(args or PodTopologySpreadArgs()),
     names.INTER_POD_AFFINITY: lambda args: InterPodAffinity(args or InterPodAffinityArgs()),
+    names.DEFAULT_PREEMPTION: lambda args: DefaultPreemption(args or DefaultPreemptionArgs()),
     names.IMAGE_LOCALITY: lambda _: ImageLocality(),
     names.DEFAULT_BINDER: lambda _: DefaultBinder(),
 }

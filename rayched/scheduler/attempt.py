@@ -57,6 +57,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Preemption:
+    """Room that is made for a pod: all of it happens, or the pod is to be tried again."""
+
+    node_name: str
+    victims: tuple[str, ...]
+    """uids of bound pods that have to end, the most important first."""
+    cleared: tuple[str, ...]
+    """uids of pending pods of lower priority that lose their nomination to the node."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why an attempt did not lead to a binding. Without any plugin it failed with an error."""
 
@@ -67,6 +78,8 @@ class Failure:
     pending_plugins: frozenset[str] = NO_PLUGINS
     nominated_node_name: str | None = None
     """What becomes of the pod's nomination: the node PostFilter made room on, "" for none; None: nothing changes."""
+    preemption: Preemption | None = None
+    """What has to happen for the nomination to be worth something."""
 
     @property
     def rejected(self) -> bool:
@@ -81,7 +94,7 @@ def failed_on_node(status: Status) -> Failure:
     """
     if not status.rejected:
         return Failure(status, status.message(), nominated_node_name="")
-    plugins = frozenset({status.plugin})
+    plugins = frozenset({status.plugin} - {""})
     pending = plugins if status.code is Code.PENDING else NO_PLUGINS
     return Failure(status, _none_of_one_node(status.reasons), plugins - pending, pending, nominated_node_name="")
 

@@ -16,7 +16,8 @@ Cost: one binding in the snapshot (2 µs) and a dictionary entry.
 
 from __future__ import annotations
 
-from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.pod_facts import NO_FACTS, PodFacts
+from rayched.snapshot.snapshot import BoundPod, Snapshot
 from rayched.snapshot.templates import PodTemplate
 
 
@@ -39,15 +40,19 @@ class Occupancy:
         """The node that the pod is assumed on."""
         return self._assumed.get(uid)
 
+    def on(self, uid: str) -> BoundPod | None:
+        """Where the pod takes up room, seen or assumed."""
+        return self._snapshot.bound(uid)
+
     def assumed(self) -> list[str]:
         """Uids of all assumed pods, oldest first."""
         return list(self._assumed)
 
-    def assume(self, uid: str, template: PodTemplate, node_name: str) -> None:
+    def assume(self, uid: str, template: PodTemplate, node_name: str, facts: PodFacts = NO_FACTS) -> None:
         """Take up room for a pod that is not bound and not assumed."""
         if self._snapshot.bound(uid) is not None:
             raise ValueError(f"pod {uid} takes up room already: it cannot be assumed on {node_name}")
-        self._snapshot.bind(uid, template, node_name)
+        self._snapshot.bind(uid, template, node_name, facts=facts)
         self._assumed[uid] = node_name
 
     def forget(self, uid: str) -> bool:
@@ -57,10 +62,12 @@ class Occupancy:
         self._snapshot.unbind(uid)
         return True
 
-    def observe(self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False) -> None:
+    def observe(
+        self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False, facts: PodFacts = NO_FACTS
+    ) -> None:
         """The pod is bound, whatever was assumed of it; `terminating`: its deletion has begun."""
         self._assumed.pop(uid, None)
-        self._snapshot.bind(uid, template, node_name, terminating=terminating)
+        self._snapshot.bind(uid, template, node_name, terminating=terminating, facts=facts)
 
     def remove(self, uid: str) -> None:
         """The pod is deleted or over; it takes up no room, seen or assumed."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rayched.framework.diagnosis import Diagnosis
@@ -29,14 +29,17 @@ from rayched.framework.engine import Engine, PluginError
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.lifecycle import Lifecycle
 from rayched.framework.nominations import Nomination
+from rayched.framework.plugin import PostFilterResult
+from rayched.framework.preemption import FAILED_ATTEMPT
 from rayched.framework.profile import ALL_NODES, Profile
 from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import Code, Status, error
-from rayched.scheduler.attempt import Attempt, Failure, Phase, failed_on_node
+from rayched.scheduler.attempt import Attempt, Failure, Phase, Preemption, failed_on_node
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
+from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.sampling import Sampling
-from rayched.scheduler.selection import choose
+from rayched.scheduler.selection import Chance, SeededChance
 from rayched.scheduler.waiting import UsesPermitHandle, WaitingPods
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
@@ -44,6 +47,9 @@ from rayched.v1.core_pb2 import Pod
 
 DIAGNOSIS: Final = "Diagnosis"
 """Where PostFilter plugins find, in the attempt's CycleState, why no node is feasible."""
+
+PREEMPTED: Final = "preempted"
+"""Why a pod that waited at Permit and was chosen as a victim is turned down. No plugin did that, so it is tried again soon."""
 
 PROBLEMS_MAX: Final = 100
 """Unreported problems of plugins that are kept."""
@@ -76,6 +82,7 @@ class _ProfileRunner:
     engine: Engine
     lifecycle: Lifecycle
     percentage_of_nodes_to_score: int
+    evaluator: Evaluator
 
 
 class Scheduler:
@@ -87,8 +94,9 @@ class Scheduler:
         profiles: Mapping[str, Profile],
         seed: int,
         shards: Callable[[str], ShardEvaluator] | None = None,
+        chance: Chance | None = None,
     ) -> None:
-        """`shards` gives the port for the engine of a profile, by the scheduler's name."""
+        """`shards` gives the port for the engine of a profile, by the scheduler's name; `chance` stands in for the seed's."""
         self.occupancy = Occupancy(snapshot)
         self.nominations = Nominations(snapshot)
         self.waiting = WaitingPods()
@@ -97,17 +105,15 @@ class Scheduler:
         self.freed: list[Attempt] = []
         """Attempts undone after their own cycle: others may wait for the room that they held. Whoever tells of it clears this."""
         self._snapshot = snapshot
-        self._seed = seed
+        self._chance = chance or SeededChance(seed)
         self._decisions = 0
         self._sampling = Sampling(snapshot)
-        self._runners = {
-            name: _ProfileRunner(
-                Engine(snapshot, profile, None if shards is None else shards(name)),
-                profile.lifecycle(),
-                profile.percentage_of_nodes_to_score,
-            )
-            for name, profile in profiles.items()
-        }
+        self._runners: dict[str, _ProfileRunner] = {}
+        for name, profile in profiles.items():
+            engine = Engine(snapshot, profile, None if shards is None else shards(name))
+            evaluator = Evaluator(snapshot, engine, self.nominations, self._chance)
+            lifecycle, percentage = profile.lifecycle(), profile.percentage_of_nodes_to_score
+            self._runners[name] = _ProfileRunner(engine, lifecycle, percentage, evaluator)
         self._attempts: dict[str, Attempt] = {}
         for profile in profiles.values():
             for plugin in profile.plugins():
@@ -124,11 +130,11 @@ class Scheduler:
         return self._runners[scheduler_name].engine
 
     def draws(self) -> Draws:
-        return Draws(self._seed, self._decisions, self._sampling.start)
+        return Draws(self._chance.seed, self._decisions, self._sampling.start)
 
     def draw_on(self, draws: Draws) -> None:
         """Go on where another scheduler stood."""
-        self._seed, self._decisions, self._sampling.start = draws.seed, draws.decisions, draws.search_start
+        self._chance.seed, self._decisions, self._sampling.start = draws.seed, draws.decisions, draws.search_start
 
     def attempt(self, uid: str) -> Attempt | None:
         """The pod's attempt that has chosen a node and is not over."""
@@ -139,8 +145,11 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------------------ scheduling cycle
 
-    def schedule(self, pod: PodToSchedule, began: int, now: float) -> Attempt | Failure:
-        """One cycle. The attempt that comes back holds room on its node and is READY or WAITING."""
+    def schedule(self, pod: PodToSchedule, began: int, now: float, now_unix: float = 0.0) -> Attempt | Failure:
+        """One cycle. The attempt that comes back holds room on its node and is READY or WAITING.
+
+        `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for.
+        """
         runner = self._runners[pod.template.scheduler_name]
         attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, runner.lifecycle)
         self._decisions += 1
@@ -150,8 +159,8 @@ class Scheduler:
             if row is None:
                 evaluation = self._evaluate(runner, pod.template, nominated)
                 if not evaluation.is_feasible:
-                    return self._no_node(attempt, runner.engine.diagnose(pod.template, nominated))
-                row = choose(evaluation.best_rows, self._seed, attempt.number)
+                    return self._no_node(runner, attempt, runner.engine.diagnose(pod.template, nominated), now_unix)
+                row = self._chance.among(evaluation.best_rows, attempt.number)
         except PluginError as problem:
             return self._broken(attempt, error(str(problem)).by(problem.plugin))
         except Exception as problem:
@@ -249,26 +258,47 @@ class Scheduler:
         self._undo(attempt)
         return failed_on_node(status)
 
-    def _no_node(self, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
+    def _no_node(self, runner: _ProfileRunner, attempt: Attempt, diagnosis: Diagnosis, now_unix: float) -> Failure:
         """No node is feasible: ask PostFilter whether it can make one so."""
-        message, nominated = diagnosis.message(), None
         status = diagnosis.pre_filter if not diagnosis.pre_filter.ok else Status(Code.UNSCHEDULABLE)
         if not status.rejected:
             return self._broken(attempt, status)
-        if diagnosis.n_nodes and attempt.lifecycle.has_post_filter:
-            attempt.state.write(DIAGNOSIS, diagnosis)
-            result, answer = attempt.lifecycle.post_filter(attempt.state, attempt.pod)
-            if result is not None:
-                nominated = result.nominated_node_name
-                self.nominations.nominate(attempt.uid, attempt.template, nominated)
-            message = f"{message} {answer.message()}" if answer.reasons else message
-        return Failure(
+        failure = Failure(
             status,
-            message,
+            diagnosis.message(),
             unschedulable_plugins=diagnosis.unschedulable_plugins,
             pending_plugins=diagnosis.pending_plugins,
-            nominated_node_name=nominated,
         )
+        if not diagnosis.n_nodes:
+            self.nominations.forget(attempt.uid)
+            return replace(failure, nominated_node_name="")
+        if not attempt.lifecycle.has_post_filter:
+            return failure
+        preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, now_unix, runner.evaluator)
+        attempt.state.write(DIAGNOSIS, diagnosis)
+        attempt.state.write(FAILED_ATTEMPT, preemptor)
+        result, answer = attempt.lifecycle.post_filter(attempt.state, attempt.pod)
+        if answer.reasons:
+            failure = replace(failure, message=f"{failure.message} {answer.message()}")
+        return failure if result is None else self._nominated(attempt, failure, result)
+
+    def _nominated(self, attempt: Attempt, failure: Failure, result: PostFilterResult) -> Failure:
+        """PostFilter's result holds from now on, also before it is written: for the pods that come next."""
+        node_name, preemption = result.nominated_node_name, None
+        if result.victims:
+            cleared = self.nominations.below(attempt.template.priority, node_name)
+            for uid in cleared:
+                self.nominations.forget(uid)
+            victims = tuple(uid for uid in result.victims if not self._ends_anyway(uid))
+            if victims or cleared:
+                preemption = Preemption(node_name, victims, cleared)
+        self.nominations.nominate(attempt.uid, attempt.template, node_name)
+        return replace(failure, nominated_node_name=node_name, preemption=preemption)
+
+    def _ends_anyway(self, uid: str) -> bool:
+        """Whether the victim is ending already, or waits at Permit; then its attempt is all that ends."""
+        bound = self._snapshot.bound(uid)
+        return bound is None or bound.terminating or self.waiting.reject(uid, "", PREEMPTED)
 
     def _broken(self, attempt: Attempt, status: Status) -> Failure:
         """Something failed that should not; a nomination ends with it, as in kube-scheduler 1.34."""

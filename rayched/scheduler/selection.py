@@ -9,13 +9,15 @@ Cost: 1 µs where there is a tie.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from rayched.snapshot.columns import RowIndex
 
 _WORD: Final = (1 << 64) - 1
 # The constants of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 _GAMMA: Final = 0x9E3779B97F4A7C15
+_OFFSETS: Final = 0x0FF5E75
+"""Keeps draws of offsets apart from those between ties."""
 _MIX_1: Final = 0xBF58476D1CE4E5B9
 _MIX_2: Final = 0x94D049BB133111EB
 
@@ -28,6 +30,31 @@ def draw(seed: int, number: int, bound: int) -> int:
     """
     word = _mixed(_mixed(seed & _WORD) + (number + 1) * _GAMMA & _WORD)
     return word * bound >> 64
+
+
+class Chance(Protocol):
+    """Decides where all else is equal."""
+
+    seed: int
+
+    def among(self, rows: RowIndex, number: int) -> int:
+        """One of the rows that tie in the `number`-th decision. Shape (ties,), one at least."""
+
+    def offset(self, n_rows: int, number: int) -> int:
+        """Where among so many rows (one at least) a search begins."""
+
+
+class SeededChance:
+    """The chance of a run that can be repeated."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def among(self, rows: RowIndex, number: int) -> int:
+        return choose(rows, self.seed, number)
+
+    def offset(self, n_rows: int, number: int) -> int:
+        return draw(self.seed ^ _OFFSETS, number, n_rows)
 
 
 def choose(best_rows: RowIndex, seed: int, number: int) -> int:

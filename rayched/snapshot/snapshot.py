@@ -28,15 +28,18 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from rayched.api import quantity
+from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.columns import IdColumn, Log
 from rayched.snapshot.domains import Topology
 from rayched.snapshot.images import ImageCensus, ReportedImages, reported_images
 from rayched.snapshot.interning import Interner
 from rayched.snapshot.pod_counts import PodCounts
+from rayched.snapshot.pod_facts import NO_FACTS, PodFacts
 from rayched.snapshot.surroundings import Surroundings
 from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, clipped
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Taint
+from rayched.v1.workloads_pb2 import PodDisruptionBudget
 
 INTERNED_MIN: Final = 4_096
 """Interning tables of up to this many values are left alone."""
@@ -44,6 +47,7 @@ INTERNED_PER_PLACE_MAX: Final = 8
 """Values for each place they could stand in, above which values that no node has any more are dropped."""
 LABEL_KEYS_MIN: Final = 256
 """So many label columns are kept even if no node has the label any more."""
+BUDGET_KIND: Final = "PodDisruptionBudget"
 TOPOLOGIES_MAX: Final = 256
 """Topology keys whose domains are kept."""
 
@@ -56,6 +60,7 @@ class BoundPod:
     node_name: str
     terminating: bool = False
     """It is being deleted."""
+    facts: PodFacts = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Snapshot(NodeTable):
         self._label_keys_looked_at = LABEL_KEYS_MIN
         self._counts = PodCounts()
         self._surroundings = Surroundings()
+        self.budgets = Budgets()
         self._topologies: dict[str, Topology] = {}
 
     # ------------------------------------------------------------------------------------------------------------ nodes
@@ -175,7 +181,9 @@ class Snapshot(NodeTable):
 
     # ------------------------------------------------------------------------------------------------------------- pods
 
-    def bind(self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False) -> None:
+    def bind(
+        self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False, facts: PodFacts = NO_FACTS
+    ) -> None:
         """The pod takes up room on the node from now on. A pod that is bound elsewhere, or as another template, moves.
 
         `terminating`: its deletion has begun; it goes on taking up room, but does not count for everything any more.
@@ -183,9 +191,11 @@ class Snapshot(NodeTable):
         bound = self._pods.get(uid)
         if bound is not None:
             if bound.node_name == node_name and bound.template is template and bound.terminating is terminating:
+                if bound.facts != facts:
+                    self._pods[uid] = BoundPod(template, node_name, terminating, facts)
                 return
             self.unbind(uid)
-        self._pods[uid] = BoundPod(template, node_name, terminating)
+        self._pods[uid] = BoundPod(template, node_name, terminating, facts)
         on_node = self._pods_by_node.get(node_name)
         if on_node is None:
             on_node = self._pods_by_node[node_name] = {}
@@ -232,7 +242,9 @@ class Snapshot(NodeTable):
 
     def set_object(self, kind: str, namespace: str, name: str, message: Message | None) -> None:
         """Take over an object of another kind, by its kind's name; None: it is gone. Kinds that nobody reads are let pass."""
-        if self._surroundings.set_object(kind, namespace, name, message):
+        if kind == BUDGET_KIND:
+            self.budgets.set(namespace, name, message if isinstance(message, PodDisruptionBudget) else None)
+        elif self._surroundings.set_object(kind, namespace, name, message):
             self._counts.revision += 1
             self.revision += 1
 

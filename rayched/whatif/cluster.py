@@ -23,6 +23,7 @@ from rayched.api.kinds import AnyObject
 from rayched.api.stages import Stage, stage_of
 from rayched.framework.profile import Profile
 from rayched.scheduler.scheduler import Draws, PodToSchedule, Scheduler
+from rayched.snapshot.pod_facts import facts_of
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
@@ -82,8 +83,8 @@ class Cluster:
         match stage_of(pod):
             case Stage.BOUND:
                 self.bound[uid] = pod
-                terminating = pod.metadata.HasField("deletion_timestamp")
-                self.scheduler.occupancy.observe(uid, self._templates.intern(pod), pod.spec.node_name, terminating=terminating)
+                template, terminating = self._templates.intern(pod), pod.metadata.HasField("deletion_timestamp")
+                self.scheduler.occupancy.observe(uid, template, pod.spec.node_name, terminating=terminating, facts=facts_of(pod))
             case Stage.PENDING:
                 self.pending[uid] = pod
                 self.scheduler.nominations.nominate(uid, self._templates.intern(pod), pod.status.nominated_node_name)

@@ -41,6 +41,12 @@ def reason_of(replica: Replica, name: str) -> tuple[str, str]:
     return condition.reason, condition.message
 
 
+def nowhere(n_nodes: int) -> str:
+    """What a pod is told that asks for more CPU than any node has."""
+    none = f"0/{n_nodes} nodes are available: {n_nodes}"
+    return f"{none} Insufficient cpu. preemption: {none} Preemption is not helpful for scheduling."
+
+
 def a_replica(*nodes: str, **options: object) -> Replica:
     """A leader at rest over these nodes of 4 CPUs."""
     store = ModelStore()
@@ -405,7 +411,7 @@ def test_a_status_is_written_when_its_text_changed_and_at_most_once_in_five_seco
     replica = a_replica("n1")
     put_pod(replica.store, a_pod("web", cpu="9"))
     replica.settle()
-    assert reason_of(replica, "web") == ("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+    assert reason_of(replica, "web") == ("Unschedulable", nowhere(1))
     revision = replica.store.revision
     # The same text again, after every event that may help the pod.
     for _ in range(5):
@@ -420,13 +426,13 @@ def test_a_status_is_written_when_its_text_changed_and_at_most_once_in_five_seco
         put_node(replica.store, a_node(f"n{number}"))
         replica.core.activate(("default/web",))
         replica.settle()
-    assert reason_of(replica, "web")[1] == "0/2 nodes are available: 2 Insufficient cpu."
+    assert reason_of(replica, "web")[1] == nowhere(2)
     replica.clock.now += 4.9
     replica.settle()
-    assert reason_of(replica, "web")[1] == "0/2 nodes are available: 2 Insufficient cpu."
+    assert reason_of(replica, "web")[1] == nowhere(2)
     replica.clock.now += 0.2
     replica.settle()
-    assert reason_of(replica, "web")[1] == "0/4 nodes are available: 4 Insufficient cpu."
+    assert reason_of(replica, "web")[1] == nowhere(4)
 
 
 def test_statuses_are_sent_after_all_bindings() -> None:

@@ -1,5 +1,6 @@
 """Two replicas' real cores over a model of etcd, in one thread from one seed: whatever happens in whatever order, nothing is
-bound twice, no node is overfilled, nobody writes after his epoch, and once the world heals everything that fits is bound.
+bound twice, no node is overfilled, nobody writes after his epoch, pods give way to more important ones alone, and once the world
+heals everything that fits is bound.
 
 What happens: users create, change, delete and finish pods, cordon, resize and remove nodes; transactions and answers are lost,
 arrive late, or twice; watches lag and start over; queues die; belief ends, comes back, or is held too long while another replica
@@ -32,6 +33,7 @@ class AuditedStore(ModelStore):
         self.bindings: dict[str, str] = {}
         """uid → node, for the whole run."""
         self.n_commits_refused = 0
+        self.n_victims = 0
 
     def txn(self, request):  # type: ignore[no-untyped-def]
         before = self.pods()
@@ -51,6 +53,9 @@ class AuditedStore(ModelStore):
         assert write.epoch == self.now[KEYS.epoch].mod_revision, "a write of an epoch that is over"
         if not pod.spec.node_name:
             return
+        if write.op == "preempt":
+            self._judge_victim(pod)
+            return
         assert not before.spec.node_name, "a pod that has a node was bound"
         assert not before.metadata.HasField("deletion_timestamp") and before.status.phase == "Pending"
         assert pod.metadata.uid not in self.bindings, "bound twice"
@@ -59,6 +64,12 @@ class AuditedStore(ModelStore):
         assert not node.spec.unschedulable, "bound to a cordoned node"
         taken = sum(cpu_of(other) for other in self.pods().values() if is_on(other, pod.spec.node_name))
         assert taken <= milli_value(node.status.allocatable["cpu"].string), "over capacity"
+
+    def _judge_victim(self, victim: Pod) -> None:
+        self.n_victims += 1
+        assert victim.metadata.HasField("deletion_timestamp")
+        higher = (pod for pod in self.pods().values() if pod.spec.priority > victim.spec.priority)
+        assert any(pod.status.nominated_node_name == victim.spec.node_name for pod in higher), "a victim for nobody"
 
     def nodes(self) -> dict[str, Node]:
         found = [Stored.FromString(entry.value).object.node for key, entry in self.now.items() if b"/nodes/" in key]
@@ -152,6 +163,12 @@ class World:
         if pod is not None:
             self.store.delete(self.key(pod))
 
+    def stop_pods(self) -> None:
+        """Agents remove what is being deleted on their nodes."""
+        for key, pod in self.store.pods().items():
+            if pod.spec.node_name and pod.metadata.HasField("deletion_timestamp"):
+                self.store.delete(key)
+
     def poison(self) -> None:
         self.number += 1
         self.store.put(KEYS.object_key(kinds.POD, "default", f"bad{self.number}"), b"\xff\xff\xff")
@@ -177,6 +194,7 @@ class World:
             (8, self.change_pod),
             (2, self.delete_pod),
             (1, self.change_node),
+            (3, self.stop_pods),
             (0.3, self.add_node),
             (0.3, self.remove_node),
             (0.2, self.poison),
@@ -230,6 +248,7 @@ class World:
         for _ in range(40):
             for replica in self.replicas:
                 replica.settle()
+            self.stop_pods()
             self.clock.now += 11.0
         self.check_end(leader, other)
 
@@ -282,7 +301,7 @@ def test_no_order_of_events_binds_twice_overfills_or_forgets(seed: int) -> None:
 
 def test_the_simulation_meets_what_it_is_about() -> None:
     """Fenced transactions, lost races, unknown outcomes and bindings really happen in these runs."""
-    fenced = bound = late = 0
+    fenced = bound = late = victims = 0
     for seed in range(10):
         world = World(seed)
         for _ in range(STEPS):
@@ -290,4 +309,5 @@ def test_the_simulation_meets_what_it_is_about() -> None:
             late += any(replica.late for replica in world.replicas)
         fenced += world.store.n_commits_refused
         bound += len(world.store.bindings)
-    assert fenced > 3 and bound > 50 and late > 50, (fenced, bound, late)
+        victims += world.store.n_victims
+    assert fenced > 3 and bound > 50 and late > 50 and victims > 8, (fenced, bound, late, victims)

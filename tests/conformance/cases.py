@@ -54,6 +54,7 @@ _SURROUNDINGS: Final = {
     "replicaSets": kinds.REPLICA_SET,
     "statefulSets": kinds.STATEFUL_SET,
     "replicationControllers": kinds.REPLICATION_CONTROLLER,
+    "pdbs": kinds.POD_DISRUPTION_BUDGET,
 }
 """Fields of a scenario that hold objects other than nodes and pods."""
 _KINDS_WITH_A_PROFILE: Final = ("schedule", "preempt", "sequence")
@@ -147,7 +148,16 @@ def set_surroundings(snapshot: Snapshot, scenario: dict[str, Any]) -> None:
 
 def profile_of(case: Case) -> Profile:
     """The case's profile, read from a configuration file that says what the case's config says."""
-    return _profile(json.dumps(case.scenario.get("config") or {}, sort_keys=True))
+    return read_profile(profile_body(case))
+
+
+def profile_body(case: Case) -> dict[str, Any]:
+    return case.scenario.get("config") or {}
+
+
+def read_profile(body: dict[str, Any]) -> Profile:
+    """A profile from its part of a configuration file."""
+    return _profile(json.dumps(body, sort_keys=True))
 
 
 def with_fixes(case: Case) -> Case:

@@ -11,7 +11,7 @@ from rayched.v1.core_pb2 import Pod
 from tests.conformance.cases import Case, pod_of
 from tests.conformance.comparisons import Comparison
 from tests.conformance.events import Occurrence, occurrence
-from tests.conformance.production_hints import NOT_THERE, SCHEDULER, registrations
+from tests.conformance.production_hints import SCHEDULER, registrations
 
 HINT = "hint"
 
@@ -27,7 +27,7 @@ def compare_hints(case: Case) -> Iterator[Comparison]:
     yield Comparison("events", [event.label for event, _ in found], [one["event"] for one in recorded])
     for (event, one), expected in zip(found, recorded, strict=False):
         answers = _answers(table, pod, event, one)
-        wanted = {plugin: hint for plugin, hint in expected["hints"].items() if plugin not in NOT_THERE}
+        wanted = expected["hints"]
         for plugin in sorted(answers.keys() | wanted.keys()):
             yield Comparison(f"{event.label} {plugin}", answers.get(plugin), wanted.get(plugin), plugin, HINT)
 

@@ -11,11 +11,9 @@ from tests.conformance.cases import Case
 from tests.conformance.comparisons import Comparison, compare_schedule
 from tests.conformance.hint_comparisons import compare_hints
 from tests.conformance.parse_comparisons import compare_parsing
+from tests.conformance.preempt_comparisons import compare_preemption
 from tests.conformance.queue_player import compare_queue
-
-_PREEMPTION: Final = "preemption is not there yet"
-NOT_RUN: Final = {"preempt": _PREEMPTION, "sequence": _PREEMPTION}
-"""Kinds of cases that nothing here can judge."""
+from tests.conformance.sequence_comparisons import compare_sequence
 
 
 class Verdict(enum.Enum):
@@ -41,7 +39,7 @@ def judge(case: Case, n_shards: int) -> Judgement:
     """`n_shards` workers answer for all columns; 0: there are none."""
     compare = _COMPARED.get(case.kind)
     if compare is None:
-        return Judgement(case, Verdict.NOT_RUN, reason=NOT_RUN.get(case.kind, f"kind {case.kind!r} is not known"))
+        return Judgement(case, Verdict.NOT_RUN, reason=f"kind {case.kind!r} is not known")
     comparisons: list[Comparison] = []
     try:
         for one in compare(case, n_shards):
@@ -59,5 +57,7 @@ _COMPARED: Final[Mapping[str, Callable[[Case, int], Iterator[Comparison]]]] = {
     "schedule": compare_schedule,
     "hint": lambda case, n_shards: compare_hints(case),
     "parse": lambda case, n_shards: compare_parsing(case),
+    "preempt": compare_preemption,
+    "sequence": compare_sequence,
     "queue": lambda case, n_shards: compare_queue(case),
 }

@@ -18,8 +18,6 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.hints import HintTable, registrations_of
 
 SCHEDULER: Final = "default-scheduler"
-NOT_THERE: Final = frozenset({names.DEFAULT_PREEMPTION}) - IN_TREE.keys()
-"""Plugins whose recorded hints cannot be compared yet."""
 
 _VOLUMES: Final = {
     names.VOLUME_BINDING: (Registration(ClusterEvent(Resource.CSI_NODE, Action.ADD | Action.UPDATE)),),

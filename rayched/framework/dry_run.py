@@ -1,0 +1,137 @@
+"""Dry runs of preemption: what becomes of rows when pods are taken off them, and which of these pods could stay after all.
+
+For each row, on its own: take off all the pods named; if the incoming pod does not fit then, nothing helps there. Else put them
+back one after the other, in the order given, and keep those with which the incoming pod still fits. Who cannot be kept is a
+victim. "Fits" means with and without nominated pods, as everywhere.
+
+All rows do their steps together: a step is one call of each filter over the rows, whatever the number of rows. Filters that do
+not read what is bound are asked once.
+
+Pure. Source: SelectVictimsOnNode of DefaultPreemption, kube-scheduler 1.34.
+Cost: about 0.1 ms a step for up to 500 rows; as many steps as the row with most pods has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+
+from rayched.framework.counting import CountedAsked
+from rayched.framework.nominations import Nomination
+from rayched.framework.plugin import FilterPlugin
+from rayched.framework.plugin_calls import call_reasons
+from rayched.framework.questions import Asked
+from rayched.framework.row_evaluation import Filtered, filter_rows
+from rayched.framework.status import Code, Status
+from rayched.snapshot.columns import BoolColumn, Log, RowIndex
+from rayched.snapshot.rows import Rows
+from rayched.snapshot.table import NodeTable
+from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.trial_rows import Numbers, TrialRows, numbers_of
+
+_BOUND: Final = Log.USAGE | Log.PORTS
+"""Aspects that pods change."""
+
+Outcome: TypeAlias = Status | tuple[bool, ...]
+"""Why the incoming pod does not fit even without the pods; or for each of them whether it can stay."""
+
+
+class DryRun:
+    """Dry runs for one incoming pod over the table as it is."""
+
+    def __init__(self, table: NodeTable, filters: Sequence[Asked], nominated: Sequence[Nomination]) -> None:
+        """`nominated`: other pods of equal or higher priority that wait for a node."""
+        self._table = table
+        self._filters = filters
+        self._moved_by_pods = [asked for asked in filters if isinstance(asked, CountedAsked) or asked.plugin.reads & _BOUND]
+        self._nominated: dict[int, list[PodTemplate]] = {}
+        for template, row in nominated:
+            self._nominated.setdefault(row, []).append(template)
+
+    def run(self, rows: RowIndex, pods: Sequence[Sequence[PodTemplate]]) -> list[Outcome]:
+        """For each row, given with pods that are bound to it. Raises PluginError."""
+        numbers: dict[PodTemplate, int] = {}
+        off = [[numbers.setdefault(template, len(numbers)) for template in there] for there in pods]
+        coming = [
+            [numbers.setdefault(template, len(numbers)) for template in self._nominated.get(row, ())] for row in rows.tolist()
+        ]
+        trial = _Trial(TrialRows.begin(self._table, rows, tuple(numbers)), coming)
+        trial.rows.put(_places(off), numbers_of([number for there in off for number in there]), -1)
+        refusals = trial.refusals(self._filters)
+        fitting = [place for place in range(len(rows)) if place not in refusals]
+        stay = self._put_back(trial.only(fitting), [off[place] for place in fitting]) if fitting else []
+        outcomes: list[Outcome] = [refusals.get(place, ()) for place in range(len(rows))]
+        for place, found in zip(fitting, stay, strict=True):
+            outcomes[place] = tuple(found)
+        return outcomes
+
+    def _put_back(self, trial: _Trial, off: Sequence[Sequence[int]]) -> list[list[bool]]:
+        stay: list[list[bool]] = [[] for _ in off]
+        for step in range(max(map(len, off))):
+            places = numbers_of([place for place, there in enumerate(off) if len(there) > step])
+            numbers = numbers_of([there[step] for there in off if len(there) > step])
+            trial.rows.put(places, numbers, 1)
+            fits = trial.fits(self._moved_by_pods)[places]
+            trial.rows.put(places[~fits], numbers[~fits], -1)
+            for place, stays in zip(places.tolist(), fits.tolist(), strict=True):
+                stay[place].append(stays)
+        return stay
+
+
+class _Trial:
+    """Rows on trial, and the pods that are nominated to some of them."""
+
+    def __init__(self, rows: TrialRows, coming: Sequence[Sequence[int]]) -> None:
+        """`coming`: for each row the numbers of templates of nominated pods."""
+        self.rows = rows
+        self._coming = coming
+        self._awaiting = numbers_of([place for place, there in enumerate(coming) if there])
+        """Places with nominated pods."""
+        self._numbers = numbers_of([number for there in coming for number in there])
+        self._among_awaiting = _places([there for there in coming if there])
+
+    def only(self, places: Sequence[int]) -> _Trial:
+        return _Trial(self.rows.only(numbers_of(places)), [self._coming[place] for place in places])
+
+    def fits(self, filters: Sequence[Asked]) -> BoolColumn:
+        """Shape (rows,)."""
+        fits: BoolColumn = filter_rows(filters, self.rows).codes == Code.SUCCESS
+        if len(self._awaiting):
+            fits[self._awaiting] &= filter_rows(filters, self._beside_nominated()).codes == Code.SUCCESS
+        return fits
+
+    def refusals(self, filters: Sequence[Asked]) -> dict[int, Status]:
+        """Places where the incoming pod does not fit, and why; beside nominated pods first, as that is asked first."""
+        found: dict[int, Status] = {}
+        if len(self._awaiting):
+            rows = self._beside_nominated()
+            for place, status in _refusals(filters, rows, filter_rows(filters, rows)).items():
+                found[int(self._awaiting[place])] = status
+        return _refusals(filters, self.rows, filter_rows(filters, self.rows)) | found
+
+    def _beside_nominated(self) -> TrialRows:
+        rows = self.rows.only(self._awaiting)
+        rows.put(self._among_awaiting, self._numbers, 1)
+        return rows
+
+
+def _refusals(filters: Sequence[Asked], rows: Rows, filtered: Filtered) -> dict[int, Status]:
+    """The first failing filter's word on each row that fails, by place."""
+    found: dict[int, Status] = {}
+    for number, asked in enumerate(filters):
+        places: RowIndex = (filtered.failing == number).nonzero()[0]
+        if not len(places):
+            continue
+        codes = filtered.codes[places]
+        told = call_reasons(cast(FilterPlugin, asked.plugin), asked.state, rows.only(places), codes)
+        for at, place in enumerate(places.tolist()):
+            reasons = tuple(reason for reason, where in told if where[at])
+            found[place] = Status(Code(int(codes[at])), reasons, asked.plugin.name)
+    return found
+
+
+def _places(lists: Sequence[Sequence[int]]) -> Numbers:
+    """For each entry of each list the place of its list."""
+    return np.repeat(np.arange(len(lists), dtype=np.intp), numbers_of([len(entries) for entries in lists]))

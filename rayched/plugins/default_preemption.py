@@ -1,0 +1,55 @@
+"""DefaultPreemption: where no node is feasible, make room by ending pods of lower priority.
+
+PostFilter: on each node where that could help, all lower pods are taken off on trial and put back one by one, those whose
+end violates a PodDisruptionBudget first, then the more important ones; who cannot be put back is a victim. The node is chosen
+by fewest violations, then lowest highest priority, lowest sum of priorities, fewest victims, latest start among the highest. The
+pod is nominated to it and waits for its victims to end; lower nominations there are cleared.
+
+Never a pod of equal or higher priority, never pods of several nodes for one pod, and quality of service plays no part. A pod with
+preemptionPolicy Never makes no room. One whose victims still end on its nominated node makes no more.
+
+Not in kube-scheduler, both off by default: budgets that are a hard limit (`rayched.snapshot.budgets`), and `minRuntimeSeconds`,
+for which a pod runs before it may be preempted.
+
+Source: pod.spec.priority and preemptionPolicy (core/v1), DefaultPreemptionArgs, kube-scheduler 1.34.
+Cost: see `scheduler.preemption`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rayched.framework import names
+from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.cycle_state import CycleState
+from rayched.framework.plugin import PostFilterResult
+from rayched.framework.plugin_args import DefaultPreemptionArgs
+from rayched.framework.preemption import FAILED_ATTEMPT, FailedAttempt
+from rayched.framework.queueing_hints import Hint, Registration
+from rayched.framework.status import Status, error
+from rayched.v1.core_pb2 import Pod
+
+
+class DefaultPreemption:
+    name: Final = names.DEFAULT_PREEMPTION
+
+    def __init__(self, args: DefaultPreemptionArgs) -> None:
+        self._args = args
+
+    def post_filter(self, state: CycleState, pod: Pod) -> tuple[PostFilterResult | None, Status]:  # noqa: ARG002
+        failed = state.read(FAILED_ATTEMPT)
+        if not isinstance(failed, FailedAttempt):
+            return None, error("preemption: the attempt did not fail in a scheduler that can preempt")
+        result, status = failed.preempt(self._args)
+        if not status.reasons:
+            return result, status
+        return result, Status(status.code, (f"preemption: {status.message()}",))
+
+    def registrations(self) -> Sequence[Registration]:
+        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), _after_deletion),)
+
+
+def _after_deletion(pod: Pod, old: Pod, new: None) -> Hint:  # noqa: ARG001
+    """Those who rejected the pod tell whether the end of another helps it; having tried to preempt adds nothing to that."""
+    return Hint.SKIP

@@ -1,0 +1,80 @@
+"""PodDisruptionBudgets as preemption reads them: whom they are about, and how many disruptions they allow now.
+
+A budget is best effort for preemption: pods are evicted against it only where no other choice makes room. With the annotation
+`rayched.dev/preemption-limit: hard` it is a limit that preemption keeps.
+
+Owner: one Snapshot. Source: PodDisruptionBudget (policy/v1), getPodDisruptionBudgets of kube-scheduler 1.34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.api.selectors import SelectorError
+from rayched.snapshot.pod_selection import LabelConditions, conditions_of, hold
+from rayched.v1.workloads_pb2 import PodDisruptionBudget
+
+LIMIT_ANNOTATION: Final = "rayched.dev/preemption-limit"
+HARD: Final = "hard"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    namespace: str
+    name: str
+    conditions: LabelConditions
+    """On labels of pods. Empty, or None: the budget is about nobody."""
+    allowed: int
+    disrupted: frozenset[str]
+    """Names of pods whose disruption it has accounted for already."""
+    is_hard: bool
+
+    def counts(self, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the end of this pod is a disruption more. A pod without labels is in nobody's budget."""
+        if namespace != self.namespace or not labels or not self.conditions or name in self.disrupted:
+            return False
+        return hold(self.conditions, labels)
+
+
+class Budgets:
+    """All budgets, by namespace."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, Budget]] = {}
+
+    def set(self, namespace: str, name: str, budget: PodDisruptionBudget | None) -> None:
+        """Take over a budget's new state; None: it is gone."""
+        if budget is not None:
+            self._by_namespace.setdefault(namespace, {})[name] = _read(namespace, name, budget)
+            return
+        there = self._by_namespace.get(namespace, {})
+        there.pop(name, None)
+        if not there:
+            self._by_namespace.pop(namespace, None)
+
+    @property
+    def any_hard(self) -> bool:
+        """Whether one of them is a hard limit."""
+        return any(budget.is_hard for there in self._by_namespace.values() for budget in there.values())
+
+    def of(self, namespace: str) -> Sequence[Budget]:
+        """In the order in which they came."""
+        there = self._by_namespace.get(namespace)
+        return tuple(there.values()) if there else ()
+
+
+def _read(namespace: str, name: str, budget: PodDisruptionBudget) -> Budget:
+    try:
+        conditions = conditions_of(budget.spec.selector if budget.spec.HasField("selector") else None)
+    except SelectorError:
+        conditions = None
+    return Budget(
+        namespace=namespace,
+        name=name,
+        conditions=conditions,
+        allowed=budget.status.disruptions_allowed,
+        disrupted=frozenset(budget.status.disrupted_pods),
+        is_hard=budget.metadata.annotations.get(LIMIT_ANNOTATION) == HARD,
+    )

@@ -1,0 +1,32 @@
+"""What preemption reads of a bound pod besides its template: its name, since when it runs, and whether it ends for another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.api.termination import PREEMPTION_BY_SCHEDULER, is_disrupted
+from rayched.v1.core_pb2 import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    name: str = ""
+    """namespace/name."""
+    started: float = math.inf
+    """status.startTime, Unix seconds; without one it counts as starting just now, later than all others."""
+    preempted: bool = False
+    """It is being deleted to make room for another."""
+
+
+NO_FACTS: Final = PodFacts()
+
+
+def facts_of(pod: Pod) -> PodFacts:
+    metadata, started = pod.metadata, pod.status.start_time
+    return PodFacts(
+        name=f"{metadata.namespace or 'default'}/{metadata.name}",
+        started=started.seconds + started.nanos / 1e9 if pod.status.HasField("start_time") else math.inf,
+        preempted=metadata.HasField("deletion_timestamp") and is_disrupted(pod, PREEMPTION_BY_SCHEDULER),
+    )
