@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import write_text
+from rayched.api.names import LAST_APPLIED
 from rayched.api.quantity import milli_value, value
 from rayched.api.resources import pod_requests
 from rayched.cli import printing
 from rayched.cli.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Container, ContainerPort, Event, Node, Pod, Taint, Toleration
-from rayched.v1.meta_pb2 import Quantity
+from rayched.v1.meta_pb2 import ObjectMeta, Quantity
 
 _WIDTH = 18
 _MIB = 1 << 20
@@ -46,7 +47,7 @@ def _pod(pod: Pod) -> list[str]:
         _field("Node", spec.node_name or NONE),
         _field("Start Time", status.start_time.ToJsonString() if status.HasField("start_time") else NONE),
         *_mapping("Labels", pod.metadata.labels),
-        *_mapping("Annotations", pod.metadata.annotations),
+        *_mapping("Annotations", _annotations(pod.metadata)),
         _field("Status", status.phase if status.reason else pod_status(pod)),
     ]
     said = (("Reason", status.reason), ("Message", status.message), ("NominatedNode", status.nominated_node_name))
@@ -92,7 +93,7 @@ def _node(client: Client, node: Node) -> list[str]:
     lines = [
         _field("Name", node.metadata.name),
         *_mapping("Labels", node.metadata.labels),
-        *_mapping("Annotations", node.metadata.annotations),
+        *_mapping("Annotations", _annotations(node.metadata)),
         *_list("Taints", map(taint_text, node.spec.taints)),
         _field("Unschedulable", str(node.spec.unschedulable).lower()),
         _field("Status", node_status(node)),
@@ -157,6 +158,11 @@ def _field(name: str, text: str) -> str:
 def _list(name: str, texts: Iterable[str]) -> list[str]:
     found = list(texts) or [NONE]
     return [_field(name, found[0]), *(" " * _WIDTH + text for text in found[1:])]
+
+
+def _annotations(metadata: ObjectMeta) -> dict[str, str]:
+    """Without the note of `apply`, which is no person's concern."""
+    return {key: text for key, text in metadata.annotations.items() if key != LAST_APPLIED}
 
 
 def _mapping(name: str, found: Mapping[str, str]) -> list[str]:

@@ -93,6 +93,21 @@ class Admission:
             {**known.runtime, **await self._looked_up(RUNTIME_CLASS, RuntimeClass, runtime)},
         )
 
+    async def default_classes(self, messages: Iterable[AnyObject]) -> dict[str, PriorityClass]:
+        """The classes that are the default now, read from the store; looked up only where one of these wants to be it."""
+        if not any(isinstance(message, PriorityClass) and message.global_default for message in messages):
+            return {}
+        page = await self._objects.store.list_all(self._objects.keys.prefix(PRIORITY_CLASS))
+        found: dict[str, PriorityClass] = {}
+        for entry in page.entries:
+            try:
+                message = read_entry(entry).message
+            except PoisonedObject:
+                continue
+            if isinstance(message, PriorityClass) and message.global_default:
+                found[message.metadata.name] = message
+        return found
+
     def admit(self, message: AnyObject, classes: Classes) -> list[FieldError]:
         """Makes a new object ready for the store, in place; all that is wrong with it."""
         if not isinstance(message, Pod):

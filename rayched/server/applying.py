@@ -1,8 +1,9 @@
 """Apply: creates an object, or makes the stored one say what the manifest says.
 
 What others own stays: the status, the node that a pod is bound to, what admission filled in at the creation (priority, overhead),
-the identity. Everything else is the manifest's, so a field that it no longer has goes; only of a node, which agents and
-administrators write too, labels, annotations, taints and capacity that the manifest does not mention stay.
+the identity. Labels and annotations stay where no manifest set them (last_applied.py). Everything else is the manifest's, so a
+field that it no longer has goes; only of a node, which agents and administrators write too, taints and capacity that the manifest
+does not mention stay.
 
 A manifest may come back in two forms: as it was first written, or as `get` gave it, with everything that admission once merged
 into it. Both must change nothing. So the step from the stored pod is judged for the manifest as it is and for the manifest after
@@ -23,6 +24,7 @@ from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
 from rayched.api.validation import validate, validate_update
 from rayched.api.well_known_taints import TOLERATED_BY_ADMISSION
+from rayched.server import last_applied
 from rayched.server.admission import Classes
 from rayched.server.reports import register
 from rayched.v1.core_pb2 import Node, Pod, Toleration
@@ -39,6 +41,7 @@ def step(stored: AnyObject, manifest: AnyObject, classes: Classes, now: Timestam
     judged = [(validate_update(stored, candidate) + validate(candidate), candidate) for candidate in candidates]
     errors, best = min(judged, key=lambda pair: len(pair[0]))
     if not errors:
+        last_applied.renew_note(manifest.metadata, best.metadata, best == stored)
         if _desire(best) != _desire(stored):
             best.metadata.generation = stored.metadata.generation + 1
         stored.CopyFrom(best)  # type: ignore[arg-type]
@@ -58,11 +61,12 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
         if manifest.spec.taints:
             del node.spec.taints[:]
             node.spec.taints.extend(manifest.spec.taints)
+        last_applied.merge(stored.metadata, manifest.metadata, node.metadata)
         default(node)
         return node
     result.CopyFrom(manifest)  # type: ignore[arg-type]
     default(result)
-    _keep(stored, result)
+    _keep(stored, manifest, result)
     return result
 
 
@@ -73,7 +77,7 @@ def _merged(stored: AnyObject, manifest: AnyObject, classes: Classes) -> AnyObje
     default(result)
     apply_runtime_class(result, classes.runtime)
     merge_label_keys(result)
-    _keep(stored, result)
+    _keep(stored, manifest, result)
     _keep_tolerations(stored, result)
     return result
 
@@ -89,11 +93,12 @@ def _keep_tolerations(stored: AnyObject, result: Pod) -> None:
     result.spec.tolerations.extend(copies)
 
 
-def _keep(stored: AnyObject, result: AnyObject) -> None:
+def _keep(stored: AnyObject, manifest: AnyObject, result: AnyObject) -> None:
     """Takes over from the stored object what the manifest cannot say or leaves open."""
     _copy(stored.metadata, result.metadata, _IDENTITY)
     result.metadata.resource_version = stored.metadata.resource_version
     result.metadata.generate_name = stored.metadata.generate_name
+    last_applied.merge(stored.metadata, manifest.metadata, result.metadata)
     if "status" in stored.DESCRIPTOR.fields_by_name:
         _copy(stored, result, ("status",))
     if isinstance(stored, Pod) and isinstance(result, Pod):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rayched.api import kinds
+from rayched.api.admission import check_default_class
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
 from rayched.server.admission import Admission, namespace_of
@@ -37,7 +38,7 @@ from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome,
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import SubmissionRecord
-from rayched.v1.workloads_pb2 import Object
+from rayched.v1.workloads_pb2 import Object, PriorityClass
 
 _FIRST: Final = (NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS)
 """Kinds that other objects of the same batch may refer to."""
@@ -131,8 +132,14 @@ class Creator:
     async def _create_wave(self, wave: list[_Submission], dry_run: bool) -> None:
         pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
         classes = await self._admission.classes_for(pods)
+        defaults = await self._admission.default_classes(submission.message for submission in wave)
         for submission in wave:
-            errors = [*_received_faults(submission), *self._admission.admit(submission.message, classes)]
+            message = submission.message
+            errors = [*_received_faults(submission), *self._admission.admit(message, classes)]
+            if isinstance(message, PriorityClass):
+                errors += check_default_class(message, defaults)
+                if message.global_default and not errors:
+                    defaults[message.metadata.name] = message
             if errors:
                 submission.result = invalid_fields(submission.subject, errors)
         for _ in range(_ROUNDS_MAX):

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.api import kinds
+from rayched.api.admission import check_default_class
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
 from rayched.api.validation import validate
+from rayched.server import last_applied
 from rayched.server.admission import Admission
 from rayched.server.applying import step
 from rayched.server.creation import Creator
@@ -36,7 +38,7 @@ from rayched.v1.services_pb2 import (
     SubmitRequest,
     SubmitResponse,
 )
-from rayched.v1.workloads_pb2 import Object
+from rayched.v1.workloads_pb2 import Object, PriorityClass
 
 OBJECTS_A_BATCH: Final = 100
 BYTES_A_BATCH: Final = 1 << 20
@@ -88,6 +90,7 @@ class SubmissionService:
                     raise
             item = Object()
             item.CopyFrom(request.object)
+            last_applied.add_note(kinds.unwrap(item).metadata)
             (created,) = await self._creator.create([item], request.dry_run)
             if not isinstance(created, ApiFailure):
                 whole = await self._creator.as_created(created)
@@ -129,11 +132,13 @@ class SubmissionService:
         metadata = manifest.metadata
         target = self._objects.target_of(kinds.of_message(manifest), metadata.namespace, metadata.name)
         classes = await self._admission.classes_for([manifest] if isinstance(manifest, Pod) else [])
+        defaults = await self._admission.default_classes([manifest])
 
         def edit(stored: AnyObject) -> list[FieldError]:
             if metadata.uid and metadata.uid != stored.metadata.uid:
                 raise conflict(f"{target}: has uid {stored.metadata.uid}, not {metadata.uid[:80]}; it is another object")
-            return step(stored, manifest, classes, timestamp_now())
+            errors = step(stored, manifest, classes, timestamp_now())
+            return errors + check_default_class(manifest, defaults) if isinstance(manifest, PriorityClass) else errors
 
         rewritten = await self._objects.rewrite(target, edit, metadata.resource_version, dry_run=request.dry_run)
         action = ApplyResponse.CONFIGURED if rewritten.changed else ApplyResponse.UNCHANGED

@@ -25,6 +25,25 @@ def test_apply_creates_then_finds_nothing_to_do_then_changes(rayched: Commands, 
     assert rayched.pod(name, namespace).metadata.labels["app"] == "web"
 
 
+def test_labels_of_others_stay_and_those_given_up_go(rayched: Commands, namespace: str, name: str) -> None:
+    rayched.ok("apply", "-f", "-", stdin=a_pod_text(name, namespace=namespace, labels="{app: web, tier: front}"))
+    rayched.ok("label", "pod", name, "-n", namespace, "team=red")
+    rayched.running(name, namespace)
+    rayched.ok("apply", "-f", "-", stdin=a_pod_text(name, namespace=namespace, labels="{app: web}"))
+    assert dict(rayched.pod(name, namespace).metadata.labels) == {"app": "web", "team": "red"}
+    assert "last-applied" not in "".join(rayched.ok("describe", "pod", name, "-n", namespace))
+    rayched.ok("label", "node", "node-007", "example.com/team=red")
+    rayched.ok(
+        "apply", "-f", "-", stdin="{apiVersion: v1, kind: Node, metadata: {name: node-007, labels: {example.com/mine: a}}}"
+    )
+    rayched.ok("apply", "-f", "-", stdin="{apiVersion: v1, kind: Node, metadata: {name: node-007}}")
+    labels = rayched.client.get("nodes", "node-007").metadata.labels
+    assert "example.com/mine" not in labels
+    assert labels["example.com/team"] == "red"
+    assert labels["kubernetes.io/hostname"] == "node-007"
+    rayched.ok("label", "node", "node-007", "example.com/team-")
+
+
 def test_a_dry_run_judges_everything_and_changes_nothing(rayched: Commands, name: str) -> None:
     with rayched.nothing_changes():
         text = a_pod_text(name)

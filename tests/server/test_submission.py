@@ -199,6 +199,25 @@ def test_a_default_class_is_for_new_pods_only(client: Client, name: str, api: Se
     assert priority_of_new_pod(2) == 0
 
 
+@pytest.mark.row("K9.2")
+def test_a_second_default_class_is_refused_however_it_comes(client: Client, name: str) -> None:
+    client.submit(a_priority_class(name, 300, is_default=True))
+    other = a_priority_class(f"{name}-other", 400, is_default=True)
+    for call in (client.submit, client.apply):
+        with pytest.raises(ApiError, match=f"globalDefault: PriorityClass {name} is the default already; there can be one"):
+            call(other)
+    client.submit(a_priority_class(f"{name}-other", 400))
+    with pytest.raises(ApiError, match="is the default already"):
+        client.apply(other)
+    # The default itself may be applied again, and leave the place to another.
+    client.apply(a_priority_class(name, 300, is_default=True))
+    client.delete("priorityclasses", name)
+    twins = client.submit_many([a_priority_class(f"{name}-{number}", number, is_default=True) for number in range(2)])
+    assert [twin.error is None for twin in twins] == [True, False]
+    for gone in (f"{name}-0", f"{name}-other"):
+        client.delete("priorityclasses", gone)
+
+
 @pytest.mark.row("K3.1")
 def test_the_overhead_of_a_runtime_class_is_added_and_no_other_taken(client: Client, name: str) -> None:
     client.submit(a_runtime_class(name, cpu="250m", memory="120Mi"))
