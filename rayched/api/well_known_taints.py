@@ -40,9 +40,10 @@ UNSCHEDULABLE: Final = f"{_PREFIX}unschedulable"
 OUT_OF_SERVICE: Final = f"{_PREFIX}out-of-service"
 """Set by an administrator on a node that is known to be down: what is ending there need not be waited for."""
 
-TOLERATED_BY_ADMISSION: Final = frozenset(
+SET_BY_LEADER: Final = frozenset(
     (NOT_READY, UNREACHABLE, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, NETWORK_UNAVAILABLE, UNSCHEDULABLE)
 )
+TOLERATED_BY_ADMISSION: Final = SET_BY_LEADER
 DAEMON_SET: Final = "DaemonSet"
 _DAEMONS_TOLERATE: Final = (
     (NOT_READY, NO_EXECUTE),

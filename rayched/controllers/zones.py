@@ -9,7 +9,7 @@
 
 The secondary rate is 0 in a zone of up to `large_cluster_size_threshold` nodes.
 
-Each limit is a token bucket that holds one token. When the first zone works again, limits start anew and nodes are given time.
+Each limit is a token bucket that holds one token; a change of its rate leaves in it what it has.
 
 Pure: the time comes in, in seconds of any monotonic clock. Source: the node lifecycle controller of Kubernetes 1.34.
 """
@@ -99,7 +99,6 @@ class ZoneLimits:
             turn = Turn.ALL_LOST
         elif self.all_lost and not all_lost:
             turn = Turn.FOUND_AGAIN
-            self._buckets.clear()
         self.states, self.all_lost = states, all_lost
         for zone in [zone for zone in self._buckets if zone not in states]:
             del self._buckets[zone]

@@ -14,6 +14,7 @@ Pure. Source: PrepareForUpdate of the kinds in Kubernetes 1.34.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -23,11 +24,11 @@ from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
 from rayched.api.validation import validate, validate_update
-from rayched.api.well_known_taints import TOLERATED_BY_ADMISSION
+from rayched.api.well_known_taints import SET_BY_LEADER, TOLERATED_BY_ADMISSION
 from rayched.server import last_applied
 from rayched.server.admission import Classes
 from rayched.server.reports import register
-from rayched.v1.core_pb2 import Node, Pod, Toleration
+from rayched.v1.core_pb2 import Node, Pod, Taint, Toleration
 
 _IDENTITY: Final = ("uid", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation")
 _GIVEN_AT_CREATION: Final = ("priority", "preemption_policy", "priority_class_name")
@@ -59,8 +60,7 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
         if manifest.spec.unschedulable:
             node.spec.unschedulable = True
         if manifest.spec.taints:
-            del node.spec.taints[:]
-            node.spec.taints.extend(manifest.spec.taints)
+            _replace_taints(node, manifest.spec.taints)
         last_applied.merge(stored.metadata, manifest.metadata, node.metadata)
         default(node)
         return node
@@ -68,6 +68,24 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
     default(result)
     _keep(stored, manifest, result)
     return result
+
+
+def _replace_taints(node: Node, wanted: Iterable[Taint]) -> None:
+    """What the manifest says, with the times that stored taints have, and with those that the leader sets from conditions."""
+    stored = {(taint.key, taint.value, taint.effect): taint for taint in node.spec.taints}
+    result = []
+    for taint in wanted:
+        one = Taint.FromString(taint.SerializeToString())
+        known = stored.pop((taint.key, taint.value, taint.effect), None)
+        if known is not None and known.HasField("time_added") and not one.HasField("time_added"):
+            one.time_added.CopyFrom(known.time_added)
+        result.append(one)
+    said = {(taint.key, taint.effect) for taint in result}
+    for (key, _, effect), taint in stored.items():
+        if key in SET_BY_LEADER and (key, effect) not in said:
+            result.append(Taint.FromString(taint.SerializeToString()))
+    del node.spec.taints[:]
+    node.spec.taints.extend(result)
 
 
 def _merged(stored: AnyObject, manifest: AnyObject, classes: Classes) -> AnyObject:

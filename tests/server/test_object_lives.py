@@ -105,6 +105,26 @@ def test_apply_keeps_what_others_own(client: Client, name: str) -> None:
     assert (stored.status.phase, stored.spec.node_name, stored.metadata.uid) == ("Running", "node-1", uid)
 
 
+def test_apply_of_a_node_keeps_the_times_of_taints_and_those_that_the_leader_set(client: Client, name: str) -> None:
+    node = a_node(name)
+    node.spec.taints.add(key="dedicated", effect="NoExecute")
+    client.apply(node)
+    stored = client.get("nodes", name)
+    assert isinstance(stored, Node)
+    stored.spec.taints[0].time_added.seconds = 77
+    stored.spec.taints.add(key="node.kubernetes.io/unreachable", effect="NoExecute").time_added.seconds = 88
+    stored.spec.taints.add(key="old", effect="NoSchedule")
+    client.apply(stored)
+    assert client.apply(node).action == ApplyResponse.CONFIGURED
+    assert client.apply(node).action == ApplyResponse.UNCHANGED
+    found = client.get("nodes", name)
+    assert isinstance(found, Node)
+    assert [(taint.key, taint.time_added.seconds) for taint in found.spec.taints] == [
+        ("dedicated", 77),
+        ("node.kubernetes.io/unreachable", 88),
+    ]
+
+
 def test_apply_refuses_what_may_not_change_with_its_path(client: Client, name: str) -> None:
     client.apply(a_pod(name))
     with pytest.raises(ApiError) as caught:

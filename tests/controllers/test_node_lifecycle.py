@@ -1,0 +1,316 @@
+"""The leader's decisions on nodes and pods as one machine: a cluster in memory whose seconds pass one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rayched.api.kinds import NODE
+from rayched.controllers.node_lifecycle import PODS_AT_ONCE_MAX
+from rayched.controllers.node_settings import NodeSettings, NodeSettingsError
+from rayched.controllers.zones import Turn
+from rayched.store.entries import Entry
+from rayched.store.list_watch import Changed
+from rayched.v1.core_pb2 import Node, Toleration
+from rayched.v1.workloads_pb2 import Object
+from tests.controllers.memory_world import KEYS, MemoryWorld
+
+PERIOD, GRACE = 5, 20
+FAST = NodeSettings(node_monitor_period=PERIOD, node_monitor_grace_period=GRACE, node_eviction_rate=10)
+LOST = {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+UNSCHEDULABLE = {("unreachable", "NoSchedule")}
+
+
+def for_seconds(seconds: int | None) -> list[Toleration]:
+    return [
+        Toleration(key=f"node.kubernetes.io/{key}", operator="Exists", effect="NoExecute", toleration_seconds=seconds)
+        for key in ("not-ready", "unreachable")
+    ]
+
+
+def _nothing() -> None:
+    """Nothing happens."""
+
+
+def a_world(nodes: int = 4, zones: int = 2, options: NodeSettings = FAST) -> MemoryWorld:
+    world = MemoryWorld(options)
+    for number in range(nodes):
+        world.add_node(f"n{number}", "ab"[number % zones])
+    return world
+
+
+def live(world: MemoryWorld, seconds: int, silent: set[str]) -> None:
+    """Time passes; all nodes but the silent ones speak every second."""
+    names = [name for name in world.heartbeats if name not in silent]
+    for _ in range(seconds):
+        world.speak(names)
+        world.pass_second()
+
+
+def test_a_node_is_lost_after_its_grace_and_no_pod_of_it_before_its_time() -> None:
+    world = a_world()
+    world.add_pod("at-once", "n0")
+    world.add_pod("brief", "n0", for_seconds(30), grace=10)
+    world.add_pod("for-ever", "n0", for_seconds(None))
+    live(world, GRACE, {"n0"})
+    assert world.taints("n0") == set()
+    live(world, PERIOD + 1, {"n0"})
+    assert world.taints("n0") == LOST
+    live(world, 1, {"n0"})
+    assert world.pod("at-once") is None
+    brief = world.pod("brief")
+    assert brief is not None
+    assert not brief.metadata.HasField("deletion_timestamp")
+    live(world, 30, {"n0"})
+    brief = world.pod("brief")
+    assert brief is not None
+    assert brief.metadata.deletion_grace_period_seconds == 10
+    live(world, 10 + 20, {"n0"})
+    assert world.pod("brief") is None
+    assert world.pod("for-ever") is not None
+
+
+def test_pods_of_a_lost_node_are_not_ready_and_those_of_others_are() -> None:
+    world = a_world()
+    world.add_pod("here", "n0", for_seconds(300))
+    world.add_pod("there", "n1", for_seconds(300))
+    live(world, GRACE + PERIOD + 2, {"n0"})
+    ready = {name: pod.status.conditions[0].status for name in ("here", "there") if (pod := world.pod(name)) is not None}
+    assert ready == {"here": "False", "there": "True"}
+
+
+def test_lost_nodes_of_a_zone_are_emptied_one_after_the_other() -> None:
+    world = a_world(20, 2, replace(FAST, node_eviction_rate=0.1))
+    silent = {"n0", "n2", "n4", "n6"}
+    live(world, GRACE + PERIOD + 1, silent)
+    emptied = []
+    for _ in range(4):
+        emptied.append(sum(world.taints(name) == LOST for name in silent))
+        live(world, 10, silent)
+    assert emptied == [1, 2, 3, 4]
+    assert all(world.taints(name) >= UNSCHEDULABLE for name in silent)
+
+
+@pytest.mark.parametrize(
+    ("silent", "emptied"),
+    [
+        ({"n0", "n2", "n4"}, 0),  # three of the five of zone a: most of a small zone
+        ({"n0", "n2"}, 2),
+        ({"n0", "n2", "n4", "n6", "n8"}, 5),  # all of zone a, and zone b works
+        ({f"n{number}" for number in range(10)}, 0),
+    ],
+)
+def test_the_more_of_a_zone_is_lost_the_less_it_is_believed(silent: set[str], emptied: int) -> None:
+    world = a_world(10)
+    live(world, GRACE + 3 * PERIOD, silent)
+    assert sum(world.taints(name) == LOST for name in silent) == emptied
+    assert all(world.taints(name) >= UNSCHEDULABLE for name in silent)
+
+
+def test_when_the_last_node_falls_silent_the_taints_of_the_others_are_withdrawn_until_one_is_back() -> None:
+    world = a_world(2, 1)
+    world.add_pod("web", "n0", for_seconds(60))
+    live(world, GRACE + PERIOD + 1, {"n0"})
+    assert world.taints("n0") == LOST
+    live(world, GRACE + PERIOD + 60, {"n0", "n1"})
+    assert world.taints("n0") == UNSCHEDULABLE
+    assert world.pod("web") is not None
+    live(world, PERIOD + 2, {"n0"})
+    assert world.taints("n1") == set()
+    assert world.taints("n0") == LOST
+    live(world, 50, {"n0"})
+    assert world.pod("web") is not None
+    live(world, 15, {"n0"})
+    assert world.pod("web") is None
+
+
+def test_a_node_that_speaks_while_it_is_judged_is_not_tainted() -> None:
+    for spoke_in_time in (True, False):
+        world = a_world()
+        live(world, GRACE + PERIOD, {"n0"})
+        assert world.taints("n0") == set()
+        world.speak(["n1", "n2", "n3"])
+        # The reading that finds it silent for too long; its heartbeat arrives before the write does.
+        world.pass_second(meanwhile=(lambda world=world: world.speak(["n0"])) if spoke_in_time else _nothing)  # type: ignore[misc]
+        assert world.taints("n0") == (set() if spoke_in_time else LOST)
+
+
+def test_when_the_first_node_is_heard_again_the_others_are_given_time_before_they_count_as_lost() -> None:
+    world = a_world()
+    live(world, GRACE, {"n0", "n1", "n2", "n3"})
+    # Nothing of what this observer decided could be written: it was cut off itself.
+    world.ages.observed(world.heartbeats, 25.0)
+    assert world.lifecycle.judge(25.0) is Turn.ALL_LOST
+    world.speak(["n0"])
+    world.ages.observed(world.heartbeats, 30.0)
+    assert world.lifecycle.judge(30.0) is Turn.FOUND_AGAIN
+    for now in (30.0, 35.0, 40.0, 45.0, 50.0):
+        world.speak(["n0"])
+        world.ages.observed(world.heartbeats, now)
+        world.lifecycle.judge(now)
+        assert world.lifecycle.edits_of_nodes(now, now) == []
+    world.ages.observed(world.heartbeats, 55.0)
+    world.lifecycle.judge(55.0)
+    assert {edit.name for edit in world.lifecycle.edits_of_nodes(55.0, 55.0)} == {"n1", "n2", "n3"}
+
+
+def a_repair(world: MemoryWorld, name: str) -> Node:
+    """The node with a taint that nobody tolerates."""
+    node = world.node(name)
+    node.spec.taints.add(key="repair", effect="NoExecute").time_added.seconds = world.wall
+    world.put(KEYS.object_key(NODE, "", name), Object(node=node))
+    return node
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_a_pod_whose_node_changes_while_its_eviction_is_decided_is_judged_by_the_new_one(repaired: bool) -> None:
+    world = a_world()
+    world.add_pod("web", "n0")
+    node = a_repair(world, "n0")
+
+    def changed() -> None:
+        node.metadata.labels["changed"] = "yes"
+        if repaired:
+            del node.spec.taints[:]
+        world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
+
+    world.pass_second(meanwhile=changed)
+    assert world.pod("web") is not None
+    live(world, 10, set())
+    assert (world.pod("web") is not None) is repaired
+
+
+def test_a_pod_that_comes_to_a_tainted_node_is_evicted_as_well() -> None:
+    world = a_world()
+    a_repair(world, "n0")
+    live(world, 10, set())
+    world.add_pod("web", "n0")
+    live(world, 1, set())
+    assert world.pod("web") is None
+
+
+def test_a_pod_whose_node_returns_while_its_fate_is_decided_stays() -> None:
+    world = a_world()
+    world.add_pod("web", "n0", for_seconds(300))
+    key, node = KEYS.object_key(NODE, "", "n0"), Object(node=world.node("n0"))
+    world.remove(key)
+    for _ in range(40):
+        world.pass_second()
+    pod = world.pod("web")
+    assert pod is not None
+    assert pod.status.phase == "Running"
+    world.pass_second(meanwhile=lambda: world.put(key, node))
+    live(world, 10, set())
+    pod = world.pod("web")
+    assert pod is not None
+    assert pod.status.phase == "Running"
+
+
+def test_nodes_that_are_excluded_do_not_count_for_their_zone() -> None:
+    world = a_world(0)
+    for number in range(4):
+        world.add_node(f"x{number}", "a", exclude_disruption="")
+    for number in range(4):
+        world.add_node(f"n{number}", "ab"[number % 2])
+    live(world, GRACE + 2 * PERIOD, {"x0", "x1", "x2", "x3"})
+    assert all(world.taints(f"x{number}") == LOST for number in range(4))
+
+
+def test_more_pods_than_one_answer_holds_are_all_evicted() -> None:
+    world = a_world()
+    count = PODS_AT_ONCE_MAX + 20
+    for number in range(count):
+        world.add_pod(f"p{number}", "n0")
+    live(world, GRACE + PERIOD + 3, {"n0"})
+    assert not any(world.pod(f"p{number}") for number in range(count))
+
+
+def test_an_object_that_cannot_be_read_is_set_aside_and_stops_nothing() -> None:
+    world = a_world()
+    world.add_pod("web", "n0")
+    for number, key in enumerate((KEYS.object_key(NODE, "", "poison"), world.pod_key("poison"))):
+        world.view.deliver(Changed((Entry(key, b"\xff\xff", 900 + number, 900 + number),), 900 + number))
+    live(world, GRACE + PERIOD + 2, {"n0"})
+    assert world.pod("web") is None
+
+
+def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_stay_when_it_returns_in_time() -> None:
+    world = a_world()
+    world.add_pod("web", "n0", for_seconds(300), grace=600)
+    key = KEYS.object_key(NODE, "", "n0")
+    node = world.node("n0")
+    for returns in (True, False):
+        world.remove(key)
+        world.pass_second()
+        for _ in range(38):
+            world.pass_second()
+        assert world.pod("web") is not None
+        if returns:
+            world.put(key, Object(node=node))
+            world.pass_second()
+    live(world, 5, {"n0", "n1", "n2", "n3"})
+    assert world.pod("web") is None
+
+
+def test_what_is_ending_on_a_node_that_is_out_of_service_need_not_be_waited_for() -> None:
+    world = a_world()
+    world.add_pod("web", "n0", for_seconds(5), grace=600)
+    live(world, GRACE + PERIOD + 10, {"n0"})
+    pod = world.pod("web")
+    assert pod is not None
+    assert pod.metadata.HasField("deletion_timestamp")
+    node = world.node("n0")
+    node.spec.taints.add(key="node.kubernetes.io/out-of-service", effect="NoExecute")
+    world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
+    live(world, 1, {"n0"})
+    assert world.pod("web") is None
+
+
+steps = st.lists(st.tuples(st.sampled_from(["speak", "silence", "lead", "wait"]), st.integers(1, 25)), max_size=12)
+
+
+@given(steps=steps, tolerated=st.integers(0, 40))
+@settings(max_examples=60)
+def test_whatever_happens_a_pod_is_evicted_only_from_a_node_silent_for_grace_and_tolerance_and_then_it_is(
+    steps: list[tuple[str, int]], tolerated: int
+) -> None:
+    """Against the agent's own memory of when it last spoke. Leaders change at any time."""
+    world = a_world(6)
+    world.add_pod("web", "n0", for_seconds(tolerated))
+    silent = False
+    for what, seconds in [*steps, ("wait", 1)]:
+        if what == "lead":
+            world.change_leader()
+        elif what != "wait":
+            silent = what == "silence"
+        for _ in range(seconds):
+            live(world, 1, {"n0"} if silent else set())
+            quiet = world.now - world.last_spoke["n0"]
+            if world.pod("web") is None:
+                assert quiet >= GRACE + tolerated
+                return
+            # Two readings more than the grace, and two seconds for the writes that follow one another.
+            watched = min(quiet, world.now - world.leader_since)
+            assert watched <= GRACE + 2 * PERIOD + tolerated + 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"node_eviction_rate": -1}, "--node-eviction-rate -1: allowed are numbers from 0 on"),
+        ({"termination_margin": float("nan")}, "--termination-margin nan: allowed are numbers from 0 on"),
+        ({"node_monitor_period": 0.01}, "--node-monitor-period 0.01: allowed are 0.05 s and more"),
+        (
+            {"node_monitor_grace_period": 9},
+            "--node-monitor-grace-period 9: allowed is twice --node-monitor-period (5) and more",
+        ),
+        ({"unhealthy_zone_threshold": 1.5}, "--unhealthy-zone-threshold 1.5: allowed are 0 to 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_with_their_flag(changes: dict[str, float], message: str) -> None:
+    with pytest.raises(NodeSettingsError) as caught:
+        replace(NodeSettings(), **changes)  # type: ignore[arg-type]
+    assert str(caught.value) == message
