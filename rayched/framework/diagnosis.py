@@ -16,6 +16,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.framework.evaluation import PluginColumns, RowReason
 from rayched.framework.plugin import FilterPlugin
 from rayched.framework.plugin_calls import call_reasons
 from rayched.framework.questions import Asked
@@ -146,6 +147,22 @@ def _count(asked: Asked, rejected: Rows, codes: CodeColumn, counts: dict[str, in
         count = int(np.count_nonzero(where))
         if count:
             counts[reason] = counts.get(reason, 0) + count
+
+
+def row_reasons(
+    filters: Sequence[Asked], rows: Rows, columns: Sequence[PluginColumns], *, nominated: bool = False
+) -> list[RowReason]:
+    """The reasons of every filter for all of these rows that it rejects; `columns` are the filters' codes over the rows."""
+    found = []
+    for asked, column in zip(filters, columns, strict=True):
+        rejected = np.zeros(0, np.intp) if column.codes is None else (column.codes != Code.SUCCESS).nonzero()[0]
+        if column.codes is None or not len(rejected):
+            continue
+        refused = rows.only(rejected)
+        for reason, where in call_reasons(cast(FilterPlugin, asked.plugin), asked.state, refused, column.codes[rejected]):
+            if where.any():
+                found.append(RowReason(asked.plugin.name, reason, refused.index[where], nominated))
+    return found
 
 
 def left_out_by(narrowing: Iterable[str]) -> str:

@@ -30,7 +30,7 @@ import numpy as np
 
 from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.counting import CountedRejection, score_counted
-from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright
+from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright, row_reasons
 from rayched.framework.dry_run import DryRun
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
@@ -161,8 +161,13 @@ class Engine:
         plan = self._plan(template)
         index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
         would_be = filter_nominated(self._table, plan.filters, nominated, index) if nominated else None
-        rows = evaluate_rows(plan.filters, plan.scores, Rows(self._table, index), explain=True, as_nominated=would_be)
-        return Explanation(plan.status, plan.narrowed, rows)
+        rows = Rows(self._table, index)
+        found = evaluate_rows(plan.filters, plan.scores, rows, explain=True, as_nominated=would_be)
+        reasons = row_reasons(plan.filters, rows, found.filters)
+        if would_be is not None:
+            # Filters change their codes where nominated pods are added, so the reasons are told apart.
+            reasons += row_reasons(plan.filters, would_be[0], would_be[1].columns, nominated=True)
+        return Explanation(plan.status, plan.narrowed, tuple(plan.narrowing), found, tuple(reasons))
 
     def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Diagnosis:
         """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError."""

@@ -122,6 +122,17 @@ class RowsEvaluation:
 
 
 @dataclass(frozen=True, slots=True)
+class RowReason:
+    """Why a filter rejects some rows, in words for people."""
+
+    plugin: str
+    reason: str
+    rows: RowIndex
+    nominated: bool = False
+    """It does so only with the pods that are nominated there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything about one template: PreFilter's word, then each plugin on each row that is looked at."""
 
@@ -129,4 +140,8 @@ class Explanation:
     """SUCCESS, or why PreFilter rejected the pod; then there are no rows."""
     narrowed: frozenset[str] | None
     """Names of the only nodes worth looking at; None: all of them."""
+    narrowing: tuple[str, ...]
+    """Plugins that left out all the others."""
     rows: RowsEvaluation
+    reasons: tuple[RowReason, ...]
+    """Those of every filter for every row that it rejects, not of the first one alone."""
