@@ -1,7 +1,7 @@
 """The QueueActor: QueueCore in a process of its own, with `exchange` as its one working call.
 
-Exchanges and questions (`metrics`) run one after the other on one thread, so the core has a single owner although Ray has a
-second thread here: that one is for `alive`, which never returns. Whoever waits for it learns of the actor's death at once.
+Exchanges and questions (`listing`, `metrics`) run one after the other on one thread, so the core has a single owner although Ray
+has a second thread here: that one is for `alive`, which never returns. Whoever waits for it learns of the actor's death at once.
 
 RAYCHED_LOG_LEVEL=DEBUG in the environment logs each move of a pod.
 
@@ -22,8 +22,10 @@ from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, p
 from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_core import QueueCore, queue_factory
+from rayched.actors.queue_listing import list_queue
 from rayched.actors.queue_metrics import queue_metrics
 from rayched.queue.queued_pod import Moves
+from rayched.v1.services_pb2 import ListQueueRequest, ListQueueResponse
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,9 @@ class QueueActor:
     def exchange(self, request: bytes) -> bytes:
         """Both ways packed by `messages.packed`."""
         return packed(self._core.exchange(unpacked_request(request)))
+
+    def listing(self, request: ListQueueRequest) -> ListQueueResponse:
+        return list_queue(self._core.queue, request, time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def metrics(self) -> list[Metric]:
         return queue_metrics(self._core)

@@ -25,6 +25,7 @@ from rayched.cli import (
     node_commands,
     object_commands,
     plan_command,
+    queue_command,
 )
 from rayched.cli.printing import note, out
 
@@ -49,6 +50,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "taint": node_commands.taint,
     "label": node_commands.label,
     "plan": plan_command.plan,
+    "queue": queue_command.queue,
     "leader": cluster_commands.leader,
     "hollow-nodes": node_commands.hollow,
     "up": cluster_commands.up,

@@ -45,6 +45,8 @@ from rayched.v1.services_pb2 import (
     HeartbeatRequest,
     LabelRequest,
     LabelResponse,
+    ListQueueRequest,
+    ListQueueResponse,
     ListRequest,
     ListResponse,
     ObjectKey,
@@ -341,6 +343,13 @@ class Client:
         """What the leader's scheduler is doing; any replica passes the question on."""
         answer = self._call("Scheduling.GetSchedulerStatus", GetSchedulerStatusRequest(), timeout_seconds)
         return cast(GetSchedulerStatusResponse, answer)
+
+    def queue(
+        self, *, namespace: str = "", name: str = "", limit: int = 0, timeout_seconds: float | None = None
+    ) -> ListQueueResponse:
+        """The pods that wait for a node, as the leader's queue has them; any replica passes the question on."""
+        request = ListQueueRequest(namespace=namespace, name=name, limit=limit)
+        return cast(ListQueueResponse, self._call("Scheduling.ListQueue", request, timeout_seconds))
 
     def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""

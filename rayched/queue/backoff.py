@@ -140,8 +140,9 @@ class BackoffQueue:
         yield from self._rejected
         yield from self._errors
 
-    def in_order(self) -> list[QueuedPod]:
-        return [*self._rejected.in_order(), *self._errors.in_order()]
+    def in_order(self, limit: int | None = None) -> list[QueuedPod]:
+        """`limit`: of each kind."""
+        return [*self._rejected.in_order(limit), *self._errors.in_order(limit)]
 
     def verify(self) -> list[str]:
         wrong = [*self._rejected.verify(), *self._errors.verify()]

@@ -134,9 +134,12 @@ class KeyedHeap(Generic[T]):
                 return slot[2]
         raise EmptyHeap("object was removed from heap data")
 
-    def in_order(self) -> list[T]:
-        """All items as pops would return them. O(n log n)."""
-        return [item for _, _, item in sorted(self._slots.values(), key=lambda slot: (slot[1], slot[0]))]
+    def in_order(self, limit: int | None = None) -> list[T]:
+        """All items, or the first ones, as pops would return them. O(n log n), O(n log limit)."""
+        slots = self._slots.values()
+        if limit is None or limit >= len(slots):
+            return [item for _, _, item in sorted(slots, key=_place)]
+        return [item for _, _, item in heapq.nsmallest(limit, slots, key=_place)]
 
     def clear(self) -> None:
         self._slots.clear()
@@ -164,3 +167,8 @@ class KeyedHeap(Generic[T]):
         if len(heap) > 2 * len(self._slots) + _LEFTOVERS_MIN:
             self._heap = [entry for entry in heap if self._is_live(entry[1], entry[2])]
             heapq.heapify(self._heap)
+
+
+def _place(slot: tuple[int, Any, object]) -> tuple[Any, int]:
+    number, order, _ = slot
+    return order, number

@@ -54,3 +54,6 @@ class PendingPodView:
     flush_in_seconds: float | None
     """Until it is tried again without any event; None where it is not waiting for one."""
     nominated_node_name: str
+    came_by: str
+    """Label of what brought it to its place."""
+    scheduler_name: str

@@ -206,9 +206,9 @@ class Places:
         longest = self._settings.unschedulable_seconds_max
         return any(now > pod.timestamp + longest for _, gated in self.pool.gates() for pod in gated.values())
 
-    def in_order(self) -> Iterator[QueuedPod]:
-        yield from self.active.in_order()
-        yield from self.backoff.in_order()
+    def in_order(self, limit: int | None = None) -> Iterator[QueuedPod]:
+        yield from self.active.in_order(limit)
+        yield from self.backoff.in_order(limit)
         yield from self.pool
         yield from (flight.pod for flight in self.in_flight)
 

@@ -332,9 +332,12 @@ class SchedulingQueue:
         """The pod of this namespace/name, wherever it is."""
         return self.places.find(key)
 
-    def in_order(self) -> Iterator[QueuedPod]:
-        """All pods: activeQ and backoffQ as they would leave, then those waiting for an event, then those in flight."""
-        return self.places.in_order()
+    def in_order(self, limit: int | None = None) -> Iterator[QueuedPod]:
+        """All pods: activeQ and backoffQ as they would leave, then those waiting for an event, then those in flight.
+
+        `limit`: no more are wanted, which spares sorting the rest. The turns of a head-of-line limit are not foreseen.
+        """
+        return self.places.in_order(limit)
 
     def view(self, pod: QueuedPod, now: float) -> PendingPodView:
         """What people want to know of a pending pod."""
@@ -353,6 +356,8 @@ class SchedulingQueue:
             woken_by=self.hints.waking_events(pod.scheduler_name, pod.rejectors),
             flush_in_seconds=None if pod.flush_due is None else max(0.0, pod.flush_due - now),
             nominated_node_name=self.nominator.node_of(pod.uid),
+            came_by=pod.woken_by,
+            scheduler_name=pod.scheduler_name,
         )
 
     def verify(self) -> list[str]:

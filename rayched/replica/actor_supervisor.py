@@ -33,7 +33,7 @@ from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
 from rayched.server.ports import NotLeading
-from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse, ListQueueRequest, ListQueueResponse
 
 _POLL_SECONDS: Final = 0.2
 """Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
@@ -165,6 +165,17 @@ class ActorSupervisor:
             rows=basis.rows,
             configuration=self._config.profiles.text,
         )
+
+    async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
+        actors, _ = await self._asked(lambda scheduler: scheduler.status)
+        try:
+            answer: ListQueueResponse = await asyncio.wait_for(
+                _awaited(actors.queue.listing.remote(request)), _ANSWER_SECONDS_MAX
+            )
+        except Exception as error:
+            log.debug("no answer of the queue: %s", error)
+            raise NotLeading from error
+        return answer
 
     async def _asked(self, method: Callable[[Any], Any]) -> tuple[ActorSet, Any]:
         """The answer of the scheduler, where it leads; raises NotLeading."""

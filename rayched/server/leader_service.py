@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from rayched.server.errors import ask_the_leader, unavailable
+from rayched.server.errors import ask_the_leader, invalid, unavailable
 from rayched.server.open_streams import OpenStreams, shutting_down
 from rayched.server.ports import Leader, LeadershipPort, NotLeading, SchedulerPort
 from rayched.server.rpc import Call
@@ -25,9 +25,12 @@ from rayched.v1.services_pb2 import (
     GetPlanBasisResponse,
     GetSchedulerStatusRequest,
     GetSchedulerStatusResponse,
+    ListQueueRequest,
+    ListQueueResponse,
 )
 
 HOPS_MAX: Final = 3
+QUEUE_LIMIT_MAX: Final = 2_000
 _FORWARD_SECONDS: Final = 2.5
 _SERVICE: Final = "/rayched.v1.Scheduling"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
@@ -82,6 +85,11 @@ class SchedulingService:
 
     async def get_plan_basis(self, request: GetPlanBasisRequest, _: Call) -> GetPlanBasisResponse:
         return await self._answer("GetPlanBasis", request, self._scheduler.plan_basis, GetPlanBasisResponse)
+
+    async def list_queue(self, request: ListQueueRequest, _: Call) -> ListQueueResponse:
+        if not 0 <= request.limit <= QUEUE_LIMIT_MAX:
+            raise invalid(f"limit: {request.limit}: allowed are 0 to {QUEUE_LIMIT_MAX}")
+        return await self._answer("ListQueue", request, lambda: self._scheduler.queue(request), ListQueueResponse)
 
     async def _answer(
         self, method: str, request: Any, ask: Callable[[], Awaitable[ResponseT]], response_type: type[ResponseT]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse, ListQueueRequest, ListQueueResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +64,6 @@ class SchedulerPort(Protocol):
 
     async def plan_basis(self) -> GetPlanBasisResponse:
         """What decides between equals; raises NotLeading on a standby."""
+
+    async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
+        """The pods that wait for a node; raises NotLeading on a standby."""

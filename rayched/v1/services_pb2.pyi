@@ -522,3 +522,68 @@ class GetSchedulerStatusResponse(_message.Message):
     pids: _containers.ScalarMap[str, int]
     events: _containers.ScalarMap[str, int]
     def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class ListQueueRequest(_message.Message):
+    __slots__ = ("hops", "namespace", "name", "limit")
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    hops: int
+    namespace: str
+    name: str
+    limit: int
+    def __init__(self, hops: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListQueueResponse(_message.Message):
+    __slots__ = ("pods", "total", "counts")
+    class CountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    pods: _containers.RepeatedCompositeFieldContainer[PendingPod]
+    total: int
+    counts: _containers.ScalarMap[str, int]
+    def __init__(self, pods: _Optional[_Iterable[_Union[PendingPod, _Mapping]]] = ..., total: _Optional[int] = ..., counts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class PendingPod(_message.Message):
+    __slots__ = ("position", "namespace", "name", "uid", "queue", "priority", "attempts", "backoff_left_seconds", "held_by", "would_wake", "came_by", "since_seconds", "tried_in_seconds", "gating_reasons", "nominated_node_name", "scheduler_name")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_LEFT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    WOULD_WAKE_FIELD_NUMBER: _ClassVar[int]
+    CAME_BY_FIELD_NUMBER: _ClassVar[int]
+    SINCE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TRIED_IN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    GATING_REASONS_FIELD_NUMBER: _ClassVar[int]
+    NOMINATED_NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_NAME_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    namespace: str
+    name: str
+    uid: str
+    queue: str
+    priority: int
+    attempts: int
+    backoff_left_seconds: float
+    held_by: _containers.RepeatedScalarFieldContainer[str]
+    would_wake: _containers.RepeatedScalarFieldContainer[str]
+    came_by: str
+    since_seconds: float
+    tried_in_seconds: float
+    gating_reasons: _containers.RepeatedScalarFieldContainer[str]
+    nominated_node_name: str
+    scheduler_name: str
+    def __init__(self, position: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., attempts: _Optional[int] = ..., backoff_left_seconds: _Optional[float] = ..., held_by: _Optional[_Iterable[str]] = ..., would_wake: _Optional[_Iterable[str]] = ..., came_by: _Optional[str] = ..., since_seconds: _Optional[float] = ..., tried_in_seconds: _Optional[float] = ..., gating_reasons: _Optional[_Iterable[str]] = ..., nominated_node_name: _Optional[str] = ..., scheduler_name: _Optional[str] = ...) -> None: ...

@@ -969,6 +969,11 @@ class SchedulingStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
                 _registered_method=True)
+        self.ListQueue = channel.unary_unary(
+                '/rayched.v1.Scheduling/ListQueue',
+                request_serializer=rayched_dot_v1_dot_services__pb2.ListQueueRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.ListQueueResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulingServicer:
@@ -988,6 +993,13 @@ class SchedulingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQueue(self, request, context):
+        """The pods that wait for a node, in the order in which they will be tried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1000,6 +1012,11 @@ def add_SchedulingServicer_to_server(servicer, server):
                     servicer.GetPlanBasis,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.SerializeToString,
+            ),
+            'ListQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueue,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.ListQueueRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.ListQueueResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1057,6 +1074,33 @@ class Scheduling:
             '/rayched.v1.Scheduling/GetPlanBasis',
             rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Scheduling/ListQueue',
+            rayched_dot_v1_dot_services__pb2.ListQueueRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.ListQueueResponse.FromString,
             options,
             channel_credentials,
             insecure,

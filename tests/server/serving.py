@@ -15,7 +15,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rayched.server.app import ApiServer, ServerOptions
 from rayched.server.ports import Leader, NotLeading
 from rayched.server.watch_hub import WatchHub
-from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse
+from rayched.v1.services_pb2 import (
+    GetPlanBasisResponse,
+    GetSchedulerStatusResponse,
+    ListQueueRequest,
+    ListQueueResponse,
+    PendingPod,
+)
 
 T = TypeVar("T")
 
@@ -81,6 +87,11 @@ class SmallScheduler:
         if not self._leadership.leads:
             raise NotLeading
         return GetPlanBasisResponse(revision=11, seed=5, decisions=12, rows=["node-0", "", "node-2"])
+
+    async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
+        if not self._leadership.leads:
+            raise NotLeading
+        return ListQueueResponse(total=1, pods=[PendingPod(namespace=request.namespace, name=request.name, queue="active")])
 
 
 class Serving:

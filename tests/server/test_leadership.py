@@ -64,6 +64,17 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert client.scheduler_status(timeout_seconds=3).holder == "replica-0"
         basis = client.plan_basis(timeout_seconds=3)
         assert (basis.revision, basis.decisions, list(basis.rows)) == (11, 12, ["node-0", "", "node-2"])
+        # The question itself arrives as it was asked.
+        (pod,) = client.queue(namespace="space", name="web", timeout_seconds=3).pods
+        assert (pod.namespace, pod.name, pod.queue) == ("space", "web", "active")
+
+
+def test_more_pods_of_the_queue_than_a_message_holds_are_refused(pair: tuple[Serving, Serving]) -> None:
+    for limit in (-1, 2001):
+        with Client(pair[0].address) as client, pytest.raises(ApiError) as caught:
+            client.queue(limit=limit)
+        assert caught.value.code.name == "INVALID_ARGUMENT"
+        assert caught.value.message == f"limit: {limit}: allowed are 0 to 2000"
 
 
 def test_a_question_passed_on_in_a_circle_ends_with_the_leaders_address(pair: tuple[Serving, Serving]) -> None:

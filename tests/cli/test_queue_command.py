@@ -1,0 +1,66 @@
+"""queue: who waits for a node, in which order, and why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from rayched.cli.queue_command import GONE, _news
+from rayched.v1.services_pb2 import PendingPod
+from tests.cli.cluster import Commands, a_pod_text, started, wait_until
+
+HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY", "WOULD WAKE IT"]
+
+
+@pytest.mark.cluster
+@pytest.mark.row("Q31", "Q58")
+def test_queue_shows_who_holds_a_pod_and_what_would_wake_it(rayched: Commands, web: str) -> None:
+    rayched.ok("apply", "-f", "-", stdin=a_pod_text("gated", namespace=web, spec="schedulingGates: [{name: wait}]"))
+    wait_until(lambda: len(rayched.ok("queue", "-n", web)) == 3, "both pods are listed")
+    headings, *rows = rayched.ok("queue", "-n", web)
+    assert headings.split("  ")[0] == "POSITION" and all(heading in headings for heading in HEADINGS)
+    db, gated = sorted((row.split() for row in rows), key=lambda row: row[2])
+    assert (db[0], db[2], db[3], db[7]) == ("-", "db", "unschedulable", "NodeResourcesFit")
+    assert "NodeAdd" in db[8].split(",") and int(db[5]) >= 1
+    assert (gated[2], gated[3], gated[5], gated[7]) == ("gated", "gated", "0", "SchedulingGates")
+    found = json.loads("\n".join(rayched.ok("queue", "db", "-n", web, "-o", "json")))
+    (item,) = found["items"]
+    assert (item["name"], item["queue"], item["held_by"]) == ("db", "unschedulable", ["NodeResourcesFit"])
+    assert 0 < item["tried_in_seconds"] <= 300 and found["total"] in (1, "1")
+    assert yaml.safe_load("\n".join(rayched.ok("queue", "db", "-n", web, "-o", "yaml")))["items"][0]["name"] == "db"
+
+
+@pytest.mark.cluster
+def test_queue_follows_pods_until_they_are_gone(rayched: Commands, web: str) -> None:
+    with started("queue", "-n", web, "-w", environment={"RAYCHED_SERVER": rayched.server}) as watch:
+        assert watch.line().split() == " ".join(HEADINGS).split()
+        assert watch.line().split()[2:4] == ["db", "unschedulable"]
+        rayched.ok("delete", "pod", "db", "-n", web)
+        assert watch.line().split()[2:4] == ["db", GONE]
+    with started("queue", "-n", web, "-w", "-o", "json", environment={"RAYCHED_SERVER": rayched.server}) as watch:
+        rayched.ok("apply", "-f", "-", stdin=a_pod_text("late", namespace=web, cpu="17"))
+        assert json.loads(watch.line())["name"] == "late"
+
+
+@pytest.mark.cluster
+def test_an_empty_queue_says_so_and_a_wrong_limit_is_told(rayched: Commands, namespace: str) -> None:
+    result = rayched("queue", "-n", namespace)
+    assert (result.code, result.out, result.errors) == (0, "", ["No pending pods found"])
+    result = rayched("queue", "--limit", "0")
+    assert result.code == 2 and "--limit" in result.errors[0]
+
+
+def test_only_what_changes_about_a_pod_is_news() -> None:
+    known: dict[str, PendingPod] = {}
+    waiting = PendingPod(uid="a", namespace="default", name="web", queue="active", position=7)
+    assert _news(known, [waiting], complete=True) == [waiting]
+    nearer = PendingPod(uid="a", namespace="default", name="web", queue="active", position=3)
+    assert _news(known, [nearer], complete=True) == []
+    failed = PendingPod(uid="a", namespace="default", name="web", queue="backoff", attempts=1)
+    assert _news(known, [failed], complete=True) == [failed]
+    # Where the answer was cut off, a pod that is missing may be further down.
+    assert _news(known, [], complete=False) == []
+    (gone,) = _news(known, [], complete=True)
+    assert (gone.name, gone.queue) == ("web", GONE) and known == {}
