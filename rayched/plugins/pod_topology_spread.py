@@ -137,7 +137,13 @@ class PodTopologySpread:
                 total += np.where(domains >= 0, pods * math.log(n_scored + 2) + offset, 0.0)
                 continue
             found = np.bincount(domains[~ignored] + 1, minlength=one.topology.n_domains + 1)
-            by_domain = one.sums * math.log(int(np.count_nonzero(found)) + 2) + offset
+            n_domains, sums = int(np.count_nonzero(found)), one.sums
+            empty = one.topology.domain_of("")
+            if empty is not None and found[empty + 1]:
+                # Where rows without the label count, they are one domain with those whose label is empty.
+                n_domains, sums = n_domains - bool(found[0]), sums.copy()
+                sums[empty] += one.on_unlabelled(state.cluster)
+            by_domain = sums * math.log(n_domains + 2) + offset
             by_domain[-1] = 0.0
             total += by_domain[domains]
         total[ignored] = 0.0

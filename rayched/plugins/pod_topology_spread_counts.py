@@ -105,6 +105,11 @@ class ConstraintCounts:
             return np.zeros(cluster.capacity, np.int32)
         return cluster.pod_counts.counter((self.selector,)).column
 
+    def on_unlabelled(self, cluster: Snapshot) -> int:
+        """Pods on rows that count and lack the key."""
+        counts = self.eligible & (self.topology.column[: len(self.eligible)] < 0)
+        return int(self.on_node(cluster)[: len(counts)][counts].sum())
+
 
 class SpreadCounts:
     """All constraints of one key, hard and soft; brought up to date by `refresh`, read in between."""

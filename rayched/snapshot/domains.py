@@ -67,6 +67,11 @@ class Topology:
             self.n_domains = len(self._ids)
         self._position = log.end
 
+    def domain_of(self, value: str) -> int | None:
+        """The number of a value's domain; None where no row has had that value."""
+        number = self._table.label_value_id(value)
+        return None if number is None else self._ids.get(number)
+
     def _rebuild(self, values: IdColumn | None) -> None:
         self.version += 1
         self.column = np.full(self._table.capacity, NO_VALUE, np.int32)

@@ -177,12 +177,13 @@ class NaiveSpread:
                 if key == HOST:
                     pods, domains = self._on(constraint, node), sum(scored)
                 else:
-                    there = {other.metadata.labels.get(key) for other, ok in zip(feasible, scored, strict=True) if ok}
+                    # A node without the label is in one domain with those whose label is empty.
+                    there = {other.metadata.labels.get(key, "") for other, ok in zip(feasible, scored, strict=True) if ok}
                     domains = len(there)
                     pods = sum(
                         self._on(constraint, other)
                         for other in self.nodes
-                        if other.metadata.labels.get(key) == node.metadata.labels[key]
+                        if other.metadata.labels.get(key, "") == node.metadata.labels[key]
                         and (not self.all_keys_needed or all(one.topology_key in other.metadata.labels for one in self.soft))
                         and self._includes(constraint, other)
                     )

@@ -314,6 +314,16 @@ def test_built_in_defaults_spread_the_pods_of_a_service_softly() -> None:
     assert "PodTopologySpread" not in [column.plugin for column in off.engine.explain(off._template(foo())).rows.scores]
 
 
+def test_with_the_built_in_defaults_a_node_without_a_zone_is_in_one_zone_with_those_whose_zone_is_empty() -> None:
+    empty = node("empty")
+    empty.node.metadata.labels[ZONE] = ""
+    case = with_pods(Case(empty, node("zoneless"), node("x1", "x")), "zoneless", "zoneless")
+    case.snapshot.set_object("Service", "default", "s", service(foo="bar"))
+    scores = {name: raw for name, (raw, _) in case.scores(foo(), "PodTopologySpread").items()}
+    # 3 hosts and 2 zones: pods * ln 5 + 2 for the host, pods * ln 4 + 4 for the zone; that of zoneless is not scored.
+    assert scores == {"empty": 9, "zoneless": 5, "x1": 6}
+
+
 def _owned(kind: str) -> Iterator[PodBuilder]:
     for api_version in ("apps/v1", "batch/v1"):
         pod = foo()

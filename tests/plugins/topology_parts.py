@@ -13,7 +13,7 @@ APPS = ("web", "db", "cache")
 TIERS = ("front", "back")
 NAMESPACES = ("default", "team-a", "team-b")
 KEYS = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "zone", "rack")
-ZONES = ("east", "west", "north")
+ZONES = ("east", "west", "north", "")
 
 
 def add_domains(random: Random, labels: Any, name: str) -> None:
