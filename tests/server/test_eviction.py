@@ -268,6 +268,20 @@ def test_max_unavailable_is_of_the_controllers_scale(client: Client, namespace: 
     assert "which is not there" in refusal(client, "web-0", namespace).message
 
 
+@pytest.mark.row("K11.6")
+def test_a_deletion_asks_no_budget_and_counts_in_it(client: Client, namespace: str) -> None:
+    running(client, namespace, 3)
+    client.submit(a_budget("web", namespace, least=2))
+    observed(client, "web", namespace, 1)
+    client.delete("pods", "web-0", namespace)
+    observed(client, "web", namespace, 0)
+    assert refusal(client, "web-1", namespace).code.name == "RESOURCE_EXHAUSTED"
+    client.delete("pods", "web-1", namespace)
+    until(lambda: budget_of(client, "web", namespace).status.current_healthy == 1)
+    found = pod_of(client, "web-1", namespace)
+    assert not [one for one in found.status.conditions if one.type == "DisruptionTarget"]
+
+
 @pytest.mark.row("K11.5")
 def test_three_replicas_never_grant_a_disruption_twice(etcd: EtcdServer, keys: Keys, api: Serving, namespace: str) -> None:
     options = ServerOptions("127.0.0.1:0", [etcd.endpoint], keys)
