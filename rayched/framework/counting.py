@@ -31,7 +31,7 @@ from rayched.snapshot.table import NodeTable
 class CountedAsked(Asked):
     """A counting plugin whose state is what it counted last, brought up to date when it is asked for."""
 
-    __slots__ = ("_counted", "_follower", "_revision", "_table", "version")
+    __slots__ = ("_counted", "_follower", "_revision", "_silent", "_table", "version")
 
     def __init__(self, key: Hashable, plugin: CountingPlugin, state: Any, content: bytes, table: NodeTable) -> None:
         super().__init__(key, plugin, state, content)
@@ -42,6 +42,7 @@ class CountedAsked(Asked):
         self._follower = Follower(table, plugin.reads | Log.LABELS)
         self._revision = -1
         self._counted: Any = None
+        self._silent = -1
         self.version = 0
         """Grows whenever the state changes."""
 
@@ -52,15 +53,26 @@ class CountedAsked(Asked):
     @property
     def state(self) -> Any:
         """Raises PluginError."""
-        revision = self._table.pod_counts.revision
-        if revision != self._revision or self._follower.is_behind():
+        if not self._is_current():
             last, self._counted, self._revision = self._counted, None, -1
             plugin = cast(CountingPlugin, self.plugin)
+            revision = self._table.pod_counts.revision
             self._counted = call_count(plugin, self.prepared, self._table, last)
             self._revision = revision
             self._follower.catch_up()
             self.version += 1
         return self._counted
+
+    def is_silent(self) -> bool:
+        """Whether its score is known to add nothing now, whatever the rows."""
+        return self._silent == self.version and self._is_current()
+
+    def fell_silent(self) -> None:
+        """Its score for the state as it is was None."""
+        self._silent = self.version
+
+    def _is_current(self) -> bool:
+        return self._revision == self._table.pod_counts.revision and not self._follower.is_behind()
 
 
 class CountedRejection(SharedEntry):
@@ -112,6 +124,8 @@ def score_counted(asked: Asked, rows: Rows) -> tuple[ScoreColumn, ScoreColumn] |
     state = asked.state
     raw = call_score(plugin, state, rows)
     if raw is None:
+        if isinstance(asked, CountedAsked):
+            asked.fell_silent()
         return None
     scores = call_normalize_rows(plugin, state, rows, raw)
     if rows.n and (int(scores.min()) < 0 or int(scores.max()) > MAX_NODE_SCORE):

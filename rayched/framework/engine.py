@@ -233,8 +233,7 @@ class Engine:
         if stage.loose:
             self._add_loose(stage, total)
             best = int(total[total.argmax()])
-        if stage.counted:
-            self._add_counted(stage, total)
+        if stage.counted and self._add_counted(stage, total):
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
         if scores_may_be_outside(stage) and evaluation.n_feasible > 1:
@@ -275,17 +274,26 @@ class Engine:
             if scaled is not None:
                 total += weighted(scaled[:n_rows], score.weight, self._scale)
 
-    def _add_counted(self, stage: Stage, total: TotalColumn) -> None:
-        """Scores of counting plugins, which depend on what is feasible; nobody asks for them while one row at most is."""
+    def _add_counted(self, stage: Stage, total: TotalColumn) -> bool:
+        """Scores of counting plugins, which depend on what is feasible; nobody asks for them while one row at most is.
+
+        Returns whether any was added.
+        """
+        speaking = [score for score in stage.counted if not score[0].is_silent()]
+        if not speaking:
+            return False
         feasible = (total >= 0).nonzero()[0]
         if len(feasible) < 2:
-            return
+            return False
         selection = compact(feasible)
         rows = Rows(self._table, selection)
-        for score in stage.counted:
-            found = score_counted(score.asked, rows)
+        added = False
+        for asked, weight in speaking:
+            found = score_counted(asked, rows)
             if found is not None:
-                total[selection] += (found[1] * score.weight).astype(total.dtype)
+                total[selection] += (found[1] * weight).astype(total.dtype)
+                added = True
+        return added
 
     # ------------------------------------------------------------------------------------------------------------ plans
 

@@ -45,8 +45,8 @@ class Stage:
     """Scores that are normalised and change with bindings; added to each total."""
     rejections: tuple[CountedRejection, ...]
     """Counting filters."""
-    counted: tuple[AskedScore, ...]
-    """Counting scores; added to each total, last."""
+    counted: tuple[tuple[CountedAsked, int], ...]
+    """Counting scores with their weights; added to each total, last."""
     entries: list[SharedEntry]
     """What the stage holds of the store."""
     bounds: AllBounds | None = None
@@ -133,8 +133,8 @@ class Planner:
         filters = [Question(asked, Part.FILTER) for asked in plan.filters if not isinstance(asked, CountedAsked)]
         rejections = tuple(self._rejection(entries, asked) for asked in plan.filters if isinstance(asked, CountedAsked))
         wanted = plan.scores if with_scores else []
-        counted = tuple(score for score in wanted if isinstance(score.asked, CountedAsked))
-        scores = [(Question(score.asked, Part.SCORE), score) for score in wanted if score not in counted]
+        counted = tuple((score.asked, score.weight) for score in wanted if isinstance(score.asked, CountedAsked))
+        scores = [(Question(score.asked, Part.SCORE), score) for score in wanted if not isinstance(score.asked, CountedAsked)]
         raws = [
             (question, WeightedRaw(self._column(entries, RawScoreColumn, question), score.weight))
             for question, score in scores
