@@ -22,7 +22,7 @@ import enum
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.actors.cache import Cache
 from rayched.actors.pod_changes import OP_BIND, bound_value
@@ -54,16 +54,14 @@ class End(enum.Enum):
     """A race was lost: worth another attempt at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     uid: str
     end: End
     attempt: Attempt | None = None
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(NamedTuple):
     """An attempt on its way to the store, and the state it was decided on."""
 
     attempt: Attempt

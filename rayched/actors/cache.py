@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.actors.pod_changes import OP_BIND
 from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
@@ -43,8 +42,7 @@ PROGRESS_OBJECTS: Final = 512
 UNREPORTED_MAX: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
+class _Expected(NamedTuple):
     value: bytes
     node_name: str
     attempt: str

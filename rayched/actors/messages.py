@@ -17,8 +17,8 @@
 
 Times are seconds of the one clock that both actors' host has (CLOCK_BOOTTIME).
 
-These classes have no slots: an instance with a __dict__ is pickled in C, one with slots in Python, which takes twice as long. And
-they cross as bytes that were pickled here: Ray's own pickling asks Python about each object, which takes three times as long.
+What crosses for each pod is a named tuple: it is made in a fifth of the time that a frozen dataclass takes, and pickled in half.
+All cross as bytes that were pickled here: Ray's own pickling asks Python about each object, which takes three times as long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.framework.cluster_event import ClusterEvent
 
@@ -38,8 +38,7 @@ TEMPLATES_MAX: Final = 16_384
 """Templates that a session remembers as crossed."""
 
 
-@dataclass(frozen=True)
-class PendingPodSeen:
+class PendingPodSeen(NamedTuple):
     """A pod that has no node came, or something changed that the queue goes by."""
 
     uid: str
@@ -52,16 +51,14 @@ class PendingPodSeen:
     is_new: bool = True
 
 
-@dataclass(frozen=True)
-class PendingPodGone:
+class PendingPodGone(NamedTuple):
     """The pod was deleted, got a node, or is over."""
 
     uid: str
     name: str
 
 
-@dataclass(frozen=True)
-class AssignedPod:
+class AssignedPod(NamedTuple):
     """A pod on a node, or one that was nominated to a node and is treated as if it were there, as an event is about it."""
 
     template: int
@@ -69,16 +66,14 @@ class AssignedPod:
     nominated_node_name: str = ""
 
 
-@dataclass(frozen=True)
-class SentObject:
+class SentObject(NamedTuple):
     """An object of another kind, serialised."""
 
     kind: str
     content: bytes
 
 
-@dataclass(frozen=True)
-class ClusterChange:
+class ClusterChange(NamedTuple):
     """Something happened that may help pods: the event, and the object before and after."""
 
     event: ClusterEvent
@@ -98,8 +93,7 @@ class AttemptsEnded:
     """May grow until it crosses."""
 
 
-@dataclass(frozen=True)
-class AttemptFailed:
+class AttemptFailed(NamedTuple):
     """Rejected by these plugins; by an error where there are none."""
 
     uid: str
@@ -109,8 +103,7 @@ class AttemptFailed:
     nominated_node_name: str | None = None
 
 
-@dataclass(frozen=True)
-class GivenBack:
+class GivenBack(NamedTuple):
     """Pods that were handed out but not tried, or whose attempt lost a race: as if they had not been handed out."""
 
     uids: tuple[str, ...]

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.actors.records import PodRecord
 from rayched.scheduler.attempt import Attempt
@@ -28,8 +27,7 @@ _NAME_CHARACTERS_MAX: Final = 236
 """With a dot and 16 digits an object's name of at most 253."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """The object that an Event is about. `namespace` is empty for kinds of the cluster."""
 
     kind: str
@@ -39,8 +37,7 @@ class Subject:
     api_version: str = "v1"
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(NamedTuple):
     """Something that happened. What happens again to the same subject for the same reason is counted, not told anew."""
 
     subject: Subject

@@ -1,8 +1,11 @@
-"""What the SchedulerActor knows of each pod, and how its knowledge changes: the vocabulary between cache and scheduler core."""
+"""What the SchedulerActor knows of each pod, and how its knowledge changes: the vocabulary between cache and scheduler core.
+
+Named tuples, as they are made for each change of a pod: a frozen dataclass takes five times as long to make.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rayched.api.kinds import AnyObject
 from rayched.api.stages import Stage
@@ -10,8 +13,7 @@ from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class PodRecord:
+class PodRecord(NamedTuple):
     """A pod as of one revision."""
 
     uid: str
@@ -38,24 +40,21 @@ def nominated_in(record: PodRecord | None) -> str:
     return "" if record is None or record.pod is None else record.pod.status.nominated_node_name
 
 
-@dataclass(frozen=True, slots=True)
-class PodChanged:
+class PodChanged(NamedTuple):
     """A pod came (`old` is None), changed, or went (`new` is None)."""
 
     old: PodRecord | None
     new: PodRecord | None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChanged:
+class NodeChanged(NamedTuple):
     """A node came, changed, or went. The objects are not to be changed."""
 
     old: Node | None
     new: Node | None
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectChanged:
+class ObjectChanged(NamedTuple):
     """An object of another kind came, changed, or went."""
 
     kind: str

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.engine import Engine, PluginError
@@ -55,8 +55,7 @@ PROBLEMS_MAX: Final = 100
 """Unreported problems of plugins that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodToSchedule:
+class PodToSchedule(NamedTuple):
     """A pending pod as an attempt takes it up."""
 
     uid: str

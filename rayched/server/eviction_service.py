@@ -18,7 +18,6 @@ Source: the eviction subresource of Kubernetes 1.34, whose two writes are one he
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from rayched.api.disruption import Refusal, counts_against_budgets, goes_for_free, selector_of, take
@@ -111,10 +110,10 @@ class EvictionService:
             write = await self._deleter.removal(target, read)
         if budget is None:
             return write
-        write = replace(write, also=(*write.also, (budget.entry.key, budget.entry.mod_revision)))
+        write = write._replace(also=(*write.also, (budget.entry.key, budget.entry.mod_revision)))
         if spent:
             put = budget.entry.key, encode(budget.stored.object, budget.leader_write)
-            write = replace(write, with_puts=(*write.with_puts, put))
+            write = write._replace(with_puts=(*write.with_puts, put))
         return write
 
 

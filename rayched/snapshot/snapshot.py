@@ -21,7 +21,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import Message
@@ -52,8 +52,7 @@ TOPOLOGIES_MAX: Final = 256
 """Topology keys whose domains are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundPod:
+class BoundPod(NamedTuple):
     """A pod that is on a node, or on its way there."""
 
     template: PodTemplate

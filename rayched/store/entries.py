@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A key that is there. `create_revision == mod_revision` tells a creation from a change."""
 
     key: bytes
@@ -16,8 +15,7 @@ class Entry:
     mod_revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(NamedTuple):
     """A key that went away at `mod_revision`."""
 
     key: bytes

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from leader.etcd_shim import rpc
 from rayched.store.codec import last_attempt
@@ -55,8 +55,7 @@ class Guard:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedPut:
+class GuardedPut(NamedTuple):
     """Put `value` if the key is still at `mod_revision` (0: not there) and each key of `also` at its revision.
 
     `with_puts` are written together with it, unconditionally. `attempt` is the attempt id inside `value`, where there is one.
@@ -72,8 +71,7 @@ class GuardedPut:
     lease: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedDelete:
+class GuardedDelete(NamedTuple):
     """Delete the key if it is still at `mod_revision`; `also` and `with_puts` as in GuardedPut."""
 
     key: bytes
@@ -85,8 +83,7 @@ class GuardedDelete:
 Write = GuardedPut | GuardedDelete
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """The write happened, at this revision."""
 
     revision: int

@@ -5,8 +5,6 @@ Whole cores over a model of etcd, and the writer alone where its limits are the 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from rayched.actors.event_writes import (
@@ -237,7 +235,7 @@ def warning(name: str, message: str = "no") -> Occurrence:
 
 
 def news(name: str) -> Occurrence:
-    return replace(warning(name), type=NORMAL, reason="Scheduled")
+    return warning(name)._replace(type=NORMAL, reason="Scheduled")
 
 
 def test_what_nobody_can_write_in_time_is_dropped_and_counted_and_ordinary_news_goes_first() -> None:
