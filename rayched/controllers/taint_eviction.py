@@ -22,6 +22,8 @@ from rayched.v1.core_pb2 import Node, Taint, Toleration
 
 NEVER: Final = math.inf
 AT_ONCE: Final = -math.inf
+_CUT_OFF_SECONDS: Final = 1.0
+"""Times in objects are cut off to whole seconds. Counted from the end of that second, nobody leaves before the time."""
 
 
 def no_execute_taints(node: Node, now: float) -> list[tuple[Taint, float]]:
@@ -42,5 +44,5 @@ def leaves_at(taints: Iterable[tuple[Taint, float]], tolerations: Sequence[Toler
             return AT_ONCE
         if covering.HasField("toleration_seconds"):
             seconds = covering.toleration_seconds
-            earliest = min(earliest, AT_ONCE if seconds <= 0 else max(since, on_node_since) + seconds)
+            earliest = min(earliest, AT_ONCE if seconds <= 0 else max(since, on_node_since) + _CUT_OFF_SECONDS + seconds)
     return earliest
