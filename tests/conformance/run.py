@@ -5,9 +5,8 @@ production, and prints how many cases of each topic agree, how far each plugin's
 takes every column from three workers that have nothing but their rows; `off`, the default, evaluates all of them in one place.
 `--fix-upstream-bugs` turns fixUpstreamBugs on in every profile and compares to `expectedIfFixed` where a case has it.
 
-What nobody here understands is named: kinds of cases, and fields that no comparison reads. Exit code 0 where all cases agree but
-those of kinds that are known to have no judge yet, 1 where one differs, is of an unknown kind or holds nothing to compare, or
-where none was run, 2 where a file is no file of cases.
+What nobody here understands is named: kinds of cases, and fields that no comparison reads. Exit code 0 where all cases agree, 1
+where one differs, is of an unknown kind or holds nothing to compare, or where there is none, 2 where a file is no file of cases.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.conformance.cases import DIRECTORY, Unreadable, files, read, with_fix
 from tests.conformance.comparisons import ASPECTS
 from tests.conformance.coverage import unknown_fields
 from tests.conformance.hint_comparisons import HINT
-from tests.conformance.judgement import NOT_RUN, Judgement, Verdict, judge
+from tests.conformance.judgement import Judgement, Verdict, judge
 
 FIRST_SHOWN: Final = 10
 VALUE_SHOWN_MAX: Final = 600
@@ -45,7 +44,6 @@ class Report:
         self._plugins: dict[str, dict[str, Counter[bool]]] = defaultdict(lambda: defaultdict(Counter))
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._differing: list[Judgement] = []
-        self._not_understood = 0
         self._fields: Counter[tuple[str, str]] = Counter()
 
     def add(self, judged: Judgement) -> None:
@@ -53,7 +51,6 @@ class Report:
         self._topics[topic][judged.verdict] += 1
         if judged.verdict is Verdict.NOT_RUN:
             self._reasons[topic, judged.reason] += 1
-            self._not_understood += judged.case.kind not in NOT_RUN
         elif judged.verdict is Verdict.DIFFERS:
             self._differing.append(judged)
         for name in unknown_fields(judged.case):
@@ -67,14 +64,14 @@ class Report:
 
     @property
     def all_agree(self) -> bool:
-        return self.count(Verdict.AGREES) > 0 and not self._differing and not self._not_understood
+        return self.count(Verdict.AGREES) > 0 and not self._differing and not self.count(Verdict.NOT_RUN)
 
     @property
     def summary(self) -> str:
         """Why not all agree."""
         counted = (
             (len(self._differing), "cases differ"),
-            (self._not_understood, "cases could not be judged"),
+            (self.count(Verdict.NOT_RUN), "cases could not be judged"),
             (int(not self.count(Verdict.AGREES) and not self._differing), "no case was run"),
         )
         return ", ".join(text if text.startswith("no ") else f"{count} {text}" for count, text in counted if count)
