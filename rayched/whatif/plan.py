@@ -2,7 +2,7 @@
 
 Pods are tried as the queue would have them: the higher priority first, then in the order given. Whoever finds no node is tried
 again after others were placed or had to leave, until a round brings nothing more; there is no backoff here, as no time passes. A
-preemptor's victims are gone at once, and it is tried again in its turn, with its nomination.
+preemptor's victims are gone at once, and it is tried again in its turn, with its nomination; what they were is not placed anew.
 
 Pods that a gate or a Permit plugin holds back stay pending with that for a reason.
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from rayched.framework.plugin import PreEnqueuePlugin
 from rayched.framework.status import Status
+from rayched.scheduler import attempt
 from rayched.scheduler.attempt import Attempt, Failure, Phase
 from rayched.v1.core_pb2 import Pod
 from rayched.whatif.cluster import Cluster, name_of, uid_of
@@ -117,20 +118,29 @@ class Planner:
         failure = found if isinstance(found, Failure) else cluster.scheduler.begin_binding(found, uid)
         if failure is not None:
             reasons[uid] = failure.message
+            if failure.preemption is not None:
+                self._preempt(pod, failure.preemption)
             return False
         assert isinstance(found, Attempt)
         self._bind(pod, found)
         return True
 
-    def _bind(self, pod: Pod, attempt: Attempt) -> None:
-        self._cluster.scheduler.bound(attempt)
-        self._cluster.remove_pod(attempt.uid)
+    def _preempt(self, pod: Pod, preemption: attempt.Preemption) -> None:
+        """The victims are gone; the preemptor is tried again in its turn, with its nomination."""
+        victims = tuple(name_of(self._cluster.bound[uid]) for uid in preemption.victims)
+        for uid in preemption.victims:
+            self._cluster.remove_pod(uid)
+        self._preemptions.append(Preemption(name_of(pod), preemption.node_name, victims))
+
+    def _bind(self, pod: Pod, done: Attempt) -> None:
+        self._cluster.scheduler.bound(done)
+        self._cluster.remove_pod(done.uid)
         bound = Pod()
         bound.CopyFrom(pod)
-        bound.spec.node_name = attempt.node_name
+        bound.spec.node_name = done.node_name
         bound.status.nominated_node_name = ""
         self._cluster.add_pod(bound)
-        self._placements.append(Placement(attempt.name, attempt.node_name))
+        self._placements.append(Placement(done.name, done.node_name))
 
 
 def _gated(pod: Pod, plugins: Iterable[PreEnqueuePlugin]) -> Status | None:

@@ -15,7 +15,7 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.whatif.cluster import Basis, Cluster
-from rayched.whatif.plan import Placement, Planner
+from rayched.whatif.plan import Placement, Planner, Preemption
 
 SEED = 11
 
@@ -159,3 +159,12 @@ def test_rows_without_a_node_stay_without_one() -> None:
     cluster = Cluster([node("b"), node("a"), node("new")], profiles(), Basis(Draws(), ("a", "", "gone", "b")))
     assert cluster.snapshot.rows_by_name == {"a": 0, "b": 3, "new": 4}
     assert cluster.snapshot.n_nodes == 3
+
+
+def test_a_preemptor_takes_the_place_of_those_below_it() -> None:
+    there = [pod("low", cpu="3", node_name="one"), pod("high", cpu="3", node_name="other", priority=9)]
+    cluster = Cluster([node("one"), node("other"), *there], profiles())
+    plan = Planner(cluster).plan([pod("new", cpu="2", priority=5)])
+    assert plan.preemptions == (Preemption("default/new", "one", ("default/low",)),)
+    assert plan.placements == (Placement("default/new", "one"),)
+    assert plan.unplaced == ()
