@@ -76,6 +76,11 @@ class Cache:
     def pod(self, uid: str) -> PodRecord | None:
         return self._pods.get(uid)
 
+    def find(self, namespace: str, name: str) -> PodRecord | None:
+        """A pod by its name."""
+        uid = self._uids.get(self._keys.object_key(kinds.POD, namespace, name))
+        return None if uid is None else self._pods.get(uid)
+
     def uids(self) -> list[str]:
         """Of all pods."""
         return list(self._pods)

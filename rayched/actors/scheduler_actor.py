@@ -28,6 +28,7 @@ from leader.belief import BeliefCell
 from leader.channel import open_channel
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.event_writes import LEASE_SECONDS
+from rayched.actors.explaining import CannotExplain, explain_pod
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
 from rayched.actors.scheduler_core import Ports, SchedulerCore
@@ -41,6 +42,7 @@ from rayched.store.fencing import Fence
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery, Listed
 from rayched.store.watcher import Watcher
+from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
 
 IDLE_SECONDS: Final = 0.1
 """Between two signs of life, and between two looks at the belief."""
@@ -120,6 +122,15 @@ class PlanBasis:
     """Names of the nodes by row; "" is a row without a node."""
 
 
+@dataclass(frozen=True)
+class Explained:
+    """A pod explained, or why it cannot be."""
+
+    leads: bool
+    response: ExplainResponse | None
+    problem: str = ""
+
+
 class SchedulerActor:
     """Shell of the SchedulerCore. Its methods may be called from several threads."""
 
@@ -179,6 +190,10 @@ class SchedulerActor:
     def plan_basis(self) -> PlanBasis:
         basis: PlanBasis = self._ask(self._plan_basis)
         return basis
+
+    def explain(self, request: ExplainRequest) -> Explained:
+        explained: Explained = self._ask(lambda: self._explain(request))
+        return explained
 
     def drained(self, seconds: float) -> bool:
         """Whether nothing was being written any more within the time."""
@@ -361,6 +376,15 @@ class SchedulerActor:
         core = self._core
         rows = tuple(core.snapshot.names[: core.snapshot.n_rows])
         return PlanBasis(core.term.leads, core.cache.revision, core.scheduler.draws(), rows)
+
+    def _explain(self, request: ExplainRequest) -> Explained:
+        core, began = self._core, time.perf_counter()
+        try:
+            response = explain_pod(core.cache, core.scheduler, core.snapshot, request)
+        except CannotExplain as problem:
+            return Explained(core.term.leads, None, str(problem))
+        response.seconds = time.perf_counter() - began
+        return Explained(core.term.leads, response)
 
     # --------------------------------------------------------------------------------------------------------- small things
 

@@ -35,6 +35,8 @@ from rayched.v1.services_pb2 import (
     DeleteResponse,
     EvictRequest,
     EvictResponse,
+    ExplainRequest,
+    ExplainResponse,
     GetLeaderRequest,
     GetLeaderResponse,
     GetPlanBasisRequest,
@@ -350,6 +352,19 @@ class Client:
         """The pods that wait for a node, as the leader's queue has them; any replica passes the question on."""
         request = ListQueueRequest(namespace=namespace, name=name, limit=limit)
         return cast(ListQueueResponse, self._call("Scheduling.ListQueue", request, timeout_seconds))
+
+    def explain(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        nodes: Iterable[str] = (),
+        limit: int = 0,
+        timeout_seconds: float | None = None,
+    ) -> ExplainResponse:
+        """What every plugin says about a pod on every node, or on these; `limit`: on so many, the best ones."""
+        request = ExplainRequest(namespace=namespace, name=name, nodes=nodes, limit=limit)
+        return cast(ExplainResponse, self._call("Scheduling.Explain", request, timeout_seconds))
 
     def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""

@@ -32,8 +32,15 @@ from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, 
 from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
-from rayched.server.ports import NotLeading
-from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse, ListQueueRequest, ListQueueResponse
+from rayched.server.ports import NothingToExplain, NotLeading
+from rayched.v1.services_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
+    GetPlanBasisResponse,
+    GetSchedulerStatusResponse,
+    ListQueueRequest,
+    ListQueueResponse,
+)
 
 _POLL_SECONDS: Final = 0.2
 """Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
@@ -166,6 +173,13 @@ class ActorSupervisor:
             configuration=self._config.profiles.text,
         )
 
+    async def explain(self, request: ExplainRequest) -> ExplainResponse:
+        _, answer = await self._asked(lambda scheduler: scheduler.explain, request)
+        if answer.response is None:
+            raise NothingToExplain(answer.problem)
+        response: ExplainResponse = answer.response
+        return response
+
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         actors, _ = await self._asked(lambda scheduler: scheduler.status)
         try:
@@ -177,13 +191,13 @@ class ActorSupervisor:
             raise NotLeading from error
         return answer
 
-    async def _asked(self, method: Callable[[Any], Any]) -> tuple[ActorSet, Any]:
+    async def _asked(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
         """The answer of the scheduler, where it leads; raises NotLeading."""
         actors = self._actors
         if actors is None:
             raise NotLeading
         try:
-            answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote()), _ANSWER_SECONDS_MAX)
+            answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
         except Exception as error:
             # It is dead, has not begun, or Ray has ended at this moment, for which Ray has no exception of its own.
             log.debug("no answer: %s", error)

@@ -82,6 +82,7 @@ class _ProfileRunner:
     lifecycle: Lifecycle
     percentage_of_nodes_to_score: int
     evaluator: Evaluator
+    weights: Mapping[str, int]
 
 
 class Scheduler:
@@ -112,7 +113,7 @@ class Scheduler:
             engine = Engine(snapshot, profile, None if shards is None else shards(name))
             evaluator = Evaluator(snapshot, engine, self.nominations, self._chance)
             lifecycle, percentage = profile.lifecycle(), profile.percentage_of_nodes_to_score
-            self._runners[name] = _ProfileRunner(engine, lifecycle, percentage, evaluator)
+            self._runners[name] = _ProfileRunner(engine, lifecycle, percentage, evaluator, profile.weights)
         self._attempts: dict[str, Attempt] = {}
         for profile in profiles.values():
             for plugin in profile.plugins():
@@ -127,6 +128,10 @@ class Scheduler:
 
     def engine(self, scheduler_name: str) -> Engine:
         return self._runners[scheduler_name].engine
+
+    def weights(self, scheduler_name: str) -> Mapping[str, int]:
+        """Of the score plugins of a profile, by name."""
+        return self._runners[scheduler_name].weights
 
     def draws(self) -> Draws:
         return Draws(self._chance.seed, self._decisions, self._sampling.start)

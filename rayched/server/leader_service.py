@@ -14,11 +14,13 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from rayched.server.errors import ask_the_leader, invalid, unavailable
+from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, unavailable
 from rayched.server.open_streams import OpenStreams, shutting_down
-from rayched.server.ports import Leader, LeadershipPort, NotLeading, SchedulerPort
+from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, SchedulerPort
 from rayched.server.rpc import Call
 from rayched.v1.services_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
     GetLeaderRequest,
     GetLeaderResponse,
     GetPlanBasisRequest,
@@ -86,6 +88,19 @@ class SchedulingService:
     async def get_plan_basis(self, request: GetPlanBasisRequest, _: Call) -> GetPlanBasisResponse:
         return await self._answer("GetPlanBasis", request, self._scheduler.plan_basis, GetPlanBasisResponse)
 
+    async def explain(self, request: ExplainRequest, _: Call) -> ExplainResponse:
+        if not request.name:
+            raise invalid("name: is missing; want the name of a pod")
+        if request.limit < 0:
+            raise invalid(f"limit: {request.limit}: want how many nodes to show, or 0 for all")
+        return await self._answer("Explain", request, lambda: self._explain(request), ExplainResponse)
+
+    async def _explain(self, request: ExplainRequest) -> ExplainResponse:
+        try:
+            return await self._scheduler.explain(request)
+        except NothingToExplain as problem:
+            raise ApiFailure(Code.NOT_FOUND, str(problem)) from None
+
     async def list_queue(self, request: ListQueueRequest, _: Call) -> ListQueueResponse:
         if not 0 <= request.limit <= QUEUE_LIMIT_MAX:
             raise invalid(f"limit: {request.limit}: allowed are 0 to {QUEUE_LIMIT_MAX}")
@@ -120,5 +135,7 @@ class SchedulingService:
                 code = error.code()
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
+                if code is Code.NOT_FOUND:
+                    raise ApiFailure(code, error.details()) from None
                 raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
         return response

@@ -10,7 +10,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from rayched.v1.services_pb2 import GetPlanBasisResponse, GetSchedulerStatusResponse, ListQueueRequest, ListQueueResponse
+from rayched.v1.services_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
+    GetPlanBasisResponse,
+    GetSchedulerStatusResponse,
+    ListQueueRequest,
+    ListQueueResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,10 @@ class Leader:
 
 class NotLeading(Exception):
     """This replica's scheduler does not decide at the moment."""
+
+
+class NothingToExplain(Exception):
+    """There is no such pod, or nothing is decided about it; the text says so."""
 
 
 class LeadershipPort(Protocol):
@@ -64,6 +75,9 @@ class SchedulerPort(Protocol):
 
     async def plan_basis(self) -> GetPlanBasisResponse:
         """What decides between equals; raises NotLeading on a standby."""
+
+    async def explain(self, request: ExplainRequest) -> ExplainResponse:
+        """Every plugin's word about a pod; raises NotLeading on a standby, and NothingToExplain."""
 
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         """The pods that wait for a node; raises NotLeading on a standby."""

@@ -439,6 +439,84 @@ class GetLeaderResponse(_message.Message):
     stands_for_election: bool
     def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ...) -> None: ...
 
+class ExplainRequest(_message.Message):
+    __slots__ = ("hops", "namespace", "name", "nodes", "limit")
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    hops: int
+    namespace: str
+    name: str
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    def __init__(self, hops: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class PluginRejection(_message.Message):
+    __slots__ = ("plugin", "reasons", "resolvable")
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    RESOLVABLE_FIELD_NUMBER: _ClassVar[int]
+    plugin: str
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    resolvable: bool
+    def __init__(self, plugin: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., resolvable: _Optional[bool] = ...) -> None: ...
+
+class PluginScore(_message.Message):
+    __slots__ = ("plugin", "weight", "raw", "normalized", "weighted")
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZED_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTED_FIELD_NUMBER: _ClassVar[int]
+    plugin: str
+    weight: int
+    raw: int
+    normalized: int
+    weighted: int
+    def __init__(self, plugin: _Optional[str] = ..., weight: _Optional[int] = ..., raw: _Optional[int] = ..., normalized: _Optional[int] = ..., weighted: _Optional[int] = ...) -> None: ...
+
+class NodeVerdict(_message.Message):
+    __slots__ = ("node", "rejections", "scores", "total")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REJECTIONS_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    rejections: _containers.RepeatedCompositeFieldContainer[PluginRejection]
+    scores: _containers.RepeatedCompositeFieldContainer[PluginScore]
+    total: int
+    def __init__(self, node: _Optional[str] = ..., rejections: _Optional[_Iterable[_Union[PluginRejection, _Mapping]]] = ..., scores: _Optional[_Iterable[_Union[PluginScore, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ("revision", "uid", "node", "nominated_node", "rejected", "verdicts", "nodes", "feasible", "best", "seed", "decisions", "seconds")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NOMINATED_NODE_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    FEASIBLE_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    uid: str
+    node: str
+    nominated_node: str
+    rejected: str
+    verdicts: _containers.RepeatedCompositeFieldContainer[NodeVerdict]
+    nodes: int
+    feasible: int
+    best: _containers.RepeatedScalarFieldContainer[str]
+    seed: int
+    decisions: int
+    seconds: float
+    def __init__(self, revision: _Optional[int] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., nominated_node: _Optional[str] = ..., rejected: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., nodes: _Optional[int] = ..., feasible: _Optional[int] = ..., best: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
 class GetPlanBasisRequest(_message.Message):
     __slots__ = ("hops",)
     HOPS_FIELD_NUMBER: _ClassVar[int]

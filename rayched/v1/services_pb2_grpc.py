@@ -969,6 +969,11 @@ class SchedulingStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/rayched.v1.Scheduling/Explain',
+                request_serializer=rayched_dot_v1_dot_services__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.ExplainResponse.FromString,
+                _registered_method=True)
         self.ListQueue = channel.unary_unary(
                 '/rayched.v1.Scheduling/ListQueue',
                 request_serializer=rayched_dot_v1_dot_services__pb2.ListQueueRequest.SerializeToString,
@@ -993,6 +998,13 @@ class SchedulingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """Every plugin's word on every node about a pod, over the cluster as it is now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListQueue(self, request, context):
         """The pods that wait for a node, in the order in which they will be tried.
         """
@@ -1012,6 +1024,11 @@ def add_SchedulingServicer_to_server(servicer, server):
                     servicer.GetPlanBasis,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.ExplainRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.ExplainResponse.SerializeToString,
             ),
             'ListQueue': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQueue,
@@ -1074,6 +1091,33 @@ class Scheduling:
             '/rayched.v1.Scheduling/GetPlanBasis',
             rayched_dot_v1_dot_services__pb2.GetPlanBasisRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.GetPlanBasisResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Scheduling/Explain',
+            rayched_dot_v1_dot_services__pb2.ExplainRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -163,7 +163,9 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str)
     assert said in line
 
 
-COMMANDS = "apply get describe events delete cordon uncordon drain taint label plan queue leader hollow-nodes up demo replica"
+COMMANDS = (
+    "apply get describe events delete cordon uncordon drain taint label explain plan queue leader hollow-nodes up demo replica"
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS.split())

@@ -13,9 +13,11 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rayched.server.app import ApiServer, ServerOptions
-from rayched.server.ports import Leader, NotLeading
+from rayched.server.ports import Leader, NothingToExplain, NotLeading
 from rayched.server.watch_hub import WatchHub
 from rayched.v1.services_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
     GetPlanBasisResponse,
     GetSchedulerStatusResponse,
     ListQueueRequest,
@@ -82,6 +84,13 @@ class SmallScheduler:
         if not self._leadership.leads:
             raise NotLeading
         return GetSchedulerStatusResponse(holder=self._leadership.identity, epoch=7, nodes=3)
+
+    async def explain(self, request: ExplainRequest) -> ExplainResponse:
+        if not self._leadership.leads:
+            raise NotLeading
+        if request.name != "known":
+            raise NothingToExplain(f'pods "{request.namespace}/{request.name}" not found')
+        return ExplainResponse(uid="7", nodes=3, feasible=1)
 
     async def plan_basis(self) -> GetPlanBasisResponse:
         if not self._leadership.leads:

@@ -62,6 +62,10 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert caught.value.code.name == "UNAVAILABLE" and "nobody leads" in caught.value.message
         lead(one, one, other)
         assert client.scheduler_status(timeout_seconds=3).holder == "replica-0"
+        assert client.explain("known", timeout_seconds=3).feasible == 1
+        with pytest.raises(ApiError) as caught:
+            client.explain("unknown", timeout_seconds=3)
+        assert (caught.value.code.name, caught.value.message) == ("NOT_FOUND", 'pods "default/unknown" not found')
         basis = client.plan_basis(timeout_seconds=3)
         assert (basis.revision, basis.decisions, list(basis.rows)) == (11, 12, ["node-0", "", "node-2"])
         # The question itself arrives as it was asked.

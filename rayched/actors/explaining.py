@@ -1,0 +1,82 @@
+"""A pod explained over the live snapshot: found in the cache, judged by `whatif.explain`, put into an ExplainResponse.
+
+A pod that has a node is taken off it for the time of the question, which is one step of the loop, and put back just as it was.
+
+Cost: every plugin once over all nodes (some milliseconds at 5,000 nodes), and the answer, about 20 µs a node that is shown.
+"""
+
+from __future__ import annotations
+
+from rayched.actors.cache import Cache
+from rayched.actors.records import PodRecord
+from rayched.api.stages import Stage
+from rayched.framework.plugin_calls import PluginError
+from rayched.scheduler.scheduler import Scheduler
+from rayched.snapshot.snapshot import Snapshot
+from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
+from rayched.whatif.explain import PodExplanation, explain
+
+
+class CannotExplain(Exception):
+    """There is nothing to explain, or it fails; the text says why."""
+
+
+def explain_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request: ExplainRequest) -> ExplainResponse:
+    """Raises CannotExplain."""
+    name = f"{request.namespace or 'default'}/{request.name}"
+    record = cache.find(request.namespace or "default", request.name)
+    if record is None:
+        raise CannotExplain(f'pods "{name}" not found')
+    if record.stage is Stage.OVER:
+        raise CannotExplain(f"Pod {name} is over or being deleted: nothing is decided about it any more")
+    if not scheduler.knows(record.template.scheduler_name):
+        raise CannotExplain(f'Pod {name}: spec.schedulerName: no profile has the name "{record.template.scheduler_name}"')
+    unknown = [node for node in request.nodes if snapshot.row_of(node) is None]
+    if unknown:
+        raise CannotExplain(f'nodes "{unknown[0]}" not found')
+    try:
+        found = _explained(record, scheduler, snapshot)
+    except PluginError as problem:
+        raise CannotExplain(f"Pod {name}: {problem}") from None
+    response = _response(found, request)
+    draws = scheduler.draws()
+    response.revision, response.uid, response.node = cache.revision, record.uid, record.node_name
+    response.nominated_node = scheduler.nominations.node_of(record.uid)
+    response.seed, response.decisions = draws.seed, draws.decisions
+    return response
+
+
+def _explained(record: PodRecord, scheduler: Scheduler, snapshot: Snapshot) -> PodExplanation:
+    template = record.template
+    nominated = scheduler.nominations.beside(record.uid, template.priority)
+    engine, weights = scheduler.engine(template.scheduler_name), scheduler.weights(template.scheduler_name)
+    bound = snapshot.unbind(record.uid)
+    try:
+        return explain(engine, snapshot, weights, template, nominated)
+    finally:
+        if bound is not None:
+            snapshot.bind(record.uid, bound.template, bound.node_name, terminating=bound.terminating, facts=bound.facts)
+
+
+def _response(found: PodExplanation, request: ExplainRequest) -> ExplainResponse:
+    response = ExplainResponse(
+        rejected=found.rejected,
+        nodes=len(found.nodes),
+        feasible=sum(verdict.feasible for verdict in found.nodes),
+        best=found.best,
+    )
+    wanted = set(request.nodes)
+    shown = [verdict for verdict in found.nodes if not wanted or verdict.node_name in wanted]
+    for verdict in shown[: request.limit or None]:
+        told = response.verdicts.add(node=verdict.node_name, total=verdict.total)
+        for rejection in verdict.rejections:
+            told.rejections.add(plugin=rejection.plugin, reasons=rejection.reasons, resolvable=rejection.resolvable)
+        for score in verdict.scores:
+            told.scores.add(
+                plugin=score.plugin,
+                weight=score.weight,
+                raw=score.raw,
+                normalized=score.normalized,
+                weighted=score.weighted,
+            )
+    return response

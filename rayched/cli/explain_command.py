@@ -1,0 +1,126 @@
+"""explain: why a pod is where it is, or why it waits: every plugin's word on the nodes, and what holds the pod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import grpc
+import typer
+from google.protobuf.json_format import MessageToDict
+
+from rayched.cli.connection import connected
+from rayched.cli.options import Output, Server
+from rayched.cli.printing import counted, fail, out, plain_table
+from rayched.cli.references import DEFAULT_NAMESPACE
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PendingPod
+
+NODES_SHOWN = 10
+NAMES_SHOWN = 5
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's.")] = DEFAULT_NAMESPACE,
+    server: Server = None,
+    why_not: Annotated[
+        list[str] | None,
+        typer.Option("--why-not", metavar="NODE", help="Only this node. May be repeated.", show_default=False),
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=0, help="So many nodes at most; 0: all.")] = NODES_SHOWN,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", metavar="json", help="Print JSON, of all nodes.", show_default=False)
+    ] = None,
+) -> None:
+    """Show why a pod is where it is, or waits.
+
+    \b
+      rayched explain web-0                      every plugin's word on the best nodes
+      rayched explain pod/web-0 --why-not node-7 one node's
+      rayched explain web-0 -o json              all of it
+
+    The cluster is judged as it is now; a pod that has a node as if its own room were free.
+    """
+    if output not in (None, Output.json):
+        fail(f"--output: {output.value} is not possible here; json is", code=2)
+    kind, _, pod = name.rpartition("/")
+    if kind not in ("", "pod", "pods", "po"):
+        fail(f"{name}: only pods can be explained")
+    with connected(server) as client:
+        limit = 0 if output is Output.json or why_not else nodes
+        found = client.explain(pod, namespace, nodes=why_not or (), limit=limit)
+        waiting = None if found.node else _waiting(client, namespace, pod)
+    if output is Output.json:
+        document = MessageToDict(found, always_print_fields_with_no_presence=True)
+        if waiting is not None:
+            document["waiting"] = MessageToDict(waiting)
+        out(json.dumps(document, indent=2))
+        return
+    _print(pod, namespace, found, waiting)
+
+
+def _waiting(client: Client, namespace: str, name: str) -> PendingPod | None:
+    """The pod's place in the queue; None: it is in none, for it is just being decided about."""
+    try:
+        pods = client.queue(namespace=namespace, name=name, limit=1).pods
+    except ApiError as error:
+        if error.code is grpc.StatusCode.NOT_FOUND:
+            return None
+        raise
+    return pods[0] if pods else None
+
+
+def _print(name: str, namespace: str, found: ExplainResponse, waiting: PendingPod | None) -> None:
+    rows = [("Pod:", f"{namespace}/{name}"), ("Node:", found.node or "<none>")]
+    if found.nominated_node:
+        rows.append(("Nominated Node:", found.nominated_node))
+    if waiting is not None:
+        held = ", ".join(waiting.held_by) or "<none>"
+        rows += [("Queue:", waiting.queue), ("Attempts:", str(waiting.attempts)), ("Held By:", held)]
+        if waiting.would_wake:
+            rows.append(("Would Wake It:", ", ".join(waiting.would_wake)))
+    rows.append(("Revision:", str(found.revision)))
+    if found.rejected:
+        rows.append(("Rejected:", found.rejected))
+    else:
+        rows.append(("Feasible:", f"{found.feasible} of {counted(found.nodes, 'node')}"))
+        if found.best:
+            ties = len(found.best)
+            best = found.best[0] if ties == 1 else f"{counted(ties, 'node')} tie, of which one is drawn: {_some(found.best)}"
+            rows.append(("Best:", best))
+    plain_table(["", ""], rows, show_headings=False)
+    if found.verdicts:
+        out("")
+        _print_verdicts(list(found.verdicts), found.nodes)
+
+
+def _print_verdicts(verdicts: list[NodeVerdict], nodes: int) -> None:
+    plugins = list(dict.fromkeys(score.plugin for verdict in verdicts for score in verdict.scores))
+    if plugins:
+        weights = {score.plugin: score.weight for verdict in verdicts for score in verdict.scores}
+        headings = ["NODE", "TOTAL", *(f"{plugin} x{weights[plugin]}" for plugin in plugins)]
+        table = []
+        for verdict in verdicts:
+            if not verdict.rejections:
+                scores = {score.plugin: f"{score.weighted} ({score.normalized}, raw {score.raw})" for score in verdict.scores}
+                table.append([verdict.node, str(verdict.total), *(scores.get(plugin, "-") for plugin in plugins)])
+        plain_table(headings, table)
+    rejected = [verdict for verdict in verdicts if verdict.rejections]
+    if rejected:
+        if plugins:
+            out("")
+        lines = []
+        for verdict in rejected:
+            for place, one in enumerate(verdict.rejections):
+                helps = "yes" if one.resolvable else "no"
+                lines.append([verdict.node if place == 0 else "", one.plugin, helps, "; ".join(one.reasons)])
+        plain_table(["NODE", "REJECTED BY", "PREEMPTION COULD HELP", "REASONS"], lines)
+    if len(verdicts) < nodes:
+        out(f"\n{counted(nodes - len(verdicts), 'more node')} not shown; --nodes 0 shows all.")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")

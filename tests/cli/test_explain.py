@@ -1,0 +1,59 @@
+"""explain: why a pod is where it is, why it is nowhere, and why it is not on a node in particular."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.cluster import Commands
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_bound_pod_shows_every_score_of_its_node_as_if_its_room_were_free(rayched: Commands, web: str) -> None:
+    node = rayched.client.get("pods", "web-0", web).spec.node_name
+    found = json.loads(rayched("explain", "web-0", "-n", web, "-o", "json").out)
+    verdicts = {one["node"]: one for one in found["verdicts"]}
+    assert (found["node"], len(verdicts)) == (node, found["nodes"])
+    scores = {one["plugin"]: one for one in verdicts[node]["scores"]}
+    assert {"NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "TaintToleration"} <= set(scores)
+    assert all(int(one["weighted"]) == int(one["weight"]) * int(one["normalized"]) for one in scores.values())
+    assert int(verdicts[node]["total"]) == sum(int(one["weighted"]) for one in scores.values())
+    assert set(found["best"]) == {name for name, one in verdicts.items() if one["total"] == found["verdicts"][0]["total"]}
+
+
+def test_a_waiting_pod_shows_what_holds_it_and_what_would_wake_it(rayched: Commands, web: str) -> None:
+    lines = rayched.ok("explain", "pod/db", "-n", web)
+    shown = {head.strip(): rest.strip() for head, _, rest in (line.partition(":") for line in lines) if rest}
+    assert shown["Held By"] == "NodeResourcesFit"
+    assert "NodeAdd" in shown["Would Wake It"]
+    assert shown["Feasible"].startswith("0 of ")
+    assert any("Insufficient cpu" in line for line in lines)
+
+
+def test_one_node_can_be_asked_about(rayched: Commands, web: str, cordoned: str) -> None:
+    rayched.ok("cordon", cordoned)
+    line = next(line for line in rayched.ok("explain", "web-0", "-n", web, "--why-not", cordoned) if line.startswith(cordoned))
+    assert line.split()[:3] == [cordoned, "NodeUnschedulable", "no"]
+    assert line.endswith("node(s) were unschedulable")
+
+
+def test_explaining_changes_nothing(rayched: Commands, web: str) -> None:
+    with rayched.nothing_changes():
+        rayched.ok("explain", "web-0", "-n", web)
+        rayched.ok("explain", "db", "-n", web)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nobody",), 'pods "default/nobody" not found'),
+        (("node/node-001",), "only pods can be explained"),
+        (("nobody", "-o", "yaml"), "json is"),
+    ],
+)
+def test_what_cannot_be_explained_is_said_in_one_line(rayched: Commands, words: tuple[str, ...], said: str) -> None:
+    result = rayched("explain", *words)
+    (line,) = result.errors
+    assert result.code in (1, 2) and result.out == "" and said in line
