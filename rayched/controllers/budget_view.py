@@ -7,7 +7,7 @@ what it met comes with the watch, and marks the budget again.
 
 Pods are grouped by their labels, so a selector is matched once for a group. An object that cannot be read counts as not there.
 
-Owner: BudgetStatus, under its lock. Cost: about 8 µs a change of a pod, 0.3 µs a selected pod for a budget that is judged.
+Owner: BudgetStatus, under its lock. Cost: about 23 µs a change of a pod, 1 µs a selected pod for a budget that is judged.
 """
 
 from __future__ import annotations

@@ -31,6 +31,9 @@ _LOOK_SECONDS: Final = 0.2
 """Between two looks at whether this replica leads, and at what is due."""
 _GATHER_SECONDS: Final = 0.01
 """What changes together is judged together."""
+_REST_SHARE: Final = 4.0
+"""After a turn the loop rests so many times as long as that took: large budgets that change all the time are judged less often,
+and the replica has its processor for itself."""
 _RETRY_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -104,17 +107,20 @@ class BudgetStatus:
             self._wake.set()
 
         store = StoreClient(channel)
+        took_seconds = 0.0
         with Watcher(channel, self._keys.cluster_prefix, take) as watcher:
             while self._goes_on(epoch) and watcher.alive:
                 self._wake.wait(_LOOK_SECONDS)
                 self._wake.clear()
-                self._stopped.wait(_GATHER_SECONDS)
+                self._stopped.wait(max(_GATHER_SECONDS, _REST_SHARE * took_seconds))
                 with lock:
                     if view.revision < epoch:
                         continue
                     if not view.has_budgets:
                         return
+                began = time.monotonic()
                 self._write(store, view, lock, epoch)
+                took_seconds = time.monotonic() - began
 
     def _write(self, store: StoreClient, view: BudgetView, lock: threading.Lock, epoch: int) -> None:
         with lock:

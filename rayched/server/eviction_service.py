@@ -18,7 +18,10 @@ Source: the eviction subresource of Kubernetes 1.34, whose two writes are one he
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 from rayched.api.disruption import Refusal, counts_against_budgets, goes_for_free, selector_of, take
 from rayched.api.kinds import POD, POD_DISRUPTION_BUDGET, unwrap
@@ -34,47 +37,64 @@ from rayched.v1.services_pb2 import BudgetRefusal, EvictRequest, EvictResponse
 from rayched.v1.workloads_pb2 import PodDisruptionBudget, PodDisruptionBudgetStatus
 
 ATTEMPTS_MAX: Final = 20
-"""Evictions under one budget overtake each other; each time one of them succeeds, so more than a few rounds are rare."""
+"""At one replica evictions under one budget wait for each other once they clashed, so that only those of other replicas and the
+leader's statuses can overtake one again."""
 _RETRY_SECONDS: Final = {Refusal.NOT_OBSERVED: 0.5, Refusal.USED_UP: 1.0, Refusal.TOO_MANY: 5.0}
 """A status follows in milliseconds; a pod that takes another one's place, in a second or so."""
 _MESSAGE: Final = "Eviction API: evicting"
 
 
+@dataclass(frozen=True, slots=True)
+class _Overtaken:
+    """Somebody else changed what was read; `contended` is the key they changed, or the likelier one of two."""
+
+    contended: bytes
+
+
 class EvictionService:
-    """Evicts."""
+    """Evicts. Owned by the event loop."""
 
     def __init__(self, objects: Objects, deleter: Deleter) -> None:
         self._objects = objects
         self._deleter = deleter
+        self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        """Taken by evictions that were overtaken before they try again; by contended key."""
 
     async def evict(self, request: EvictRequest, _: Call) -> EvictResponse:
         grace = request.grace_period_seconds if request.HasField("grace_period_seconds") else None
         check_grace(grace)
         target = self._objects.target_of(POD, request.namespace, request.name)
-        for _attempt in range(ATTEMPTS_MAX):
-            read = expected(target, await self._objects.store.get(target.store_key), request.uid)
-            if request.resource_version and request.resource_version != str(read.entry.mod_revision):
-                found = request.resource_version[:20]
-                raise conflict(f"{target}: resource_version {found} is not the present {read.entry.mod_revision}; read again")
-            budget = await self._budget_of(target, _as_pod(read))
-            write = await self._write(target, read, grace, budget)
-            answer = EvictResponse(
-                revision=read.entry.mod_revision, pod=_as_pod(read), budget=_as_budget(budget).metadata.name if budget else ""
-            )
-            if write is None or request.dry_run:
+        answer = await self._attempt(request, target, grace)
+        for _again in range(ATTEMPTS_MAX):
+            if isinstance(answer, EvictResponse):
                 return answer
-            outcome = (await self._objects.store.send(None, [write]))[0]
-            match outcome:
-                case Committed(revision):
-                    answer.revision = revision
-                    if isinstance(write, GuardedPut):
-                        answer.pod.metadata.resource_version = str(revision)
-                    return answer
-                case Conflict():
-                    continue
-                case _:
-                    raise lost_write(outcome, str(target))
+            async with self._turns.setdefault(answer.contended, asyncio.Lock()):
+                answer = await self._attempt(request, target, grace)
         raise conflict(f"{target}: others keep changing it or its budget; try again")
+
+    async def _attempt(self, request: EvictRequest, target: Target, grace: int | None) -> EvictResponse | _Overtaken:
+        """One round of reading, judging and writing."""
+        read = expected(target, await self._objects.store.get(target.store_key), request.uid)
+        if request.resource_version and request.resource_version != str(read.entry.mod_revision):
+            found = request.resource_version[:20]
+            raise conflict(f"{target}: resource_version {found} is not the present {read.entry.mod_revision}; read again")
+        budget = await self._budget_of(target, _as_pod(read))
+        write = await self._write(target, read, grace, budget)
+        name = _as_budget(budget).metadata.name if budget else ""
+        answer = EvictResponse(revision=read.entry.mod_revision, pod=_as_pod(read), budget=name)
+        if write is None or request.dry_run:
+            return answer
+        outcome = (await self._objects.store.send(None, [write]))[0]
+        match outcome:
+            case Committed(revision):
+                answer.revision = revision
+                if isinstance(write, GuardedPut):
+                    answer.pod.metadata.resource_version = str(revision)
+                return answer
+            case Conflict():
+                return _Overtaken(budget.entry.key if budget else target.store_key)
+            case _:
+                raise lost_write(outcome, str(target))
 
     async def _budget_of(self, target: Target, pod: Pod) -> Read | None:
         """The budget that has a say; None: there is none. Raises where it has more than one."""

@@ -268,6 +268,22 @@ def test_max_unavailable_is_of_the_controllers_scale(client: Client, namespace: 
     assert "which is not there" in refusal(client, "web-0", namespace).message
 
 
+def test_a_hundred_evictions_at_once_under_one_budget_all_go(client: Client, namespace: str) -> None:
+    running(client, namespace, 100)
+    client.submit(a_budget("web", namespace, least=20))
+    observed(client, "web", namespace, 80)
+
+    def evict(number: int) -> str:
+        try:
+            return client.evict(f"web-{number}", namespace).budget
+        except ApiError as error:
+            return error.code.name
+
+    with ThreadPoolExecutor(100) as pool:
+        outcomes = list(pool.map(evict, range(100)))
+    assert (outcomes.count("web"), outcomes.count("RESOURCE_EXHAUSTED")) == (80, 20)
+
+
 @pytest.mark.row("K11.6")
 def test_a_deletion_asks_no_budget_and_counts_in_it(client: Client, namespace: str) -> None:
     running(client, namespace, 3)
