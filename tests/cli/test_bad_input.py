@@ -133,6 +133,7 @@ COMMANDS = {
     "label node node-000 a=b_": 'error: Node node-000: metadata.labels["a"]: "b_" is not a valid label value',
     "label node node-000 a=b/c": 'error: Node node-000: metadata.labels["a"]: "b/c" is not a valid label value',
     "hollow-nodes 1 --cpu 2x": 'error: --cpu: "2x" is not a quantity, want one such as 500m, 16 or 64Gi',
+    "hollow-nodes 1 --silent-for 5": "error: --silent-for and --silent-nodes say how --silent-after is meant; name that too",
     "hollow-nodes 1 --resource gpu": "error: --resource 'gpu': want NAME=VALUE",
     "hollow-nodes 1 --prefix Node": 'error: Node Node-000: metadata.name: "Node-000" is not a valid name',
     "hollow-nodes 1 --prefix q --label a=b/c": 'error: Node q-000: metadata.labels["a"]: "b/c" is not a valid label value',

@@ -183,6 +183,20 @@ def test_a_pod_whose_node_changes_while_its_eviction_is_decided_is_judged_by_the
     assert (world.pod("web") is not None) is repaired
 
 
+def test_a_toleration_that_a_running_pod_is_given_counts() -> None:
+    world = a_world()
+    for name in ("plain", "given"):
+        world.add_pod(name, "n0")
+    pod = world.pod("given")
+    assert pod is not None
+    pod.spec.tolerations.add(key="repair", operator="Exists")
+    world.put(world.pod_key("given"), Object(pod=pod))
+    a_repair(world, "n0")
+    live(world, 2, set())
+    assert world.pod("plain") is None
+    assert world.pod("given") is not None
+
+
 def test_a_pod_that_comes_to_a_tainted_node_is_evicted_as_well() -> None:
     world = a_world()
     a_repair(world, "n0")
