@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance trace failover bench lock clean
+.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance trace chaos failover bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
+
+chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
+	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS)) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)
 
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover

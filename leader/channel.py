@@ -3,7 +3,10 @@
 Each channel has connections of its own (local subchannel pool): the elector's renewals never queue behind the watch or the
 bulk writes of another channel, and do not inherit its reconnect back-off. Reconnecting is quick (50 ms to 1 s), because etcd
 restarts in under a second. A server that hangs without closing is detected by keepalive after about two seconds of
-unanswered pings; etcd refuses clients that ping more often than every 5 s, hence 6 s. Deadlines of calls are the caller's.
+unanswered pings; etcd refuses clients that ping more often than every 5 s, hence 6 s. It also refuses pings on a connection that
+carries no call, and gRPC answers that by pinging ever more rarely, so connections without a call are left in peace. gRPC's own
+limit of pings without data is lifted: a watch that has nothing to say would be pinged twice and then hardly any more. Deadlines
+of calls are the caller's.
 
 Cost: one TCP connection per endpoint and channel.
 """
@@ -29,7 +32,8 @@ _OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     ("grpc.keepalive_time_ms", 6000),
     ("grpc.keepalive_timeout_ms", 2000),
     ("grpc.http2.ping_timeout_ms", 2000),
-    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.lb_policy_name", "round_robin"),
     # An etcd address is never meant to be reached through the environment's HTTP proxy.
     ("grpc.enable_http_proxy", 0),

@@ -162,6 +162,8 @@ class SchedulerActor:
         self._turn_at: float | None = None
         self._session_at: float | None = None
         """When to begin a new session with the queue, after it failed."""
+        self._fenced: dict[str, int] = {}
+        self._fenced_changed = threading.Condition()
         self._synced = threading.Event()
         self._dead = threading.Event()
         self._loop = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -194,6 +196,12 @@ class SchedulerActor:
     def explain(self, request: ExplainRequest) -> Explained:
         explained: Explained = self._ask(lambda: self._explain(request))
         return explained
+
+    def fenced_writes(self, known: int) -> dict[str, int]:
+        """Writes that the store refused because their epoch was over, by what they were for, once they are more than known."""
+        with self._fenced_changed:
+            self._fenced_changed.wait_for(lambda: sum(self._fenced.values()) > known)
+            return dict(self._fenced)
 
     def drained(self, seconds: float) -> bool:
         """Whether nothing was being written any more within the time."""
@@ -259,6 +267,7 @@ class SchedulerActor:
                 for problem in self._core.take_problems():
                     log.warning("%s", problem)
                 self._tick()
+                self._tell_fenced()
                 self._end_hung_queue()
                 busy = self._core.decide()
         except BaseException as error:
@@ -328,6 +337,13 @@ class SchedulerActor:
             pid, self._queue_pid = self._queue_pid, None
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def _tell_fenced(self) -> None:
+        fenced = self._core.window.fenced
+        if fenced and fenced.total() != sum(self._fenced.values()):
+            with self._fenced_changed:
+                self._fenced = dict(fenced)
+                self._fenced_changed.notify_all()
 
     def _queue_failed(self, queue_actor: Any) -> None:
         """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
@@ -406,8 +422,8 @@ def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, worke
     import ray
 
     remote: Any = ray.remote(SchedulerActor)
-    # Threads for methods that wait: `alive`, `wait_until_synced`, `drained`, and some for the quick ones.
-    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=8, scheduling_strategy=on_this_host())
+    # Threads for methods that wait: `alive`, `wait_until_synced`, `fenced_writes`, `drained`, and some for the quick ones.
+    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
     return options.remote(config, queue_actor, list(workers))
 
 

@@ -31,9 +31,9 @@ from typing import Any, ClassVar, Final
 from rayched.actors import occurrences, pod_changes
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
-from rayched.actors.event_writes import EventWrites
+from rayched.actors.event_writes import OP_EVENT, EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
-from rayched.actors.pod_changes import NotScheduled
+from rayched.actors.pod_changes import OP_BIND, OP_PREEMPT, OP_STATUS, NotScheduled
 from rayched.actors.preemptions import Preemptions, Room
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
@@ -413,19 +413,19 @@ class SchedulerCore:
             writes = self.bindings.batch(epoch, now_unix, ended)
             if not writes:
                 break
-            yield self.window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None)
+            yield self.window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
         self._end_all(ended)
         while self.window.room and not self.bindings.n_unsent:
             writes = self.statuses.batch(epoch, now, now_unix)
             if not writes:
                 break
-            yield self.window.send(writes, guard, once=True)
+            yield self.window.send(writes, guard, op=OP_STATUS, once=True)
         if self.window.room and not self.bindings.n_unsent:
             events = self.events.batch(
                 epoch, self.cache.revision, now, under_pressure=self.link is not None and len(self.link) > 0
             )
             if events:
-                yield self.window.send(events, guard, once=True)
+                yield self.window.send(events, guard, op=OP_EVENT, once=True)
 
     def _make_room(self, guard: Guard, now_unix: float) -> Iterator[Send]:
         """Preemptions go before bindings: those who wait for them are the more urgent ones."""
@@ -434,7 +434,7 @@ class SchedulerCore:
             writes = self.preemptions.batch(guard.epoch, now_unix, void)
             if not writes:
                 break
-            yield self.window.send(writes, guard)
+            yield self.window.send(writes, guard, op=OP_PREEMPT)
         self._end_all(Ended(uid, End.AGAIN) for uid in void)
 
     # -------------------------------------------------------------------------------------------------------- outcomes

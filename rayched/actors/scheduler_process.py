@@ -37,6 +37,6 @@ def create_scheduler_process(configuration: ProfilesText) -> Any:
     import ray
 
     remote: Any = ray.remote(SchedulerProcess)
-    # Threads for methods that wait: `alive`, `wait_until_synced`, `drained`, and some for the quick ones.
-    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=8, scheduling_strategy=on_this_host())
+    # Threads for methods that wait: `alive`, `wait_until_synced`, `fenced_writes`, `drained`, and some for the quick ones.
+    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
     return options.remote(configuration)

@@ -22,6 +22,7 @@ No I/O, no clock. Cost: about 15 µs a write, to build and to read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -49,6 +50,7 @@ class _Batch:
     writes: Sequence[Write]
     guard: Guard | None
     once: bool
+    op: str
     pause_seconds: float = RESEND_SECONDS_MIN
     due: float = 0.0
     uncertain: bool = False
@@ -64,6 +66,8 @@ class WriteWindow:
         self._next_number = 1
         self._under_way: dict[int, _Batch] = {}
         self._again: list[_Batch] = []
+        self.fenced: Counter[str] = Counter()
+        """Writes that the store refused because their epoch was over, by what they were for; also those of ended terms."""
 
     @property
     def room(self) -> int:
@@ -79,9 +83,9 @@ class WriteWindow:
         """When a batch has to be sent again."""
         return min((batch.due for batch in self._again), default=None)
 
-    def send(self, writes: Sequence[Write], guard: Guard | None, *, once: bool = False) -> Send:
-        """Put a batch into the window. One call for what `transactions.split` gives."""
-        return self._send(_Batch(writes, guard, once))
+    def send(self, writes: Sequence[Write], guard: Guard | None, *, op: str = "", once: bool = False) -> Send:
+        """Put a batch into the window. One call for what `transactions.split` gives. `op`: what the writes are for."""
+        return self._send(_Batch(writes, guard, once, op))
 
     def send_again(self, now: float) -> Iterator[Send]:
         """What is due once more. To be called only while the epoch is believed in."""
@@ -97,6 +101,8 @@ class WriteWindow:
         With `once` an Unknown or Refused is given out as well. Answers to unknown numbers and of ended terms bring nothing.
         """
         batch = self._under_way.pop(number, None)
+        if batch is not None and not isinstance(answer, StoreError) and not answer.succeeded:
+            self.fenced[batch.op] += len(batch.writes)
         if batch is None or batch.over:
             return []
         if not isinstance(answer, StoreError):
@@ -105,7 +111,7 @@ class WriteWindow:
         if taken_nothing and not batch.uncertain and not isinstance(answer, StoreBusy | StoreFull):
             if len(batch.writes) == 1:
                 return list(zip(batch.writes, transactions.without_answer(answer, batch.writes), strict=True))
-            self._again.extend(_Batch([write], batch.guard, batch.once, due=now) for write in batch.writes)
+            self._again.extend(_Batch([write], batch.guard, batch.once, batch.op, due=now) for write in batch.writes)
             return []
         if batch.once:
             return list(zip(batch.writes, transactions.without_answer(answer, batch.writes), strict=True))

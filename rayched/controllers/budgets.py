@@ -18,12 +18,13 @@ from typing import Final
 
 from leader.channel import open_channel
 from rayched.api.kinds import POD_DISRUPTION_BUDGET
-from rayched.controllers.budget_view import BudgetView
+from rayched.controllers.budget_view import OP_BUDGET, BudgetView
 from rayched.store.client import StoreClient
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.refusals import count_fenced
 from rayched.store.transactions import Fenced, Guard, Refused, Unknown
 from rayched.store.watcher import Watcher
 
@@ -138,5 +139,6 @@ class BudgetStatus:
                 for write in failed:
                     view.again(write.key)
             self._stopped.wait(_RETRY_SECONDS)
-        if any(isinstance(outcome, Fenced) for outcome in outcomes):
+        if fenced := sum(isinstance(outcome, Fenced) for outcome in outcomes):
+            count_fenced({OP_BUDGET: fenced})
             self._stopped.wait(_LOOK_SECONDS)

@@ -26,6 +26,7 @@ from rayched.actors.scheduler_actor import SchedulerActorConfig
 from rayched.actors.scheduler_process import create_scheduler_process
 from rayched.actors.worker import create_workers
 from rayched.replica.local_ray import RayUnavailable
+from rayched.store.refusals import count_fenced
 
 ANSWER_SECONDS_MAX: Final = 120.0
 """A new process that says nothing for so long never will; on a busy machine one may take half a minute."""
@@ -199,6 +200,7 @@ class ActorSet:
                 self._tell("use_queue", self.queue)
             if self.workers != workers:
                 self._tell("use_workers", list(self.workers))
+            self._count_fenced(scheduler, {})
             # As long as etcd needs.
             self._expect("scheduler", "reading the cluster", scheduler.wait_until_synced.remote(), synced, bounded=False)
 
@@ -210,6 +212,16 @@ class ActorSet:
                 self._spare_at = now + max(SPARE_PAUSE_SECONDS_MIN, now - began)
 
         self._expect("scheduler", "beginning", scheduler.begin.remote(self._config, queue, workers), begun)
+
+    def _count_fenced(self, scheduler: Any, known: dict[str, int]) -> None:
+        """Counts here what the store refuses that scheduler: a process that dies takes its own counters with it."""
+
+        def refused(found: dict[str, int]) -> None:
+            count_fenced({op: count - known.get(op, 0) for op, count in found.items()})
+            self._count_fenced(scheduler, found)
+
+        reference = scheduler.fenced_writes.remote(sum(known.values()))
+        self._expect("scheduler", "telling of refused writes", reference, refused, bounded=False)
 
     # ------------------------------------------------------------------------------------------------------------- answers
 

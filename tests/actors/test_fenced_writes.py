@@ -1,0 +1,34 @@
+"""What the store refuses for an epoch that is over is counted, also when nobody waits for the answer any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from leader.etcd_shim import rpc
+from rayched.actors.write_window import WriteWindow
+from rayched.store.refusals import FENCED_WRITES, count_fenced
+from rayched.store.transactions import Guard, GuardedPut
+
+
+def refusal() -> object:
+    answer = rpc.TxnResponse(succeeded=False)
+    answer.responses.add().response_range.kvs.add(key=b"epoch", mod_revision=9)
+    return answer
+
+
+@pytest.mark.parametrize("term_has_ended", [False, True])
+def test_each_write_of_a_refused_transaction_counts(term_has_ended: bool) -> None:
+    window = WriteWindow()
+    writes = [GuardedPut(f"pod-{number}".encode(), 1, b"") for number in range(3)]
+    send = window.send(writes, Guard(b"epoch", 5), op="bind")
+    if term_has_ended:
+        window.end_term()
+    window.answered(send.number, refusal(), 0.0)
+    window.answered(send.number, refusal(), 0.0)
+    assert window.fenced == {"bind": 3}
+
+
+def test_the_metric_tells_what_the_writes_were_for() -> None:
+    before = FENCED_WRITES.labels("status")._value.get()
+    count_fenced({"status": 2, "bind": 0})
+    assert FENCED_WRITES.labels("status")._value.get() == before + 2

@@ -1,0 +1,154 @@
+"""Load that goes on for ever without growing: pods of many kinds come at a steady rate, and the oldest are deleted.
+
+Every promise that the API gives is kept for the auditor: acknowledged submissions, deletions asked for, deletions acknowledged.
+Some submissions are sent several times under one uid, some are broken off and sent again; each has to have the same answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator
+
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.v1.core_pb2 import Pod
+
+_DUPLICATES = 3
+_BREAK_OFF_SECONDS = 0.003
+_GROUP_PODS = 8
+
+
+def pods_of_many_kinds(prefix: str, draw: random.Random) -> Iterator[Pod]:
+    """Endless feasible pods: half of them plain, the others with hard constraints on nodes and on one another."""
+    for number in itertools.count():
+        pod = Pod(api_version="v1", kind="Pod")
+        pod.metadata.namespace, pod.metadata.name, pod.metadata.uid = (
+            "default",
+            f"{prefix}-{number}",
+            str(uuid.UUID(int=draw.getrandbits(128))),
+        )
+        container = pod.spec.containers.add(name="main", image="registry.example/load:1")
+        container.resources.requests["cpu"].string = "10m"
+        container.resources.requests["memory"].string = "16Mi"
+        group = f"{prefix}-{number // (6 * _GROUP_PODS)}"
+        match draw.randrange(12):
+            case 0:
+                _label(pod, "spread", group)
+                constraint = pod.spec.topology_spread_constraints.add(
+                    max_skew=1, topology_key="topology.kubernetes.io/zone", when_unsatisfiable="DoNotSchedule"
+                )
+                constraint.label_selector.match_labels["spread"] = group
+            case 1:
+                _label(pod, "alone", group)
+                anti = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+                anti.add(topology_key="kubernetes.io/hostname").label_selector.match_labels["alone"] = group
+            case 2:
+                _label(pod, "together", group)
+                near = pod.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+                near.add(topology_key="topology.kubernetes.io/zone").label_selector.match_labels["together"] = group
+            case 3:
+                pod.spec.node_selector["disktype"] = "ssd"
+            case 4:
+                container.ports.add(container_port=80, host_port=20_000 + number % 5_000, protocol="TCP")
+            case 5:
+                pod.spec.tolerations.add(key="reserved", operator="Exists")
+        yield pod
+
+
+def _label(pod: Pod, key: str, value: str) -> None:
+    pod.metadata.labels[key] = value
+
+
+class ChurningLoad:
+    """A thread that submits `rate` pods a second and keeps at most `live_max`. What is late is not made up for."""
+
+    def __init__(
+        self, client: Client, prefix: str, rate: float, live_max: int, seed: int, *, batch: int = 10, odd_share: float = 0.05
+    ) -> None:
+        """`odd_share` of the batches are sent twice and more, or broken off at first."""
+        self._client = client
+        self._draw = random.Random(seed)
+        self._pods = pods_of_many_kinds(prefix, self._draw)
+        self._batch = batch
+        self._period = batch / rate
+        self._live_max = live_max
+        self._odd_share = odd_share
+        self._live: deque[tuple[str, str]] = deque()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self.acknowledged: list[str] = []
+        self.deletions_asked: list[str] = []
+        self.deletions_acknowledged: list[str] = []
+        self.unanswered: list[str] = []
+        """Uids that the API gave no answer about in time, or refused; with the last error in `errors`."""
+        self.errors: list[str] = []
+        self.wrong_answers: list[str] = []
+        self.repeated = 0
+        """Submissions that were sent more than once on purpose."""
+        self.longest_call_seconds = 0.0
+
+    def start(self) -> ChurningLoad:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(90.0)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def describe(self) -> str:
+        return f"{len(self.acknowledged)} acknowledged, {len(self.unanswered)} unanswered, {self.errors[-1:] or 'no error'}"
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            try:
+                self._submit(list(itertools.islice(self._pods, self._batch)))
+                self._delete_oldest()
+            except Exception as error:
+                # A bug of the load itself makes the run void, whatever else it shows.
+                self.wrong_answers.append(f"the load ended: {type(error).__name__}: {error}")
+                raise
+            self.longest_call_seconds = max(self.longest_call_seconds, time.monotonic() - began)
+            due = max(due + self._period, time.monotonic() - self._period)
+            self._stopped.wait(max(0.0, due - time.monotonic()))
+
+    def _submit(self, pods: list[Pod]) -> None:
+        sendings = 1
+        if self._draw.random() < self._odd_share:
+            self.repeated += len(pods)
+            if self._draw.random() < 0.5:
+                self._client.submit_many(pods, timeout_seconds=_BREAK_OFF_SECONDS)
+            else:
+                sendings = _DUPLICATES
+        for sending in range(sendings):
+            for pod, outcome in zip(pods, self._client.submit_many(pods, timeout_seconds=30.0), strict=True):
+                uid = pod.metadata.uid
+                if outcome.error is not None:
+                    self.unanswered.append(uid)
+                    self.errors.append(str(outcome.error))
+                elif outcome.uid != uid:
+                    self.wrong_answers.append(f"{pod.metadata.name} was submitted as {uid} and acknowledged as {outcome.uid}")
+                elif sending == 0:
+                    self.acknowledged.append(uid)
+                    self._live.append((pod.metadata.name, uid))
+
+    def _delete_oldest(self) -> None:
+        for _ in range(min(self._batch, len(self._live) - self._live_max)):
+            name, uid = self._live.popleft()
+            self.deletions_asked.append(uid)
+            try:
+                self._client.delete("pods", name, uid=uid, timeout_seconds=30.0)
+            except ApiError as error:
+                self.errors.append(str(error))
+            else:
+                self.deletions_acknowledged.append(uid)

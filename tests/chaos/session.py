@@ -1,0 +1,283 @@
+"""One session of a plan: a cluster under load, its faults one after the other, and the verdict.
+
+Every invariant is judged by the auditor or by what it knows: S1 to S5, S8, S9 and S12 while etcd's history passes by, S3 and S12
+against what the API acknowledged, S6 and S7 by streams against that history, L1 to L4 after the last fault is healed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rayched.audit.auditor import Auditor, Binding
+from rayched.audit.findings import INVARIANTS
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.replica.etcd_binary import EtcdBinary
+from tests.chaos.faults import ENDS_THE_TERM, Fault, Struck, strike
+from tests.chaos.load import ChurningLoad
+from tests.chaos.plan import Session
+from tests.chaos.stage import Stage, StageFailed
+from tests.chaos.watchers import NeverReading, Watcher, wrong_in
+
+LIVE_MAX: Final = 600
+STANDING: Final = 2
+"""Replicas that stand for election before the next fault: one leads, one can take over."""
+BOUND_SECONDS_MAX: Final = 10.0
+"""L1: from healing to the last feasible pod."""
+CONVERGED_SECONDS_MAX: Final = 5.0
+"""S7."""
+IN_FLIGHT_SECONDS_MAX: Final = 30.0
+"""L3, beyond the time that a fault itself lasts."""
+LEADER_SECONDS_MAX: Final = 30.0
+"""L2: after that nobody will lead by himself any more."""
+_STALL_SECONDS: Final = 20.0
+
+
+@dataclass(slots=True)
+class Effect:
+    """What came of one fault. Seconds from the blow unless said otherwise."""
+
+    kind: str
+    seconds: float
+    took_effect: bool = True
+    note: str = ""
+    later_epoch: float | None = None
+    """Until the first binding under a later epoch; None: there was none."""
+    after_release: float | None = None
+    """From the release of the lease until then."""
+    longest_gap: float = 0.0
+    """Without any binding, from the blow until all went on."""
+    refused: int = 0
+    """Writes of epochs that were over, refused by the store meanwhile."""
+
+
+@dataclass(slots=True)
+class SessionReport:
+    """All that a session has shown; plain data."""
+
+    number: int
+    etcd_version: str
+    members: int
+    broken_rules: tuple[str, ...]
+    effects: list[Effect] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    violations: dict[str, list[str]] = field(default_factory=dict)
+    """By invariant, in words."""
+    tolerated: dict[str, int] = field(default_factory=dict)
+
+    def violate(self, invariant: str, words: str) -> None:
+        self.violations.setdefault(invariant, []).append(words)
+
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def play(session: Session, directory: Path, binary: EtcdBinary, rate: float, tell: Callable[[str], object]) -> SessionReport:
+    """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin."""
+    report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules)
+    with Stage(directory, binary, members=session.members, broken_rules=session.broken_rules) as stage:
+        load = ChurningLoad(stage.load_client, f"s{session.number}", rate, LIVE_MAX, session.seed).start()
+        with contextlib.ExitStack() as streams:
+            streams.callback(load.stop)
+            _await_bindings(stage, load)
+            before = _levels(stage)
+            watchers = [_watcher(stage, reverse) for reverse in (False, True)]
+            for watcher in watchers:
+                streams.callback(watcher.stop)
+            never = NeverReading(stage.cluster.addresses[0], stage.ask(lambda auditor: auditor.revision))
+            streams.callback(never.close)
+            for number, fault in enumerate(session.faults):
+                effect = _suffer(stage, fault, load, report)
+                report.effects.append(effect)
+                tell(f"{number + 1} of {len(session.faults)}: {_words(effect)}")
+            stage.heal()
+            load.stop()
+            _judge_liveness(stage, load, before, report)
+            _judge_streams(stage, watchers, report)
+        _judge_safety(stage, load, report)
+    return report
+
+
+def _suffer(stage: Stage, fault: Fault, load: ChurningLoad, report: SessionReport) -> Effect:
+    """One fault, from a cluster that is well to one that is well again."""
+    effect = Effect(fault.kind, fault.seconds)
+    try:
+        stage.wait_until_standing(STANDING)
+        _await_bindings(stage, load)
+    except (StageFailed, ApiError) as failure:
+        report.violate("L1", f"before {fault.kind}, with nothing wrong: {failure}")
+        effect.took_effect, effect.note = False, str(failure)
+        stage.heal()
+        return effect
+    try:
+        refused = sum(stage.refused_writes().values())
+        struck = strike(stage, fault)
+    except (StageFailed, ApiError) as failure:
+        effect.took_effect, effect.note = False, str(failure)
+        stage.heal()
+        return effect
+    try:
+        if fault.kind in ENDS_THE_TERM:
+            stage.follower.wait_for(lambda auditor: _first_later(auditor, struck) is not None, LEADER_SECONDS_MAX)
+        stage.heal()
+        _await_bindings(stage, load)
+        stage.status()
+    except (StageFailed, ApiError) as failure:
+        report.violate("L2", f"after {fault.kind}: {failure}")
+        effect.note = str(failure)
+    first = stage.ask(lambda auditor: _first_later(auditor, struck))
+    if first is not None:
+        effect.later_epoch = first.seconds - struck.at
+        if (released := stage.ask(lambda auditor: _released_since(auditor, struck))) is not None:
+            effect.after_release = first.seconds - released
+    elif fault.kind in ENDS_THE_TERM:
+        report.violate("L2", f"after {fault.kind} no binding came under a later epoch for {LEADER_SECONDS_MAX:.0f} s")
+    effect.longest_gap = stage.ask(lambda auditor: _longest_gap(auditor, struck.at))
+    effect.refused = sum(stage.refused_writes().values()) - refused
+    return effect
+
+
+def _await_bindings(stage: Stage, load: ChurningLoad) -> None:
+    if stage.wait_for_bindings(_STALL_SECONDS):
+        return
+    pending = stage.ask(lambda auditor: len(auditor.pending()))
+    error = stage.follower.error or "the auditor follows"
+    raise StageFailed(f"no binding for {_STALL_SECONDS:.0f} s, {pending} pods wait; the load: {load.describe()}; {error}")
+
+
+# --------------------------------------------------------------------------------------------------------------------- judging
+
+
+def _judge_liveness(stage: Stage, load: ChurningLoad, before: dict[str, int], report: SessionReport) -> None:
+    try:
+        stage.wait_until_standing(len(stage.cluster.replicas))
+    except StageFailed as failure:
+        report.violate("L2", str(failure))
+    deadline = time.monotonic() + BOUND_SECONDS_MAX
+    while (left := stage.ask(_feasible_pending)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if left:
+        report.violate("L1", f"{len(left)} feasible pods wait {BOUND_SECONDS_MAX:.0f} s after healing, first {left[0]}")
+    holders = {address: _holder(stage, address) for address in stage.cluster.addresses}
+    if len(set(holders.values())) != 1 or "" in holders.values():
+        report.violate("L2", f"the replicas do not agree on one leader: {holders}")
+    longest = max((effect.seconds for effect in report.effects), default=0.0)
+    slowest = stage.ask(lambda auditor: max(auditor.bindings, key=lambda binding: binding.waited, default=None))
+    if slowest is not None:
+        report.figures["longest wait of a pod"] = round(slowest.waited, 2)
+        if slowest.waited > IN_FLIGHT_SECONDS_MAX + longest:
+            report.violate("L3", f"pod {slowest.pod} waited {slowest.waited:.1f} s")
+    after = _levels(stage)
+    report.figures["levels before"], report.figures["levels after"] = before, after
+    if after["assumed"] or after["in flight"]:
+        report.violate("L3", f"with nothing to do {after['assumed']} pods are assumed and {after['in flight']} in flight")
+    if after["waiting"] > before["waiting"]:
+        report.violate("L4", f"{after['waiting']} pods wait in the queue, {before['waiting']} did before the faults")
+    report.figures["memory"] = stage.memory_bytes()
+    if load.alive:
+        report.violate("L1", "a submission has not been answered for 90 s")
+
+
+def _judge_streams(stage: Stage, watchers: list[Watcher], report: SessionReport) -> None:
+    deadline = time.monotonic() + CONVERGED_SECONDS_MAX
+    history = stage.ask(lambda _: list(stage.history))
+    while time.monotonic() < deadline:
+        history = stage.ask(lambda _: list(stage.history))
+        if all(watcher.seen and history and watcher.seen[-1] == history[-1] for watcher in watchers):
+            break
+        time.sleep(0.05)
+    else:
+        report.violate("S7", f"not all streams have caught up with etcd {CONVERGED_SECONDS_MAX:.0f} s after the last change")
+    for watcher in watchers:
+        if watcher.failure is not None:
+            report.violate("S6", f"a stream ended: {watcher.failure}")
+        for words in wrong_in(watcher.seen, history, watcher.start_revision):
+            report.violate("S6", words)
+    report.figures["events of a stream"] = max((len(watcher.seen) for watcher in watchers), default=0)
+
+
+def _judge_safety(stage: Stage, load: ChurningLoad, report: SessionReport) -> None:
+    stage.ask(lambda auditor: auditor.settle())
+    findings = stage.ask(lambda auditor: auditor.findings)
+    for kind, count in findings.counts().items():
+        if count:
+            report.violate(INVARIANTS[kind], f"{kind}, {count} times, first: {findings.first[kind]}")
+    report.tolerated = dict(findings.tolerated)
+    for words in load.wrong_answers:
+        report.violate("S3", words)
+    if lost := stage.ask(lambda auditor: auditor.lost(load.acknowledged, load.deletions_asked)):
+        report.violate("S3", f"{len(lost)} acknowledged submissions are lost, first {lost[0]}")
+    if back := stage.ask(lambda auditor: auditor.undeleted(load.deletions_acknowledged)):
+        report.violate("S12", f"{len(back)} pods whose deletion was acknowledged are there, first {back[0]}")
+    if stage.follower.error is not None:
+        report.violate("the run", f"void: {stage.follower.error}")
+    if stage.agents_failure is not None:
+        report.violate("the run", f"the hollow nodes failed: {stage.agents_failure}")
+    report.figures |= {
+        "acknowledged": len(load.acknowledged),
+        "deleted": len(load.deletions_acknowledged),
+        "repeated submissions": load.repeated,
+        "unanswered": len(load.unanswered),
+        "bindings": stage.ask(lambda auditor: len(auditor.bindings)),
+        "epochs": stage.ask(lambda auditor: len(auditor.epochs)),
+        "leader writes": stage.ask(lambda auditor: dict(auditor.leader_writes)),
+        "refused writes": stage.refused_writes(),
+        "revision": stage.ask(lambda auditor: auditor.revision),
+    }
+
+
+def _levels(stage: Stage) -> dict[str, int]:
+    """What shall come back to where it was."""
+    status = stage.status()
+    pending = dict(status.pending_pods)
+    in_flight = pending.pop("in_flight", pending.pop("in flight", 0))
+    return {"assumed": status.assumed_pods, "in flight": in_flight, "waiting": sum(pending.values())}
+
+
+def _feasible_pending(auditor: Auditor) -> list[str]:
+    return [pod.metadata.name for pod, _ in auditor.pending() if auditor.node_for(pod) is not None]
+
+
+def _first_later(auditor: Auditor, struck: Struck) -> Binding | None:
+    place = len(auditor.bindings)
+    while place and auditor.bindings[place - 1].seconds >= struck.at:
+        place -= 1
+    return next((one for one in auditor.bindings[place:] if one.epoch > struck.epoch), None)
+
+
+def _released_since(auditor: Auditor, struck: Struck) -> float | None:
+    return next((seconds for _, seconds in auditor.terms.released if seconds >= struck.at), None)
+
+
+def _longest_gap(auditor: Auditor, since: float) -> float:
+    place = len(auditor.bindings)
+    while place and auditor.bindings[place - 1].seconds >= since:
+        place -= 1
+    times = [since, *(one.seconds for one in auditor.bindings[place:])]
+    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
+
+
+def _holder(stage: Stage, address: str) -> str:
+    with contextlib.suppress(ApiError), Client([address], timeout_seconds=5.0) as client:
+        return client.leader().holder
+    return ""
+
+
+def _watcher(stage: Stage, reverse: bool) -> Watcher:
+    addresses = stage.cluster.addresses
+    return Watcher(addresses[::-1] if reverse else addresses, stage.ask(lambda auditor: auditor.revision) + 1).start()
+
+
+def _words(effect: Effect) -> str:
+    if not effect.took_effect:
+        return f"{effect.kind}: did not take effect: {effect.note}"
+    lasted = f" for {effect.seconds:.2f} s" if effect.seconds else ""
+    later = "same epoch" if effect.later_epoch is None else f"later epoch binds after {effect.later_epoch:.2f} s"
+    refused = f", {effect.refused} writes refused" if effect.refused else ""
+    return f"{effect.kind}{lasted}: {later}, longest gap {effect.longest_gap:.2f} s{refused}"

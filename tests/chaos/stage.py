@@ -1,0 +1,253 @@
+"""Where faults are played: real replicas, a real etcd, hollow nodes, load, watchers, and an auditor that has seen everything.
+
+Between each replica and each etcd member, and between the clients and each replica, lies a link (proxy.py). The auditor has
+direct connections of its own. Leaving the `with` ends everything, by pid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from rayched.audit.auditor import Auditor, PodChange
+from rayched.audit.follower import Follower
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.nodes.hollow import HollowNodes
+from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.replica.etcd_binary import EtcdBinary
+from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.processes import alive, descendants
+from rayched.v1.services_pb2 import GetSchedulerStatusResponse
+from tests.chaos.etcd_members import EtcdMembers
+from tests.chaos.planted.sitecustomize import VARIABLE
+from tests.chaos.proxy import Network
+
+PLANTED = Path(__file__).parent / "planted"
+READY_SECONDS_MAX = 120.0
+_LOOK_SECONDS = 0.02
+_NODES, _ZONES = 24, 3
+Answer = TypeVar("Answer")
+_REFUSALS = re.compile(r"the store refused writes of an epoch that was over: (.*)")
+
+
+class StageFailed(Exception):
+    """The play cannot go on: one line."""
+
+
+class _LinkedCluster(LocalCluster):
+    """Replicas whose way to etcd, and to whom others reach, goes through links."""
+
+    def __init__(
+        self, directory: Path, ways: Sequence[Sequence[str]], broken_rules: Sequence[str], options: Sequence[str]
+    ) -> None:
+        super().__init__(directory, len(ways), etcd_endpoints=ways[0], options=options)
+        self._ways = ways
+        self._broken_rules = broken_rules
+
+    def _command(self, number: int, address: str) -> list[str]:
+        python, *rest = super()._command(number, address)
+        place = rest.index("--etcd-endpoints") + 1
+        rest[place] = ",".join(self._ways[number])
+        if not self._broken_rules:
+            return [python, *rest]
+        path = os.pathsep.join(filter(None, (str(PLANTED), os.environ.get("PYTHONPATH", ""))))
+        # Same pid: env replaces itself by the command.
+        return ["/usr/bin/env", f"PYTHONPATH={path}", f"{VARIABLE}={','.join(self._broken_rules)}", python, *rest]
+
+
+class Stage:
+    """A context manager."""
+
+    def __init__(
+        self,
+        directory: Path,
+        binary: EtcdBinary,
+        *,
+        replicas: int = 3,
+        members: int = 3,
+        workers: int = 1,
+        broken_rules: Sequence[str] = (),
+    ) -> None:
+        self.directory = directory
+        self.network = Network()
+        self._owned = ExitStack()
+        self._binary, self._members, self._replicas = binary, members, replicas
+        self._broken_rules = tuple(broken_rules)
+        self._options = ("--workers", str(workers), "--no-compact")
+        self.history: list[PodChange] = []
+        """What the auditor saw happen to pods."""
+        self.auditor = Auditor(on_pod_change=self.history.append)
+        self._dead: list[ReplicaProcess] = []
+        self._paused: set[int] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        owned = self._owned
+        owned.enter_context(self.network)
+        self.etcd = owned.enter_context(EtcdMembers(self.directory / "etcd", self._members, self._binary, self.network))
+        ways = [
+            [self.network.link(f"etcd-{number}-{member.number}", member.endpoint).address for member in self.etcd.members]
+            for number in range(self._replicas)
+        ]
+        self.follower = Follower(self.etcd.endpoints, self.auditor).start()
+        owned.callback(self.follower.stop)
+        self.cluster = _LinkedCluster(self.directory, ways, self._broken_rules, self._options)
+        owned.callback(self.cluster.stop)
+        owned.callback(self.resume)
+        self.cluster.start()
+        self.client = Client(self.cluster.addresses, timeout_seconds=30.0)
+        owned.callback(self.client.close)
+        fronts = [self.network.link(f"api-{number}", address).address for number, address in enumerate(self.cluster.addresses)]
+        self.load_client = Client(fronts, timeout_seconds=30.0)
+        owned.callback(self.load_client.close)
+        self.wait_until_standing(self._replicas)
+        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "500"}))
+        self._agents = HollowNodes(self.client, nodes)
+        self._agents.register()
+        self._agents.start()
+        owned.callback(self._agents.stop)
+
+    def close(self) -> None:
+        self._owned.close()
+
+    # ---------------------------------------------------------------------------------------------------------------- state
+
+    def ask(self, question: Callable[[Auditor], Answer]) -> Answer:
+        return self.follower.ask(question)
+
+    @property
+    def agents_failure(self) -> str | None:
+        return None if self._agents.failure is None else str(self._agents.failure)
+
+    def status(self, seconds: float = 20.0) -> GetSchedulerStatusResponse:
+        """What the leader's scheduler says of itself, once there is one. Raises StageFailed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                if (status := self.client.scheduler_status(timeout_seconds=1.0)).epoch:
+                    return status
+            except ApiError as error:
+                if time.monotonic() > deadline:
+                    raise StageFailed(f"no scheduler leads for {seconds:.0f} s: {error}") from error
+            time.sleep(_LOOK_SECONDS)
+
+    def leader(self) -> ReplicaProcess:
+        """The replica whose scheduler leads."""
+        pid = self.status().pids["replica"]
+        return next(replica for replica in self.cluster.replicas if replica.process is not None and replica.process.pid == pid)
+
+    def standbys(self) -> list[ReplicaProcess]:
+        leader = self.leader()
+        return [replica for replica in self.cluster.replicas if replica is not leader and replica.running]
+
+    def wait_until_standing(self, count: int, seconds: float = READY_SECONDS_MAX) -> None:
+        """Returns when so many replicas take part in the election and one of them schedules. Raises StageFailed."""
+        deadline = time.monotonic() + seconds
+        self.status(seconds)
+        while sum(map(_stands, self.cluster.addresses)) < count:
+            if time.monotonic() > deadline:
+                raise StageFailed(
+                    f"fewer than {count} replicas stand for election after {seconds:.0f} s; logs in {self.directory}"
+                )
+            time.sleep(0.1)
+
+    def wait_for_bindings(self, seconds: float, count: int = 1) -> bool:
+        """Whether so many more pods were bound within the time."""
+        wanted = self.ask(lambda auditor: len(auditor.bindings)) + count
+        return self.follower.wait_for(lambda auditor: len(auditor.bindings) >= wanted, seconds)
+
+    def refused_writes(self) -> dict[str, int]:
+        """Writes that the store refused because their epoch was over, by what they were for, as all replicas counted them."""
+        counts: dict[str, int] = {}
+        for replica in self.cluster.replicas:
+            text = replica.log_file.read_text(errors="replace") if replica.log_file.exists() else ""
+            for line in _REFUSALS.findall(text):
+                for part in line.split(", "):
+                    op, _, count = part.rpartition(" ")
+                    counts[op] = counts.get(op, 0) + int(count)
+        return counts
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Resident memory of each replica's tree, and of etcd."""
+        trees = {f"replica-{one.number}": one.pid for one in self.cluster.replicas if one.running}
+        found = {name: _resident_bytes([pid, *descendants(pid)]) for name, pid in trees.items()}
+        found["etcd"] = _resident_bytes([one.process.pid for one in self.etcd.members if one.process is not None and one.running])
+        return found
+
+    # ---------------------------------------------------------------------------------------------------------------- faults
+
+    def kill(self, replica: ReplicaProcess, *, tree: bool = False, number: signal.Signals = signal.SIGKILL) -> None:
+        below = descendants(replica.pid) if tree else []
+        replica.signal(number)
+        self._dead.append(replica)
+        self.kill_pids(below)
+
+    def kill_pids(self, pids: Sequence[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def pause(self, pids: Sequence[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                self._paused.add(pid)
+
+    def resume(self) -> None:
+        """All that is paused goes on."""
+        for pid in self._paused:
+            if alive(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        self._paused.clear()
+
+    def heal(self) -> None:
+        """Everything that was hurt is whole again, or on its way to be."""
+        self.resume()
+        self.network.heal()
+        for member in self.etcd.members:
+            self.etcd.start(member)
+        dead = {
+            replica.number: replica
+            for replica in (*self._dead, *self.cluster.replicas)
+            if replica in self._dead or not replica.running
+        }
+        for replica in dead.values():
+            replica.wait(20.0)
+            replica.start()
+        self._dead.clear()
+
+
+def _stands(address: str) -> bool:
+    try:
+        with Client([address], timeout_seconds=1.0) as client:
+            return client.leader().stands_for_election
+    except ApiError:
+        return False
+
+
+def _resident_bytes(pids: Sequence[int]) -> int:
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            total += int(Path("/proc", str(pid), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return total

@@ -1,0 +1,215 @@
+"""What the chaos runs are made of, without a cluster: plans, links, streams held against history, reports."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rayched.audit.auditor import PodChange
+from tests.chaos.faults import FAULTS, KILLS_ETCD
+from tests.chaos.histogram_png import histograms_png, quantile
+from tests.chaos.plan import FAULTS_A_SESSION, PAUSE_SECONDS, UNBELIEVING, Numbers, Plan, make_plan
+from tests.chaos.proxy import Network
+from tests.chaos.report import write_report
+from tests.chaos.watchers import wrong_in
+
+# ----------------------------------------------------------------------------------------------------------------------- plans
+
+
+def a_plan(seed: int = 7, *, sound: bool = True, **numbers: int) -> Plan:
+    return make_plan(seed, Numbers(**numbers), rate=50.0, members=3, etcd_kills_allowed=sound)
+
+
+def test_a_plan_follows_from_seed_and_numbers_alone(tmp_path: Path) -> None:
+    plan = a_plan(kills=200, pauses=100)
+    assert plan == a_plan(kills=200, pauses=100) != a_plan(8, kills=200, pauses=100)
+    plan.save(tmp_path / "plan.json")
+    assert plan.is_saved_at(tmp_path / "plan.json")
+    assert not a_plan(8, kills=200, pauses=100).is_saved_at(tmp_path / "plan.json")
+    assert not plan.is_saved_at(tmp_path / "nowhere.json")
+
+
+def test_a_plan_has_all_that_was_asked_for() -> None:
+    plan = a_plan(kills=200, pauses=100, actors=21, etcd=9, network=18)
+    faults = [fault for session in plan.sessions for fault in session.faults]
+    counts = Counter(fault.kind for fault in faults)
+    assert set(counts) <= set(FAULTS)
+    assert sum(counts[kind] for kind in ("kill-replica", "kill-scheduler", "kill-tree")) == 200
+    pauses = [fault for fault in faults if fault.kind.startswith("pause-") and "etcd" not in fault.kind]
+    assert len(pauses) == 100
+    assert all(PAUSE_SECONDS[0] <= fault.seconds <= PAUSE_SECONDS[1] for fault in pauses)
+    assert sum(counts[kind] for kind in KILLS_ETCD) == 9
+    assert all(len(session.faults) <= FAULTS_A_SESSION for session in plan.sessions)
+
+
+def test_half_of_the_pauses_stop_the_whole_tree_without_the_belief_check() -> None:
+    plan = a_plan(kills=4, pauses=100)
+    unbelieving = [fault for session in plan.sessions if session.broken_rules == (UNBELIEVING,) for fault in session.faults]
+    assert [fault.kind for fault in unbelieving] == ["pause-tree"] * 50
+
+
+def test_an_etcd_that_forgets_is_not_killed() -> None:
+    assert not [fault for one in a_plan(etcd=9, sound=False).sessions for fault in one.faults if fault.kind in KILLS_ETCD]
+
+
+# ----------------------------------------------------------------------------------------------------------------------- links
+
+
+class Echo:
+    """A server that sends back what it gets."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._echo, args=(connection,), daemon=True).start()
+
+    @staticmethod
+    def _echo(connection: socket.socket) -> None:
+        with connection:
+            while data := connection.recv(1 << 16):
+                connection.sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_a_link_passes_delays_silences_and_cuts() -> None:
+    echo = Echo()
+    with Network() as network:
+        link = network.link("echo", echo.address)
+        host, port = link.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=2.0) as client:
+            client.sendall(b"one")
+            assert client.recv(10) == b"one"
+            link.delay_seconds = 0.05
+            began = time.monotonic()
+            client.sendall(b"two")
+            assert client.recv(10) == b"two"
+            assert time.monotonic() - began >= 0.1
+            link.delay_seconds = 0.0
+            link.silent_to_client = True
+            client.sendall(b"three")
+            client.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                client.recv(10)
+            client.settimeout(2.0)
+            link.heal()
+            assert client.recv(10) == b"three"
+            link.cut()
+            with pytest.raises(ConnectionResetError):
+                if client.recv(10) == b"":
+                    raise ConnectionResetError
+        with socket.create_connection((host, int(port)), timeout=2.0) as refused, pytest.raises(ConnectionResetError):
+            if refused.recv(10) == b"":
+                raise ConnectionResetError
+        link.heal()
+        with socket.create_connection((host, int(port)), timeout=2.0) as client:
+            client.sendall(b"four")
+            assert client.recv(10) == b"four"
+    echo.close()
+
+
+# --------------------------------------------------------------------------------------------------------------------- streams
+
+HISTORY = [PodChange(revision, "ADDED", f"default/p{number}") for revision, number in ((1, 1), (2, 2), (2, 3), (5, 4))]
+
+
+@pytest.mark.parametrize(
+    ("places", "start", "is_right"),
+    [
+        ([0, 1, 2, 3], 1, True),
+        ([1, 2, 3], 2, True),
+        ([1], 2, True),
+        ([], 2, True),
+        ([0, 1, 3], 1, False),
+        ([0, 1, 1, 2, 3], 1, False),
+        ([0, 2, 1, 3], 1, False),
+        ([0, 1, 2, 3, 3], 1, False),
+        ([0, 1], 2, False),
+    ],
+)
+def test_a_stream_is_a_part_of_the_history_without_gap_or_double(places: list[int], start: int, is_right: bool) -> None:
+    assert (wrong_in([HISTORY[place] for place in places], HISTORY, start) == []) is is_right
+
+
+# --------------------------------------------------------------------------------------------------------------------- reports
+
+
+def an_effect(kind: str, later_epoch: float | None, refused: int = 0) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "seconds": 0.0,
+        "took_effect": True,
+        "note": "",
+        "later_epoch": later_epoch,
+        "after_release": None,
+        "longest_gap": later_epoch or 0.1,
+        "refused": refused,
+    }
+
+
+def a_session(effects: list[dict[str, Any]], violations: dict[str, list[str]], rules: tuple[str, ...] = ()) -> dict[str, Any]:
+    figures = {"acknowledged": 10, "bindings": 10, "refused writes": {"bind": sum(one["refused"] for one in effects)}}
+    return {
+        "number": 0,
+        "etcd_version": "3.5.30",
+        "members": 3,
+        "broken_rules": rules,
+        "effects": effects,
+        "figures": figures,
+        "violations": violations,
+        "tolerated": {},
+    }
+
+
+def test_the_report_tells_figures_by_class_verdicts_and_refusals(tmp_path: Path) -> None:
+    sessions = [
+        a_session([an_effect("kill-replica", 1.5), an_effect("kill-replica", 3.5), an_effect("kill-queue", None)], {}),
+        a_session([an_effect("pause-tree", 2.0, refused=12)], {"S3": ["1 is lost"]}, (UNBELIEVING,)),
+    ]
+    summary = write_report(tmp_path, a_plan(), sessions)
+    killed = summary["latencies"]["kill-replica"]
+    assert (killed["n"], killed["p50"], killed["p99"], killed["kept"]) == (2, 1.5, 3.5, False)
+    assert summary["verdicts"]["S3"] == "broken"
+    assert summary["verdicts"]["S1"] == "holds"
+    assert summary["refused writes in pauses without the belief check"] == 12
+    assert json.loads((tmp_path / "report.json").read_text())["faults"] == {"kill-queue": 1, "kill-replica": 2, "pause-tree": 1}
+    page = (tmp_path / "report.md").read_text()
+    assert "etcd 3.5.30" in page
+    assert "1 is lost" in page
+
+
+@pytest.mark.parametrize(("values", "share", "found"), [([1, 2, 3, 4], 0.5, 2), (list(range(1, 101)), 0.99, 99), ([5], 0.99, 5)])
+def test_a_quantile_is_one_of_the_values(values: list[float], share: float, found: float) -> None:
+    assert quantile(values, share) == found
+
+
+def test_the_histogram_is_a_png_whose_rows_are_whole() -> None:
+    png = histograms_png({"kill-replica": [1.0, 1.1, 2.0], "none": []}, "seconds")
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    chunks, place = {}, 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        kind, data = png[place + 4 : place + 8], png[place + 8 : place + 8 + length]
+        assert struct.unpack(">I", png[place + 8 + length : place + 12 + length]) == (zlib.crc32(kind + data),)
+        chunks[kind] = data
+        place += 12 + length
+    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+    assert len(zlib.decompress(chunks[b"IDAT"])) == height * (width + 1)
