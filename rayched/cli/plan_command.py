@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +17,13 @@ from rayched.cli import printing
 from rayched.cli.connection import connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import Namespace, Recursive, Server
-from rayched.cli.plan_inputs import Start, from_cluster, from_kubectl, more_nodes, profiles_of, wanted
 from rayched.cli.printing import counted, fail, out
 from rayched.v1.core_pb2 import Node
-from rayched.whatif.cluster import Cluster
-from rayched.whatif.plan import Plan, Planner
+
+if TYPE_CHECKING:
+    from rayched.cli.plan_inputs import Start
+    from rayched.whatif.cluster import Cluster
+    from rayched.whatif.plan import Plan
 
 PLACES = 1
 FAILED = 2
@@ -80,6 +82,11 @@ def plan(
 
     Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
     """
+    # They bring numpy, which starts threads: a replica, which is a command as well, has to block signals before any thread.
+    from rayched.cli.plan_inputs import from_cluster, from_kubectl, more_nodes, profiles_of, wanted
+    from rayched.whatif.cluster import Cluster
+    from rayched.whatif.plan import Planner
+
     with _ending_with(FAILED):
         if bool(add_nodes) != bool(like):
             fail("--add-nodes and --like belong together: how many nodes, and of which one's shape")
