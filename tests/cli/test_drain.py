@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from rayched.cli.drain_command import seconds_of
 from rayched.cli.draining import Ways, choose
 from rayched.v1.core_pb2 import Pod
-from tests.cli.cluster import Commands, wait_until
+from tests.cli.cluster import Commands, a_pod_text, wait_until
 
 NOW = 1_000_000.0
 NODE = "node-009"
@@ -182,6 +183,24 @@ def test_what_a_budget_holds_back_is_told_and_stays(rayched: Commands, namespace
     lines = rayched.ok("drain", node, "--disable-eviction", "--grace-period", "0")
     assert lines[-1] == f"node/{node} drained"
     assert pods(rayched, namespace) == []
+
+
+@pytest.mark.cluster
+@pytest.mark.row("K11.5")
+def test_a_pod_that_nobody_stops_is_told_with_how_long_it_was_asked(rayched: Commands, namespace: str, name: str) -> None:
+    rayched.ok("apply", "-f", "-", stdin=f"{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}")
+    pod = a_pod_text("stays", namespace=namespace, spec=f"nodeName: {name}")
+    rayched.ok("apply", "-f", "-", stdin=pod)
+    result = rayched("drain", name, "--force", "--timeout", "1s")
+    assert result.code == 1
+    assert result.errors[0] == f"Warning: deleting Pods that declare no controller: {namespace}/stays"
+    (stuck,) = [line for line in result.errors if "still there" in line]
+    assert re.fullmatch(
+        rf"error: node/{name}: pod {namespace}/stays was asked to stop [12] s ago, with a grace of 30 s, and is still there",
+        stuck,
+    )
+    rayched.client.delete("pods", "stays", namespace, grace_period_seconds=0)
+    rayched.ok("delete", "node", name)
 
 
 @pytest.mark.cluster

@@ -195,4 +195,7 @@ def test_an_object_that_cannot_be_read_is_as_if_it_were_not_there() -> None:
     store.put(POD, a_pod("a", 1, "web", True, False))
     for kind, name in ((POD, "pod-2"), (POD_DISRUPTION_BUDGET, "broken")):
         store._deliver(Entry(KEYS.object_key(kind, "a", name), b"\xff\xff", 1, store.revision + 1))
+    odd = a_budget("a", "api", None, None)
+    odd.spec.min_available.string_value = "some"
+    store.put(POD_DISRUPTION_BUDGET, odd)
     assert len(store.view.writes(EPOCH, NOW)) == 1
