@@ -9,13 +9,14 @@
   etcd removes what a lease holds at one stroke. A further write prolongs an Event's life, as in Kubernetes.
 * An Event that is there already (the leader before wrote it, or it was forgotten here) refuses the write and is then counted on.
 
-No I/O. Owner: the SchedulerCore. Memory: at most WAITING_MAX + SERIES_MAX entries. Cost: about 30 µs an Event written.
+No I/O. Owner: the SchedulerCore. Memory: at most WAITING_MAX + SERIES_MAX entries. Cost: about 1 µs to emit ordinary news, and
+15 µs an Event written.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,6 +93,8 @@ class EventWrites:
         self._number = 0
         self._series: OrderedDict[bytes, _Series] = OrderedDict()
         """By the occurrence's id; those that wait or are under way, and repeated ones, the latest last."""
+        self._fresh: deque[tuple[Occurrence, float, float]] = deque()
+        """Ordinary news as it came, with its times; it hardly ever repeats, so it is looked at only when its turn comes."""
         self._due: tuple[list[tuple[float, int, bytes]], list[tuple[float, int, bytes]]] = ([], [])
         """Heaps of when which may be written: warnings and ordinary news."""
         self._sent: dict[str, bytes] = {}
@@ -108,14 +111,23 @@ class EventWrites:
 
     def __len__(self) -> int:
         """Events that wait to be written."""
-        return sum(map(len, self._due))
+        return len(self._fresh) + len(self._due[0]) + len(self._due[1])
 
     def emit(self, occurrence: Occurrence, now: float, now_unix: float) -> None:
         """Tell people, some time. Never fails, never waits."""
+        if occurrence.type != NORMAL:
+            self._take(occurrence, now, now_unix)
+        elif len(self) < NORMAL_WAITING_MAX:
+            self._fresh.append((occurrence, now, now_unix))
+        else:
+            self.counts[DROPPED] += 1
+
+    def _take(self, occurrence: Occurrence, now: float, now_unix: float) -> None:
+        """Count it with its like, to be written when that is due."""
         series_id = occurrence.id
         series = self._series.get(series_id)
         if series is None:
-            if len(self) >= (NORMAL_WAITING_MAX if occurrence.type == NORMAL else WAITING_MAX):
+            if len(self) >= WAITING_MAX:
                 self.counts[DROPPED] += 1
                 return
             series = self._series[series_id] = _Series(occurrence, now_unix, now_unix)
@@ -129,6 +141,7 @@ class EventWrites:
     def clear(self) -> None:
         """The term is over: what is not sent is not worth sending, and answers still to come concern nobody."""
         self._series.clear()
+        self._fresh.clear()
         for heap in self._due:
             heap.clear()
         self._sent.clear()
@@ -137,9 +150,12 @@ class EventWrites:
 
     def next_due(self, under_pressure: bool) -> float | None:
         """When something may be written next; None: nothing waits, or an answer is awaited."""
-        due = min((heap[0][0] for heap in self._due if heap), default=None)
-        if due is None or self._sent:
+        dues = [heap[0][0] for heap in self._due if heap]
+        if self._fresh:
+            dues.append(self._fresh[0][1])
+        if not dues or self._sent:
             return None
+        due = min(dues)
         pressed_until = self._wrote_at + PRESSURE_SECONDS if under_pressure else due
         return max(due, self._rests_until, pressed_until, self._lease_asked_until)
 
@@ -172,6 +188,8 @@ class EventWrites:
             return []
         self._allowance = min(BURST, self._allowance + (now - self._allowed_at) * RATE_PER_SECOND)
         self._allowed_at = now
+        for _ in range(min(len(self._fresh), WRITES_MAX)):
+            self._take(*self._fresh.popleft())
         writes: list[GuardedPut] = []
         for heap in self._due:
             while heap and heap[0][0] <= now and len(writes) < min(WRITES_MAX, lease.left, int(self._allowance)):
