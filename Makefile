@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance trace chaos failover bench lock clean
+.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance simulate trace chaos failover bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against
 
 conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3] [FIXED=1]
 	@$(BIN)/python -m tests.conformance.run $(DATA) --shards $(or $(SHARDS),off) $(if $(filter-out 0,$(FIXED)),--fix-upstream-bugs)
+
+simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds that break: make simulate [SEEDS=2000]
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),2000)
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)

@@ -1,8 +1,8 @@
 """The etcd lease that a holder's record is bound to: granted when first needed, kept alive by each renewal and only by it.
 
 The lease removes the record of a holder that is gone, and its end is a second trigger for the followers. It is never kept
-alive on its own, so a holder that stopped renewing loses it within its time to live. A lease that etcd no longer knows is
-replaced at the next renewal.
+alive on its own, so a holder that stopped renewing loses it within its time to live. Which lease may be used when is `LeaseUse`'s
+to say.
 
 Calls never block their caller: granting goes through futures, keeping alive through a thread of its own.
 """
@@ -13,16 +13,28 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 
 from leader.etcd_shim import rpc
+from leader.lease_use import LeaseUse
 
 _log = logging.getLogger("leader.etcd")
 
-_KEEP_TIMEOUT_SECONDS: Final = 1.0
+_KEEP_TIMEOUT_SECONDS: Final = 0.5
+_REVOKE_TIMEOUT_SECONDS: Final = 1.0
 _REVOKE_WAIT_SECONDS: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Somebody wants to write under the lease; `deadline` by time.monotonic()."""
+
+    deadline: float
+    then: Callable[[int], None]
+    failed: Callable[[str], None]
 
 
 class EtcdLease:
@@ -32,9 +44,9 @@ class EtcdLease:
         self._stub = rpc.LeaseStub(channel)
         self._ttl_seconds = ttl_seconds
         self._guard = threading.Lock()
-        self._lease_id = 0
-        self._stale_after = 0.0
-        """A lease that was granted and then not used for long may end too soon; a new one is granted instead."""
+        self._use = LeaseUse(ttl_seconds)
+        self._waiting: _Wish | None = None
+        """Waits until the lease was kept alive. A later wish replaces it: there is one request in flight, so it is given up."""
         self._revocation: Any = None
         self._due = threading.Event()
         self._closed = False
@@ -43,25 +55,17 @@ class EtcdLease:
 
     def use(self, deadline: float, then: Callable[[int], None], failed: Callable[[str], None]) -> None:
         """Call `then` with a live lease, or `failed`; `deadline` by time.monotonic()."""
+        wish = _Wish(deadline, then, failed)
         with self._guard:
-            lease_id = self._lease_id if time.monotonic() < self._stale_after else 0
-        if lease_id:
-            then(lease_id)
-            return
-
-        def granted(call: Any) -> None:
-            try:
-                lease_id = int(call.result().ID)
-            except (grpc.RpcError, grpc.FutureCancelledError) as error:
-                failed(f"no etcd lease was granted: {error}")
-                return
-            with self._guard:
-                self._lease_id = lease_id
-                self._stale_after = time.monotonic() + self._ttl_seconds / 3
-            then(lease_id)
-
-        request = rpc.LeaseGrantRequest(TTL=self._ttl_seconds)
-        self._stub.LeaseGrant.future(request, timeout=_remaining(deadline)).add_done_callback(granted)
+            usable, known = self._use.usable(time.monotonic()), self._use.lease_id
+            if known and not usable:
+                self._waiting = wish
+        if usable:
+            then(usable)
+        elif known:
+            self._due.set()
+        else:
+            self._grant(wish)
 
     def renewed(self) -> None:
         """The record was written under the lease: keep it."""
@@ -70,15 +74,16 @@ class EtcdLease:
     def forget(self, lease_id: int) -> None:
         """etcd says that this lease is gone."""
         with self._guard:
-            if self._lease_id == lease_id:
-                self._lease_id = 0
+            self._use.gone(lease_id)
 
     def revoke(self) -> None:
         """The record was released. An answer is awaited by `close` alone; without one the lease runs out."""
         with self._guard:
-            lease_id, self._lease_id = self._lease_id, 0
+            lease_id = self._use.lease_id
+            self._use.gone(lease_id)
         if lease_id:
-            self._revocation = self._stub.LeaseRevoke.future(rpc.LeaseRevokeRequest(ID=lease_id), timeout=_KEEP_TIMEOUT_SECONDS)
+            revoke = rpc.LeaseRevokeRequest(ID=lease_id)
+            self._revocation = self._stub.LeaseRevoke.future(revoke, timeout=_REVOKE_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         self._closed = True
@@ -89,6 +94,22 @@ class EtcdLease:
             except (grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError) as error:
                 _log.debug("revocation of the lease is left to its time to live: %s", error)
 
+    def _grant(self, wish: _Wish) -> None:
+        sent = time.monotonic()
+
+        def granted(call: Any) -> None:
+            try:
+                lease_id = int(call.result().ID)
+            except (grpc.RpcError, grpc.FutureCancelledError) as error:
+                wish.failed(f"no etcd lease was granted: {error}")
+                return
+            with self._guard:
+                self._use.granted(lease_id, sent)
+            wish.then(lease_id)
+
+        request = rpc.LeaseGrantRequest(TTL=self._ttl_seconds)
+        self._stub.LeaseGrant.future(request, timeout=_remaining(wish.deadline)).add_done_callback(granted)
+
     def _keep_alive(self) -> None:
         while True:
             self._due.wait()
@@ -96,23 +117,38 @@ class EtcdLease:
             if self._closed:
                 return
             with self._guard:
-                lease_id = self._lease_id
+                lease_id = self._use.lease_id
+                wish, self._waiting = self._waiting, None
             if lease_id:
-                self._keep_alive_once(lease_id)
+                self._keep_alive_once(lease_id, _KEEP_TIMEOUT_SECONDS if wish is None else _remaining(wish.deadline))
+            if wish is not None:
+                self._fulfil(wish)
 
-    def _keep_alive_once(self, lease_id: int) -> None:
+    def _fulfil(self, wish: _Wish) -> None:
+        """After an attempt to keep the lease alive."""
+        with self._guard:
+            usable, known = self._use.usable(time.monotonic()), self._use.lease_id
+        try:
+            if usable:
+                wish.then(usable)
+            elif known:
+                wish.failed("the etcd lease could not be kept alive")
+            else:
+                self._grant(wish)
+        except ValueError as error:  # the channel was closed meanwhile
+            wish.failed(str(error))
+
+    def _keep_alive_once(self, lease_id: int, timeout_seconds: float) -> None:
         sent = time.monotonic()
         request = rpc.LeaseKeepAliveRequest(ID=lease_id)
         try:
-            answers = [answer.TTL for answer in self._stub.LeaseKeepAlive(iter([request]), timeout=_KEEP_TIMEOUT_SECONDS)]
+            answers = [answer.TTL for answer in self._stub.LeaseKeepAlive(iter([request]), timeout=timeout_seconds)]
         except (grpc.RpcError, ValueError) as error:  # ValueError: the channel was closed meanwhile
             _log.debug("keeping the lease alive: %s", error)
             return
-        if not answers or answers[0] <= 0:  # etcd's way to say that the lease is gone
-            self.forget(lease_id)
-            return
-        with self._guard:
-            self._stale_after = max(self._stale_after, sent + self._ttl_seconds * 2 / 3)
+        if answers:
+            with self._guard:
+                self._use.kept(lease_id, answers[0], sent)
 
 
 def _remaining(deadline: float) -> float:

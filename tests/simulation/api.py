@@ -1,0 +1,114 @@
+"""A replica's API for submissions and deletions: the real `Creator` and `Deleter`, their coroutines carried by the simulation.
+
+There is no event loop: a coroutine runs until it wants something of etcd, and goes on when the answer comes. What
+`AsyncStoreClient` does with gRPC is done here with calls of the world; reads are not repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from leader.etcd_shim import rpc
+from rayched.api import kinds
+from rayched.server.admission import Admission
+from rayched.server.creation import Creation, Creator
+from rayched.server.deletion import Deleter
+from rayched.server.errors import ApiFailure, failure_of
+from rayched.server.objects import Objects
+from rayched.store.calls import entries_read, reading_requests
+from rayched.store.entries import Entry, Reading, first_entry
+from rayched.store.errors import StoreError, store_error
+from rayched.store.keys import Keys
+from rayched.store.transactions import Guard, Outcome, Write, build, read, without_answer
+from rayched.v1.workloads_pb2 import Object
+from tests.simulation.etcd import EtcdError
+from tests.simulation.world import SECOND, Answer, Link, Process, World
+
+_CALL_NS: Final = SECOND
+
+
+class _Call:
+    """What a coroutine waits for: a request to etcd."""
+
+    def __init__(self, handle: Callable[[], Answer]) -> None:
+        self.handle = handle
+
+    def __await__(self) -> Generator[_Call, Answer, Answer]:
+        return (yield self)
+
+
+class SimulatedStore:
+    """The part of AsyncStoreClient that creations and deletions use."""
+
+    def __init__(self, world: World) -> None:
+        self._etcd = world.etcd
+
+    async def get(self, key: bytes) -> Entry | None:
+        answer = await _Call(lambda: self._etcd.range(rpc.RangeRequest(key=key)))
+        if isinstance(answer, EtcdError):
+            raise store_error(answer)
+        return first_entry(answer)
+
+    async def get_many(self, keys: Sequence[bytes]) -> Reading:
+        entries: list[Entry | None] = []
+        revision = 0
+        for request in reading_requests(keys):
+            answer = await _Call(lambda request=request: self._etcd.txn(request))  # type: ignore[misc]
+            if isinstance(answer, EtcdError):
+                raise store_error(answer)
+            entries += entries_read(answer)
+            revision = revision or answer.header.revision
+        return Reading(tuple(entries), revision)
+
+    async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
+        request = build(guard, batch)
+        answer = await _Call(lambda: self._etcd.txn(request))
+        return without_answer(store_error(answer), batch) if isinstance(answer, EtcdError) else read(answer, batch)
+
+
+class Api:
+    """What users call at one replica. An answer that is lost on the way to the user counts as none."""
+
+    def __init__(self, world: World, process: Process, link: Link, keys: Keys) -> None:
+        self.world, self.process, self.link = world, process, link
+        objects = Objects(cast(Any, SimulatedStore(world)), keys)
+        # No classes, and no namespace that is not read from the store itself.
+        hub = SimpleNamespace(version=lambda kind: 0, all_of=lambda kind: (), find=lambda kind, key: None)
+        ready = SimpleNamespace(is_set=lambda: True)
+        self._creator = Creator(objects, Admission(cast(Any, hub), objects, cast(Any, ready)))
+        self._deleter = Deleter(objects)
+        self._objects = objects
+
+    def submit(self, items: Sequence[Object], done: Callable[[list[Creation]], None]) -> None:
+        self._begin(self._creator.create(items), done)
+
+    def delete(self, pod_name: str, uid: str, done: Callable[[bool], None]) -> None:
+        """`done` is told whether the deletion was acknowledged."""
+
+        async def deleted() -> bool:
+            target = self._objects.target_of(kinds.POD, "default", pod_name)
+            try:
+                await self._deleter.delete(target, uid, None)
+            except Exception as error:
+                failure = failure_of(error, "Delete")
+                assert isinstance(failure, ApiFailure)
+                return False
+            return True
+
+        self._begin(deleted(), done)
+
+    def _begin(self, work: Coroutine[_Call, Answer, Any], done: Callable[[Any], None]) -> None:
+        # Begun at once, so that none is left that never was; a process that is paused or dead just gets no answer.
+        self._go_on(work, None, done)
+
+    def _go_on(self, work: Coroutine[_Call, Answer, Any], answer: Answer, done: Callable[[Any], None]) -> None:
+        try:
+            call = work.send(answer)
+        except StopIteration as end:
+            done(end.value)
+            return
+        except StoreError:
+            return  # the user gets an error, which says as little as no answer
+        self.world.call(self.process, self.link, call.handle, _CALL_NS, lambda answer: self._go_on(work, answer, done))

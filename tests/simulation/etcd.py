@@ -1,0 +1,484 @@
+"""A model of one etcd: requests of etcd's API go in, its answers come out, at once and without time of its own.
+
+Kept as plain as it can be: a dictionary of what is there, the list of all that ever happened, sets of keys by lease. The caller
+decides when a request arrives, when leases run out, and when a watch gets its next message. What is modelled is what rayched
+relies on:
+
+* transactions, nested ones too: all comparisons hold against the state before, reads see what the same transaction wrote before
+  them, all writes get one revision; no key is written twice; nothing is done where anything is refused;
+* reads of keys and ranges, also of the past, up to a compaction;
+* leases: keys go with them, in one revision, in the order of the keys; a put moves its key to another lease or to none;
+* watches from any revision, several on a stream, fragments, cancellation of a watch whose past was compacted, answers to requests
+  for progress.
+
+Errors are gRPC's, with etcd's own texts, so that the production code that reads them runs too. Not modelled: members, elections
+of etcd, users, the space quota. `test_etcd_model.py` plays the same random histories against this model and a real etcd.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+
+from leader.etcd_shim import kv, rpc
+
+CLUSTER_ID: Final = 77
+TXN_OPS_MAX: Final = 128
+"""etcd's default."""
+
+
+class EtcdError(grpc.RpcError):
+    """What a call on etcd ends with."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self._code, self._details = code, details
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._details
+
+
+def compacted() -> EtcdError:
+    return EtcdError(grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+
+
+def future_revision() -> EtcdError:
+    return EtcdError(grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision")
+
+
+def duplicate_key() -> EtcdError:
+    return EtcdError(grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: duplicate key given in txn request")
+
+
+def no_lease() -> EtcdError:
+    return EtcdError(grpc.StatusCode.NOT_FOUND, "etcdserver: requested lease not found")
+
+
+def too_many_operations() -> EtcdError:
+    return EtcdError(grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
+
+
+@dataclass(slots=True)
+class ModelLease:
+    id: int
+    ttl_seconds: int
+    keys: set[bytes] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What one revision changed: etcd's events, in order."""
+
+    number: int
+    events: tuple[Any, ...]
+
+
+class ModelEtcd:
+    """See the module. `history[i]` is revision i + 2: revision 1 is that of an empty etcd."""
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self.compacted = 0
+        self.history: list[Revision] = []
+        self.leases: dict[int, ModelLease] = {}
+        self._now: dict[bytes, Any] = {}
+        self._keys: list[bytes] = []
+        self._next_lease = 1000
+        self._batch: _Batch | None = None
+
+    # ---------------------------------------------------------------------------------------------------------- questions
+
+    def get(self, key: bytes) -> Any:
+        """The KeyValue as it is; None where there is none."""
+        return self._now.get(key)
+
+    def under(self, prefix: bytes) -> list[Any]:
+        """The KeyValues below a prefix, in the order of the keys."""
+        return [self._now[key] for key in self._keys if key.startswith(prefix)]
+
+    def header(self) -> Any:
+        return rpc.ResponseHeader(cluster_id=CLUSTER_ID, revision=self.revision)
+
+    def events_from(self, revision: int, key: bytes, range_end: bytes) -> list[Any]:
+        """Events of a range from a revision on."""
+        begin = max(0, revision - 2)
+        if begin >= len(self.history):
+            return []
+        return [event for change in self.history[begin:] for event in change.events if _in_range(event.kv.key, key, range_end)]
+
+    # ----------------------------------------------------------------------------------------------------------- requests
+
+    def range(self, request: Any) -> Any:
+        self._check_range(request)
+        past = 0 < request.revision < self.revision
+        pairs = self._at(request.revision) if past else self._now
+        return self._range_in(request, pairs, sorted(pairs) if past else self._keys)
+
+    def put(self, request: Any) -> Any:
+        self._check_put(request)
+        self._begin()
+        answer = self._put(request)
+        self._commit()
+        answer.header.CopyFrom(self.header())
+        return answer
+
+    def delete_range(self, request: Any) -> Any:
+        self._begin()
+        answer = self._delete(request)
+        self._commit()
+        answer.header.CopyFrom(self.header())
+        return answer
+
+    def txn(self, request: Any) -> Any:
+        _check_operations(request, TXN_OPS_MAX)
+        _keys_written(request.success)
+        _keys_written(request.failure)
+        paths = self._compared(request)
+        self._check(request, paths, "request_put", self._check_put)
+        self._check(request, paths, "request_range", self._check_range)
+        self._begin()
+        answer = rpc.TxnResponse()
+        self._run(request, paths, answer)
+        self._commit()
+        answer.header.CopyFrom(self.header())
+        return answer
+
+    def compact(self, request: Any) -> Any:
+        if request.revision <= self.compacted:
+            raise compacted()
+        if request.revision > self.revision:
+            raise future_revision()
+        self.compacted = request.revision
+        return rpc.CompactionResponse(header=self.header())
+
+    # ------------------------------------------------------------------------------------------------------------- leases
+
+    def grant(self, request: Any) -> Any:
+        self._next_lease += 1
+        lease = request.ID or self._next_lease
+        self.leases[lease] = ModelLease(lease, request.TTL)
+        return rpc.LeaseGrantResponse(header=self.header(), ID=lease, TTL=request.TTL)
+
+    def keep_alive(self, request: Any) -> Any:
+        lease = self.leases.get(request.ID)
+        return rpc.LeaseKeepAliveResponse(header=self.header(), ID=request.ID, TTL=lease.ttl_seconds if lease else 0)
+
+    def revoke(self, request: Any) -> Any:
+        if request.ID not in self.leases:
+            raise no_lease()
+        self.end_lease(request.ID)
+        return rpc.LeaseRevokeResponse(header=self.header())
+
+    def end_lease(self, lease_id: int) -> None:
+        """It was revoked or ran out."""
+        lease = self.leases.pop(lease_id, None)
+        if lease is not None and lease.keys:
+            self._begin()
+            for key in sorted(lease.keys):
+                self._delete(rpc.DeleteRangeRequest(key=key))
+            self._commit()
+
+    # -------------------------------------------------------------------------------------------------------- transactions
+
+    def _compared(self, request: Any) -> _Path:
+        """Which way the transaction goes, and each transaction within it; decided on the state before any of it."""
+        holds = all(self._holds(compare) for compare in request.compare)
+        taken = request.success if holds else request.failure
+        nested = [self._compared(op.request_txn) for op in taken if op.WhichOneof("request") == "request_txn"]
+        return _Path(holds, nested)
+
+    def _holds(self, compare: Any) -> bool:
+        if compare.range_end:
+            raise EtcdError(grpc.StatusCode.UNIMPLEMENTED, "comparisons of ranges are not modelled")
+        pair = self._now.get(compare.key)
+        target = compare.WhichOneof("target_union")
+        wanted = getattr(compare, target) if target else 0
+        if compare.target == rpc.Compare.VALUE:
+            if pair is None:
+                return False  # etcd: a value that is not there equals nothing and differs from nothing
+            found: Any = pair.value
+        else:
+            name = {rpc.Compare.VERSION: "version", rpc.Compare.CREATE: "create_revision", rpc.Compare.MOD: "mod_revision"}
+            found = 0 if pair is None else getattr(pair, name[compare.target])
+        match compare.result:
+            case rpc.Compare.EQUAL:
+                return bool(found == wanted)
+            case rpc.Compare.GREATER:
+                return bool(found > wanted)
+            case rpc.Compare.LESS:
+                return bool(found < wanted)
+            case _:
+                return bool(found != wanted)
+
+    def _check(self, request: Any, path: _Path, kind: str, check: Callable[[Any], None]) -> None:
+        """Refuses before anything is written; leases of all puts come before revisions of all reads."""
+        nested = iter(path.nested)
+        for op in request.success if path.holds else request.failure:
+            if op.WhichOneof("request") == "request_txn":
+                self._check(op.request_txn, next(nested), kind, check)
+            elif op.WhichOneof("request") == kind:
+                check(getattr(op, kind))
+
+    def _check_put(self, request: Any) -> None:
+        if request.lease and request.lease not in self.leases:
+            raise no_lease()
+
+    def _check_range(self, request: Any) -> None:
+        if request.revision > self.revision:
+            raise future_revision()
+        if 0 < request.revision < self.compacted:
+            raise compacted()
+
+    def _run(self, request: Any, path: _Path, answer: Any) -> None:
+        answer.succeeded = path.holds
+        nested = iter(path.nested)
+        for op in request.success if path.holds else request.failure:
+            response = answer.responses.add()
+            match op.WhichOneof("request"):
+                case "request_txn":
+                    response.response_txn.SetInParent()
+                    self._run(op.request_txn, next(nested), response.response_txn)
+                case "request_put":
+                    response.response_put.CopyFrom(self._put(op.request_put))
+                case "request_delete_range":
+                    response.response_delete_range.CopyFrom(self._delete(op.request_delete_range))
+                case "request_range":
+                    response.response_range.CopyFrom(self._range_within(op.request_range))
+
+    def _range_within(self, request: Any) -> Any:
+        if 0 < request.revision <= self.revision:
+            pairs = self._at(request.revision)
+            return self._range_in(request, pairs, sorted(pairs))
+        return self._range_in(request, self._now, self._keys)
+
+    def _begin(self) -> None:
+        self._batch = _Batch(self.revision + 1)
+
+    def _commit(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None and batch.events:
+            self.revision = batch.revision
+            self.history.append(Revision(batch.revision, tuple(batch.events)))
+
+    def _put(self, request: Any) -> Any:
+        batch, key = self._batch, request.key
+        assert batch is not None
+        old = self._now.get(key)
+        answer = rpc.PutResponse()
+        if request.prev_kv and old is not None:
+            answer.prev_kv.CopyFrom(old)
+        if old is None:
+            self._keys.insert(bisect_left(self._keys, key), key)
+        elif old.lease and old.lease in self.leases:
+            self.leases[old.lease].keys.discard(key)
+        pair = kv.KeyValue(
+            key=key,
+            value=request.value,
+            create_revision=batch.revision if old is None else old.create_revision,
+            mod_revision=batch.revision,
+            version=1 if old is None else old.version + 1,
+            lease=request.lease,
+        )
+        if request.lease:
+            self.leases[request.lease].keys.add(key)
+        self._now[key] = pair
+        batch.events.append(kv.Event(type=kv.Event.PUT, kv=pair))
+        return answer
+
+    def _delete(self, request: Any) -> Any:
+        batch = self._batch
+        assert batch is not None
+        answer = rpc.DeleteRangeResponse()
+        for key in [key for key in self._keys if _in_range(key, request.key, request.range_end)]:
+            old = self._now.pop(key)
+            self._keys.remove(key)
+            if old.lease and old.lease in self.leases:
+                self.leases[old.lease].keys.discard(key)
+            answer.deleted += 1
+            if request.prev_kv:
+                answer.prev_kvs.append(old)
+            batch.events.append(kv.Event(type=kv.Event.DELETE, kv=kv.KeyValue(key=key, mod_revision=batch.revision)))
+        return answer
+
+    # --------------------------------------------------------------------------------------------------------------- reads
+
+    def _at(self, revision: int) -> dict[bytes, Any]:
+        """All keys as of a revision, by replaying everything."""
+        found: dict[bytes, Any] = {}
+        for change in self.history:
+            if change.number > revision:
+                break
+            for event in change.events:
+                if event.type == kv.Event.DELETE:
+                    del found[event.kv.key]
+                else:
+                    found[event.kv.key] = event.kv
+        return found
+
+    def _range_in(self, request: Any, pairs: dict[bytes, Any], keys: list[bytes]) -> Any:
+        answer = rpc.RangeResponse(header=self.header())
+        if not request.range_end:
+            matching = [request.key] if request.key in pairs else []
+        else:
+            matching = [key for key in keys if _in_range(key, request.key, request.range_end)]
+        answer.count = len(matching)
+        if request.count_only:
+            return answer
+        if request.limit and len(matching) > request.limit:
+            matching, answer.more = matching[: request.limit], True
+        for key in matching:
+            pair = answer.kvs.add()
+            pair.CopyFrom(pairs[key])
+            if request.keys_only:
+                pair.ClearField("value")
+        return answer
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A write under way."""
+
+    revision: int
+    events: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Which branch of a transaction is taken, and of those within it."""
+
+    holds: bool
+    nested: list[_Path]
+
+
+def _in_range(key: bytes, first: bytes, range_end: bytes) -> bool:
+    if not range_end:
+        return key == first
+    return key >= first and (range_end == b"\0" or key < range_end)
+
+
+def _check_operations(request: Any, most: int) -> None:
+    operations = max(len(request.compare), len(request.success), len(request.failure))
+    if operations > most:
+        raise too_many_operations()
+    for op in (*request.success, *request.failure):
+        if op.WhichOneof("request") == "request_txn":
+            _check_operations(op.request_txn, most - operations)
+
+
+def _keys_written(ops: Any) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
+    """Keys put and ranges deleted by these operations. Raises where a key may be written twice."""
+    deleted = [
+        (op.request_delete_range.key, op.request_delete_range.range_end)
+        for op in ops
+        if op.WhichOneof("request") == "request_delete_range"
+    ]
+    put: set[bytes] = set()
+
+    def check(key: bytes) -> None:
+        if any(_in_range(key, first, end) for first, end in deleted):
+            raise duplicate_key()
+
+    for op in ops:
+        if op.WhichOneof("request") != "request_txn":
+            continue
+        then_put, then_deleted = _keys_written(op.request_txn.success)
+        else_put, else_deleted = _keys_written(op.request_txn.failure)
+        if not put.isdisjoint(then_put) or not (else_put - then_put).isdisjoint(put):
+            raise duplicate_key()
+        for key in then_put | else_put:
+            check(key)
+        put |= then_put | else_put
+        deleted += then_deleted + else_deleted
+    for op in ops:
+        if op.WhichOneof("request") == "request_put":
+            key = op.request_put.key
+            if key in put:
+                raise duplicate_key()
+            check(key)
+            put.add(key)
+    return put, deleted
+
+
+# ----------------------------------------------------------------------------------------------------------------- watches
+
+
+@dataclass(slots=True)
+class _Watch:
+    id: int
+    key: bytes
+    range_end: bytes
+    next_revision: int
+    fragment: bool
+
+
+class WatchStream:
+    """The server's side of one stream of watches: `take` gives what it has to send now."""
+
+    def __init__(self, etcd: ModelEtcd) -> None:
+        self._etcd = etcd
+        self._watches: dict[int, _Watch] = {}
+        self._said: list[Any] = []
+        self._next_id = 0
+
+    def request(self, request: Any) -> None:
+        match request.WhichOneof("request_union"):
+            case "create_request":
+                self._create(request.create_request)
+            case "cancel_request":
+                if self._watches.pop(request.cancel_request.watch_id, None) is not None:
+                    self._say(watch_id=request.cancel_request.watch_id, canceled=True)
+            case "progress_request":
+                self._said.append("progress")
+
+    def take(self, fragment_events: int = 1_000_000) -> list[Any]:
+        """The WatchResponses that are due. Watches that want fragments get at most so many events in each."""
+        messages: list[Any] = []
+        said, self._said = self._said, []
+        messages.extend(message for message in said if message != "progress")
+        for watch in list(self._watches.values()):
+            messages.extend(self._events(watch, fragment_events))
+        if "progress" in said:
+            messages.append(rpc.WatchResponse(header=self._etcd.header(), watch_id=-1))
+        return messages
+
+    def _create(self, request: Any) -> None:
+        watch_id = request.watch_id
+        if not watch_id:
+            while self._next_id in self._watches:
+                self._next_id += 1
+            watch_id = self._next_id
+            self._next_id += 1
+        start = request.start_revision or self._etcd.revision + 1
+        self._watches[watch_id] = _Watch(watch_id, request.key, request.range_end, start, request.fragment)
+        self._say(watch_id=watch_id, created=True)
+
+    def _say(self, **fields: Any) -> None:
+        self._said.append(rpc.WatchResponse(header=self._etcd.header(), **fields))
+
+    def _events(self, watch: _Watch, fragment_events: int) -> list[Any]:
+        etcd = self._etcd
+        if watch.next_revision > etcd.revision:
+            return []
+        header = etcd.header()
+        if watch.next_revision < etcd.compacted:
+            del self._watches[watch.id]
+            return [rpc.WatchResponse(header=header, watch_id=watch.id, compact_revision=etcd.compacted, canceled=True)]
+        events = etcd.events_from(watch.next_revision, watch.key, watch.range_end)
+        watch.next_revision = etcd.revision + 1
+        step = fragment_events if watch.fragment else max(1, len(events))
+        return [
+            rpc.WatchResponse(
+                header=header,
+                watch_id=watch.id,
+                events=events[start : start + step],
+                fragment=start + step < len(events),
+            )
+            for start in range(0, len(events), step)
+        ]

@@ -1,0 +1,164 @@
+"""One simulated world from one seed: three replicas, trouble for a while, then healing; and many worlds on all cores.
+
+The same seed gives the same run, and the same hash of all that happened, on every machine and in every process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Final
+
+from rayched.framework.profile import Profile
+from rayched.framework.profile_building import default_profile
+from rayched.plugins.in_tree import IN_TREE
+from tests.planted_bugs import planted
+from tests.simulation.faults import Faults
+from tests.simulation.liveness import missing
+from tests.simulation.replica import Replica
+from tests.simulation.safety import Safety
+from tests.simulation.users import Record, Users
+from tests.simulation.world import SECOND, Violation, World
+
+REPLICAS: Final = ("a", "b", "c")
+LIVE_NS_MAX: Final = 20 * SECOND
+"""How long after the healing all that is promised has to have come true: two seconds to elect, ten of backoff, and some more."""
+LOOK_NS: Final = SECOND // 4
+SEEDS_A_TASK: Final = 10
+
+
+@dataclass
+class Report:
+    """What one run showed."""
+
+    seed: int
+    trace_hash: str = ""
+    rule: str = ""
+    """Of the violation; empty: none."""
+    text: str = ""
+    seconds: float = 0.0
+    simulated_seconds: float = 0.0
+    live_seconds: float = 0.0
+    """From the healing until everything promised had come true."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def command(self, bug: str | None = None) -> str:
+        return f"python -m tests.simulation --seed {self.seed}" + (f' --bug "{bug}"' if bug else "")
+
+
+def simulate(seed: int, bug: str | None = None, story: Callable[[str], None] | None = None) -> Report:
+    """One run. A violation ends it and is reported; any other exception is a bug of the code or of the simulation, and is too."""
+    began = time.perf_counter()
+    report = Report(seed)
+    with planted(bug):
+        world = World(seed)
+        world.story = story
+        try:
+            _run(world, report)
+        except Violation as violation:
+            report.rule, report.text = violation.rule, str(violation)
+        except Exception as error:
+            report.rule, report.text = "error", f"{type(error).__name__}: {error}"
+            if story is not None:
+                raise
+    report.trace_hash = world.trace_hash()
+    report.simulated_seconds = world.now / SECOND
+    report.seconds = time.perf_counter() - began
+    report.counts["plans carried out"] = world.events
+    report.counts["requests to etcd"] = world.requests
+    report.counts["refused by the epoch"] = world.fenced
+    return report
+
+
+def _run(world: World, report: Report) -> None:
+    random = world.random
+    record = Record()
+    safety = Safety(world, record)
+    world.committed = safety.committed
+    troubled_ns = int(random.uniform(3.0, 10.0) * SECOND)
+    replicas: list[Replica] = []
+    users = Users(world, replicas, record, crowded=random.random() < 0.5)
+    users.start(nodes=random.randint(3, 5))
+
+    def believing(_: Replica) -> None:
+        safety.believers([replica.process.name for replica in replicas if replica.candidate.believes()])
+
+    def delivered(replica: Replica, delivery: object) -> None:
+        name = replica.scheduling.process.name if hasattr(replica, "scheduling") else replica.name
+        safety.delivered(name, delivery)  # type: ignore[arg-type]
+
+    rates = _rates(random)
+    safety.rates_tolerated = max(*rates, 1.0) / min(*rates, 1.0) < 1.5
+    for name, rate in zip(REPLICAS, rates, strict=True):
+        replicas.append(Replica(world, name, rate, _profiles(), believing, delivered))
+    faults = Faults(world, replicas, safety, troubled_ns)
+    faults.start()
+    world.run_until(troubled_ns)
+    users.rest()
+    faults.heal()
+    world.tell("-- healed")
+    _wait_for_life(world, safety, replicas, report)
+    safety.ended()
+    report.counts.update(faults.counts)
+    report.counts["bindings"] = len(safety.auditor.bindings)
+    report.counts["terms"] = len(safety.auditor.epochs)
+    report.counts.update({f"tolerated: {name}": count for name, count in safety.auditor.findings.tolerated.items()})
+    report.counts["overlapping beliefs, where allowed"] = safety.overlaps
+    world.trace([(one.uid, one.node, one.revision) for one in safety.auditor.bindings])
+
+
+def _rates(random: Random) -> list[float]:
+    """Of the replicas' clocks; etcd's is 1."""
+    width = random.choice((0.0, 0.0, 0.1, 0.18, 0.45))
+    return [1.0 + random.uniform(-width, width) for _ in REPLICAS]
+
+
+def _wait_for_life(world: World, safety: Safety, replicas: list[Replica], report: Report) -> None:
+    began = world.now
+    lacking = ("", "")
+    while world.now - began < LIVE_NS_MAX:
+        world.run_until(world.now + LOOK_NS)
+        if not all(replica.is_up and replica.scheduling.process.alive for replica in replicas):
+            continue
+        found = missing(world, safety.auditor, replicas)
+        if found is None:
+            report.live_seconds = (world.now - began) / SECOND
+            return
+        lacking = found
+    raise Violation(lacking[0], f"{LIVE_NS_MAX / SECOND:.0f} s after the healing: {lacking[1]}")
+
+
+@cache
+def _profiles() -> Mapping[str, Profile]:
+    profile = default_profile(IN_TREE)
+    return {profile.scheduler_name: profile}
+
+
+# -------------------------------------------------------------------------------------------------------------------- many
+
+
+def simulate_many(seeds: Iterable[int], bug: str | None = None, processes: int | None = None) -> Iterator[Report]:
+    """All of them, on all cores; in any order."""
+    seeds = list(seeds)
+    tasks = [(seeds[start : start + SEEDS_A_TASK], bug) for start in range(0, len(seeds), SEEDS_A_TASK)]
+    with ProcessPoolExecutor(processes or os.cpu_count(), initializer=_prepare) as pool:
+        for reports in pool.map(_several, tasks):
+            yield from reports
+
+
+def _prepare() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _several(task: tuple[list[int], str | None]) -> list[Report]:
+    seeds, bug = task
+    return [simulate(seed, bug) for seed in seeds]

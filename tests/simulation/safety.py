@@ -1,0 +1,159 @@
+"""What must hold at each step, checked over the history of the store as it grows. Shares no code with the scheduler.
+
+The auditor, which judges real clusters too, does most of it:
+
+* S1: a pod has one node in its life; a binding finds the node there and the pod pending.
+* S2: no binding fills a node beyond what it offers.
+* S4: a leader's write carries the epoch in force.
+* S5: epochs rise, transitions count up by one with each holder, and a release touches nobody's term but the own.
+* S8: what constrains the node holds at the binding, what constrains other pods at some moment since the decision.
+* S9: a victim has a preemptor of higher priority.
+* S12: what was deleted does not come back, and what is being deleted stays so.
+
+Beside it:
+
+* S3: what was acknowledged is in the store until its owner asked to delete it, and each object has the record of its submission.
+* S4: what a leader writes was decided on a state that is not older than its epoch.
+* S6: what a watch delivers is what happened: no gap, nothing twice, nothing else; a list is the store at its revision.
+* E1: beliefs of two candidates do not overlap, where clocks keep within the tolerated ratio and nobody wiped the record.
+* E2: who was shown another's epoch does not believe in an older one (in `candidate.py`).
+
+S6 is checked at each delivery, E1 at each belief, E2 at each event of an elector, the others at each revision of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from leader.etcd_shim import kv
+from rayched.audit.auditor import Auditor, Change
+from rayched.audit.findings import INVARIANTS
+from rayched.store.entries import Deleted
+from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.v1.storage_pb2 import Stored
+from tests.simulation.users import Record
+from tests.simulation.world import SECOND, Violation, World
+
+ROOT: Final = "/sim"
+_PODS: Final = f"{ROOT}/cluster/pods/".encode()
+_CLUSTER: Final = f"{ROOT}/cluster/".encode()
+_SUBMISSIONS: Final = f"{ROOT}/submissions/".encode()
+
+
+class Safety:
+    """Judges everything; raises Violation at once."""
+
+    def __init__(self, world: World, record: Record) -> None:
+        self._world, self._record = world, record
+        self.auditor = Auditor(ROOT)
+        self._judged = 0
+        """Entries of the history that were judged."""
+        self._attempts: dict[bytes, str] = {}
+        self._delivered: dict[str, int] = {}
+        """The last revision that each scheduler's watch delivered."""
+        self.lenient_until = 0
+        """Until then beliefs may overlap: the record was wiped."""
+        self.rates_tolerated = True
+        self.overlaps = 0
+
+    # ------------------------------------------------------------------------------------------------------------- history
+
+    def committed(self) -> None:
+        history = self._world.etcd.history
+        while self._judged < len(history):
+            change = history[self._judged]
+            self._judged += 1
+            self._judge(change.number, [event for event in change.events if event.kv.key.startswith(_CLUSTER)])
+
+    def _judge(self, revision: int, events: Iterable[Any]) -> None:
+        changes = [Change(event.kv.key, None if event.type == kv.Event.DELETE else event.kv.value) for event in events]
+        if not changes:
+            return
+        before = set(self.auditor.pods)
+        self.auditor.replay(revision, changes, self._world.now / SECOND)
+        self._judge_findings()
+        gone = before.difference(self.auditor.pods) - self._record.deletions_asked
+        if lost := self.auditor.lost(gone):
+            raise Violation("S3", f"revision {revision}: {', '.join(lost)} is gone, and nobody asked for that")
+        for change in changes:
+            if change.key.startswith(_PODS) and change.value is not None:
+                self._judge_decision(revision, change.key, change.value)
+
+    def _judge_findings(self) -> None:
+        for kind, words in self.auditor.findings.first.items():
+            raise Violation(INVARIANTS[kind], words)
+
+    def _judge_decision(self, revision: int, key: bytes, value: bytes) -> None:
+        write = Stored.FromString(value).leader_write
+        if not write.attempt or self._attempts.get(key) == write.attempt:
+            return
+        self._attempts[key] = write.attempt
+        if write.decided_at_revision < write.epoch:
+            text = f"{write.op} of {key.decode()} under epoch {write.epoch} was decided on revision {write.decided_at_revision}"
+            raise Violation("S4", f"revision {revision}: {text}")
+
+    # ------------------------------------------------------------------------------------------------------------- watches
+
+    def delivered(self, who: str, delivery: Delivery) -> None:
+        """What this scheduler got from its watch."""
+        match delivery:
+            case Listed(entries, revision):
+                found = [(entry.key, entry.mod_revision, entry.value) for entry in entries]
+                if found != _state_at(self._world, revision):
+                    raise Violation("S6", f"{who}: the list of revision {revision} is not what was there")
+            case Changed(changes, revision):
+                before = self._delivered[who]
+                told = [(c.key, c.mod_revision, None if isinstance(c, Deleted) else c.value) for c in changes]
+                if told != _events_between(self._world, before, revision):
+                    raise Violation("S6", f"{who}: a gap, a repetition or an invention from {before} to {revision}")
+            case _:
+                return
+        self._delivered[who] = revision
+
+    # -------------------------------------------------------------------------------------------------------------- belief
+
+    def believers(self, names: list[str]) -> None:
+        """Who believes to lead right now."""
+        if len(names) < 2:
+            return
+        self.overlaps += 1
+        if self.rates_tolerated and self._world.now > self.lenient_until:
+            raise Violation("E1", f"{' and '.join(names)} believe to lead at once")
+
+    # ------------------------------------------------------------------------------------------------------------- the end
+
+    def ended(self) -> None:
+        """Nothing more will come."""
+        record, auditor = self._record, self.auditor
+        auditor.settle()
+        self._judge_findings()
+        if lost := auditor.lost(record.acknowledged, record.deletions_asked):
+            raise Violation("S3", f"acknowledged and not there: {', '.join(lost)}")
+        if never := [uid for uid in record.acknowledged if uid not in auditor.pods and uid not in auditor.deleted]:
+            raise Violation("S3", f"acknowledged, and never there: {', '.join(never)}")
+        if undeleted := auditor.undeleted(record.deletions_acknowledged):
+            raise Violation("S12", f"deleted and there: {', '.join(undeleted)}")
+        records = {pair.key[len(_SUBMISSIONS) :].decode() for pair in self._world.etcd.under(_SUBMISSIONS)}
+        if unrecorded := auditor.pods.keys() - records:
+            raise Violation("S3", f"without a record of its submission: {', '.join(sorted(unrecorded))}")
+
+
+def _state_at(world: World, revision: int) -> list[tuple[bytes, int, bytes]]:
+    there: dict[bytes, tuple[int, bytes]] = {}
+    for change in world.etcd.history[: revision - 1]:
+        for event in change.events:
+            if event.type == kv.Event.DELETE:
+                there.pop(event.kv.key, None)
+            else:
+                there[event.kv.key] = (change.number, event.kv.value)
+    return [(key, *there[key]) for key in sorted(there) if key.startswith(_CLUSTER)]
+
+
+def _events_between(world: World, after: int, through: int) -> list[tuple[bytes, int, bytes | None]]:
+    return [
+        (event.kv.key, change.number, None if event.type == kv.Event.DELETE else event.kv.value)
+        for change in world.etcd.history[after - 1 : through - 1]
+        for event in change.events
+        if event.kv.key.startswith(_CLUSTER)
+    ]

@@ -1,0 +1,293 @@
+"""A replica's scheduler: the real `ListWatchCore`, `SchedulerCore` and `QueueCore`, carried by the simulation.
+
+What `SchedulerActor` and `Watcher` do with threads and futures is done here with plans of the world. Scheduler and queue are two
+processes; each can be killed and is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from leader.belief import BeliefCell
+from leader.clock import SystemClock
+from leader.etcd_shim import rpc
+from rayched.actors.event_writes import LEASE_SECONDS
+from rayched.actors.messages import ExchangeRequest
+from rayched.actors.queue_core import QueueCore, queue_factory
+from rayched.actors.scheduler_core import Ports, SchedulerCore
+from rayched.actors.write_window import Send
+from rayched.framework.configuration import Configuration
+from rayched.framework.profile import Profile
+from rayched.store.errors import Compacted, FutureRevision, store_error
+from rayched.store.fencing import Fence
+from rayched.store.keys import Keys
+from rayched.store.list_watch import (
+    Break,
+    CloseStream,
+    Delivery,
+    Effect,
+    Failure,
+    FetchPage,
+    Listed,
+    ListWatchCore,
+    OpenStream,
+    SendOnStream,
+)
+from tests.simulation.candidate import MachineClock
+from tests.simulation.etcd import EtcdError
+from tests.simulation.world import MS, SECOND, Link, Process, Stream, World
+
+WRITE_NS: Final = 2 * SECOND
+"""How long a transaction is waited for."""
+IDLE_NS: Final = 100 * MS
+STANDBY_NS: Final = 400 * MS
+CLOCK_READ_NS: Final = 100_000
+"""What work between two looks at the clock takes in this world."""
+
+
+class Scheduling:
+    """One life of a scheduler process."""
+
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        link: Link,
+        clock: MachineClock,
+        keys: Keys,
+        profiles: Mapping[str, Profile],
+        cell: BeliefCell,
+        incarnation: str,
+        session: int,
+        delivered: Callable[[Delivery], None],
+        synced: Callable[[], None],
+    ) -> None:
+        self.world, self.process, self.link = world, process, link
+        self._machine_clock = clock
+        self._clock = SystemClock(clock.gettime_ns)
+        self._cell = cell
+        self._fence = Fence(cell)
+        self._profiles = profiles
+        self._delivered, self._synced = delivered, synced
+        self.core = SchedulerCore(
+            keys,
+            profiles,
+            seed=7,
+            incarnation=incarnation,
+            first_session=session,
+            ports=Ports(self._epoch, self._time, self._wall_time, self._tick),
+        )
+        self.watch = ListWatchCore(keys.cluster_prefix, page_size=world.random.choice((3, 20, 2000)))
+        self._prefix = keys.cluster_prefix
+        self.queue = self._new_queue()
+        self._queue_life = 0
+        self._stream: Stream | None = None
+        self._inbox: list[Callable[[], None]] = []
+        self._wake_at: int | None = None
+        self._busy_until = 0
+        self._watch_timer = 0
+        self.before_next_write: Callable[[], None] | None = None
+        """What happens to the process the next time that it is about to send something."""
+
+    def start(self) -> None:
+        self._carry_out(self.watch.start(self._monotonic()))
+        self.wake()
+
+    def stop(self) -> None:
+        """The process is gone."""
+        self.process.alive = False
+        if self._stream is not None:
+            self._stream.close()
+
+    def lose_queue(self) -> None:
+        """The queue's process dies; another takes its place."""
+        self._queue_life += 1
+        self.queue = self._new_queue()
+        self._take_in(self.core.queue_lost)
+
+    def _new_queue(self) -> QueueCore:
+        return QueueCore(queue_factory(Configuration(), self._profiles))
+
+    # -------------------------------------------------------------------------------------------------------------- clocks
+
+    def _epoch(self) -> int | None:
+        return self._fence.epoch(self._clock.now().boot_ns)
+
+    def _time(self) -> float:
+        self._machine_clock.ahead_ns += CLOCK_READ_NS
+        return self._clock.now().boot_ns / SECOND
+
+    def _wall_time(self) -> float:
+        return self._clock.now().wall_us / 1e6
+
+    def _monotonic(self) -> float:
+        return self._machine_clock.gettime_ns(-1) / SECOND
+
+    def _tick(self) -> None:
+        self._cell.tick(self._clock.now().boot_ns)
+
+    # ---------------------------------------------------------------------------------------------------------------- loop
+
+    def wake(self, wait_ns: int = 0) -> None:
+        """The loop turns then, or earlier."""
+        at = max(self.world.now + wait_ns, self._busy_until)
+        if self._wake_at is None or at < self._wake_at:
+            self._wake_at = at
+            self.world.after(at - self.world.now, lambda: self._wake_at == at and self.process.deliver(self._loop))
+
+    def _take_in(self, what: Callable[[], None]) -> None:
+        self._inbox.append(what)
+        self.wake()
+
+    def _loop(self) -> None:
+        self._wake_at = None
+        clock = self._machine_clock
+        try:
+            inbox, self._inbox = self._inbox, []
+            for take in inbox:
+                take()
+            turn = self.core.turn()
+            if turn.sends and self.before_next_write is not None:
+                happens, self.before_next_write = self.before_next_write, None
+                happens()
+            for send in turn.sends:
+                # At once, unless the process was paused between its look at the belief and the sending.
+                self.process.deliver(partial(self._send, send))
+            if turn.exchange is not None:
+                self._exchange(turn.exchange)
+            if turn.lease_wanted:
+                self._grant_lease()
+            self.core.take_problems()
+            self._tick()
+            busy = self.core.decide()
+        finally:
+            took, clock.ahead_ns = clock.ahead_ns, 0
+        self._busy_until = self.world.now + took
+        if busy:
+            self.wake()
+            return
+        idle = IDLE_NS if self.core.term.leads else STANDBY_NS
+        if turn.turn_at is not None:
+            local_ns = int((turn.turn_at - self._clock.now().boot_ns / SECOND) * SECOND)
+            idle = min(idle, clock.true_delay_ns(local_ns))
+        self.wake(idle)
+
+    def _send(self, send: Send) -> None:
+        def answered(answer: Any) -> None:
+            told = store_error(answer) if isinstance(answer, EtcdError) else answer
+            self._take_in(lambda: self.core.transaction_answered(send.number, told))
+
+        def handle() -> Any:
+            answer = self.world.etcd.txn(send.request)
+            self.world.fenced += not answer.succeeded
+            return answer
+
+        self.world.call(self.process, self.link, handle, WRITE_NS, answered)
+
+    def _exchange(self, request: ExchangeRequest) -> None:
+        life, random = self._queue_life, self.world.random
+
+        def arrive() -> None:
+            if life == self._queue_life:
+                answer = self.queue.exchange(request)
+                self.world.after(random.randrange(MS), lambda: self.process.deliver(lambda: come_back(answer)))
+
+        def come_back(answer: Any) -> None:
+            if life == self._queue_life:
+                self._take_in(lambda: self.core.exchange_answered(answer))
+
+        self.world.after(random.randrange(MS), lambda: self.process.deliver(arrive))
+
+    def _grant_lease(self) -> None:
+        def handle() -> Any:
+            return self.world.etcd.grant(rpc.LeaseGrantRequest(TTL=LEASE_SECONDS))
+
+        def answered(answer: Any) -> None:
+            lease = None if isinstance(answer, EtcdError) else int(answer.ID)
+            self._take_in(lambda: self.core.lease_granted(lease))
+
+        self.world.call(self.process, self.link, handle, WRITE_NS, answered)
+
+    # --------------------------------------------------------------------------------------------------------------- watch
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        waiting = list(effects)
+        while waiting:
+            effect = waiting.pop(0)
+            match effect:
+                case FetchPage():
+                    self._fetch(effect)
+                case OpenStream():
+                    waiting.extend(self._open(effect))
+                case SendOnStream():
+                    if self._stream is not None:
+                        self._stream.send(effect.request)
+                case CloseStream():
+                    if self._stream is not None:
+                        self._stream.close()
+                        self._stream = None
+                case _:
+                    self._deliver(effect)
+        self._plan_watch_tick()
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self._delivered(delivery)
+
+        def absorb() -> None:
+            self.core.watched(delivery)
+            if isinstance(delivery, Listed):
+                self._synced()
+
+        self._take_in(absorb)
+
+    def _plan_watch_tick(self) -> None:
+        due_at = self.watch.due_at
+        self._watch_timer += 1
+        if due_at is None:
+            return
+        number = self._watch_timer
+
+        def tick() -> None:
+            if self._watch_timer == number:
+                self._carry_out(self.watch.tick(self._monotonic()))
+
+        wait = self._machine_clock.true_delay_ns(int((due_at - self._monotonic()) * SECOND) + 1000)
+        self.world.after(wait, lambda: self._watch_timer == number and self.process.deliver(tick))
+
+    def _fetch(self, page: FetchPage) -> None:
+        def answered(answer: Any) -> None:
+            if isinstance(answer, EtcdError):
+                self._carry_out(self.watch.page_failed(_failure(answer), self._monotonic()))
+            else:
+                self._carry_out(self.watch.page_arrived(answer, self._monotonic()))
+
+        timeout_ns = int(page.timeout_seconds * SECOND)
+        self.world.call(self.process, self.link, lambda: self.world.etcd.range(page.request), timeout_ns, answered)
+
+    def _open(self, opening: OpenStream) -> list[Effect]:
+        number = opening.stream
+
+        def message(message: Any) -> None:
+            self._carry_out(self.watch.stream_message(number, message, self._monotonic()))
+
+        def end(error: EtcdError) -> None:
+            self._carry_out(self.watch.stream_ended(number, _failure(error), self._monotonic()))
+
+        if not self.world.etcd_up:
+            return self.watch.stream_ended(number, Failure("connection refused"), self._monotonic())
+        self._stream = Stream(self.world, self.process, self.link, (self._prefix,), message, end)
+        self._stream.send(opening.request)
+        return []
+
+
+def _failure(error: EtcdError) -> Failure:
+    known = store_error(error)
+    match known:
+        case Compacted():
+            return Failure(str(known), Break.COMPACTED)
+        case FutureRevision():
+            return Failure(str(known), Break.SET_BACK)
+        case _:
+            return Failure(str(known))

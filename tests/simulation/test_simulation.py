@@ -1,0 +1,58 @@
+"""Simulated worlds: what must hold, holds; the same seed gives the same run; and what these worlds are about really happens.
+
+`make simulate SEEDS=2000` runs more of them. What fails prints the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.simulation.run import Report, simulate, simulate_many
+
+SEEDS_FAST = 15
+SEEDS_LONG = 100
+
+
+def judged(reports: list[Report]) -> Counter[str]:
+    failed = [f"{report.text}\n    repeat it: {report.command()}" for report in reports if report.rule]
+    assert not failed, "\n".join(failed)
+    counts: Counter[str] = Counter()
+    for report in reports:
+        counts.update(report.counts)
+    return counts
+
+
+@pytest.mark.row("L1", "F11", "D3")
+def test_whatever_fails_nothing_is_bound_twice_overfilled_lost_or_left_waiting() -> None:
+    counts = judged([simulate(seed) for seed in range(SEEDS_FAST)])
+    assert counts["bindings"] > 5 * SEEDS_FAST
+
+
+@pytest.mark.cluster
+def test_many_more_worlds() -> None:
+    counts = judged(list(simulate_many(range(10_000, 10_000 + SEEDS_LONG))))
+    happened = {name for name, count in counts.items() if count}
+    assert {"pause of a replica", "cut", "storm", "compaction", "kill of etcd", "pause before a write"} <= happened
+    assert counts["terms"] > 1.5 * SEEDS_LONG and counts["refused by the epoch"] > SEEDS_LONG / 10
+
+
+def test_the_same_seed_gives_the_same_run_in_every_process() -> None:
+    seed = 7
+    hashes = {simulate(seed).trace_hash, simulate(seed).trace_hash}
+    for hash_seed in ("1", "2"):
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--quiet"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        hashes.add(told.stdout.split("trace ")[1].split(",")[0])
+    assert len(hashes) == 1
+    assert simulate(seed + 1).trace_hash not in hashes
