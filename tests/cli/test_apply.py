@@ -102,9 +102,10 @@ def test_pods_and_nodes_in_every_state_can_be_got_and_applied_unchanged(rayched:
         a_pod_text("gated", namespace=namespace, spec="schedulingGates: [{name: example.com/quota}]"),
         a_pod_text("refused", namespace=namespace, cpu="17", spec="nodeName: node-010"),
     ]
-    rayched.ok("apply", "-f", "-", stdin="---\n".join(pods))
+    # First the taint: it would evict the pod that runs.
     rayched.ok("cordon", cordoned)
     rayched.ok("taint", "nodes", cordoned, "dedicated=x:NoExecute", "other:PreferNoSchedule")
+    rayched.ok("apply", "-f", "-", stdin="---\n".join(pods))
     rayched.running("runs", namespace)
     rayched.unschedulable("waits", "Insufficient cpu", namespace)
     rayched.pod_when("refused", lambda pod: pod.status.reason == "OutOfcpu", "refused", namespace)

@@ -152,6 +152,9 @@ def test_a_watch_whose_revisions_were_compacted_meanwhile_says_so(replicas: list
     with Client([replica.address for replica in replicas]) as client:
         start = client.submit(a_pod("one")).revision
         last = client.submit(a_pod("two")).revision
+        with Client(replicas[2].address) as early, early.watch("pods", start_revision=start) as stream:
+            # Its window goes back to the first of them.
+            assert [next(stream).revision for _ in range(2)] == [start, last]
         with open_channel([etcd.endpoint]) as channel:
             rpc.KVStub(channel).Compact(rpc.CompactionRequest(revision=last))
         for replica in replicas[:2]:
