@@ -176,10 +176,10 @@ def run_agents(client: Client, agents: HollowNodes, count: int, silence: Silence
     try:
         if silence is not None and not agents.wait(silence.after):
             agents.silence(silence.names)
-            note(f"{counted(len(silence.names), 'node')} silent")
+            out(f"{counted(len(silence.names), 'node')} silent")
             if silence.lasts is not None and not agents.wait(silence.lasts):
                 agents.speak(silence.names)
-                note(f"{counted(len(silence.names), 'node')} back")
+                out(f"{counted(len(silence.names), 'node')} back")
         agents.wait()
     except KeyboardInterrupt:
         note("stopping")

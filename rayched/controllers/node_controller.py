@@ -190,6 +190,7 @@ class NodeController:
         ]
 
 
+_DONE: Final = {End.EVICT: "evicted", End.FAIL: "failed", End.REMOVE: "removed"}
 _TURNS: Final = {
     Turn.ALL_LOST: "no node is ready in any zone: nothing is evicted until one is",
     Turn.FOUND_AGAIN: "nodes are ready again: evictions of lost nodes go on",
@@ -204,7 +205,6 @@ def _tell(edits: Sequence[NodeEdit], ends: Sequence[PodEnd]) -> None:
     for edit in edits:
         if edit.heartbeat is not None:
             log.warning("node %s is not heard of any more", edit.name)
-    counts = Counter(end.end for end in ends)
-    for end, count in counts.items():
-        if end is not End.NOT_READY:
-            log.info("%d pods: %s, because of %s", count, end.name.lower(), end.value)
+    for end, count in Counter(end.end for end in ends).items():
+        if end in _DONE:
+            log.info("pods %s: %d (%s)", _DONE[end], count, end.value)

@@ -60,7 +60,7 @@ class End(enum.Enum):
     EVICT = "a taint of its node"
     NOT_READY = "its node is not ready, so neither is the pod"
     FAIL = "its node is gone"
-    REMOVE = "it did not end in time"
+    REMOVE = "nobody else did"
 
 
 @dataclass(frozen=True, slots=True)

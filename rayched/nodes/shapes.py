@@ -39,8 +39,14 @@ def wants_hollow_agent(node: Node) -> bool:
 
 
 def ready_condition(status: NodeStatus) -> None:
-    """Adds what an agent says of a node that is well."""
+    """Adds what an agent says of a node that is well: all conditions that become Unknown when it is not heard of."""
     status.conditions.add(type="Ready", status="True", reason="KubeletReady", message="hollow node is posting ready status")
+    for kind, what in (
+        ("MemoryPressure", "SufficientMemory"),
+        ("DiskPressure", "NoDiskPressure"),
+        ("PIDPressure", "SufficientPID"),
+    ):
+        status.conditions.add(type=kind, status="False", reason=f"KubeletHas{what}", message="hollow node runs nothing")
     status.node_info.operating_system = "linux"
     status.node_info.kubelet_version = HOLLOW
 

@@ -146,3 +146,12 @@ def test_hollow_nodes_register_answer_for_pods_and_leave_with_exit_code_0(rayche
         wait_until(lambda: rayched.gone("widget", namespace), "the agent has removed the pod")
         assert agents.end() == 0
     rayched.ok("delete", "nodes", "-l", "pool=extra")
+
+
+def test_hollow_nodes_fall_silent_when_they_are_told_to_and_come_back(rayched: Commands) -> None:
+    words = "hollow-nodes 2 --prefix mute --zones 0 --silent-after 0.1 --silent-nodes 1 --silent-for 0.1"
+    with started(*words.split(), environment={"RAYCHED_SERVER": rayched.server}) as agents:
+        for line in ("2 hollow nodes registered", "1 node silent", "1 node back"):
+            agents.line_with(line)
+        assert agents.end() == 0
+    rayched.ok("delete", "nodes", "mute-000", "mute-001")

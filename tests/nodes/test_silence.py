@@ -69,7 +69,8 @@ def until(holds: Callable[[], bool], failure: str) -> None:
 def say_lost(client: Client) -> None:
     """What the cluster says of a node that it has not heard of."""
     status = NodeStatus()
-    status.conditions.add(type="Ready", status="Unknown")
+    for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
+        status.conditions.add(type=kind, status="Unknown")
     client.update_node_status(NODE, status)
 
 
@@ -103,6 +104,9 @@ def test_a_node_that_speaks_says_that_it_is_ready_whenever_the_cluster_says_othe
     with agents(client):
         say_lost(client)
         until(lambda: is_ready(client), "the node does not object")
+        node = client.get("nodes", NODE)
+        assert isinstance(node, Node)
+        assert not [found.type for found in node.status.conditions if found.status == "Unknown"]
 
 
 def test_a_pod_that_runs_says_that_it_is_ready_when_the_cluster_says_otherwise(client: Client) -> None:
