@@ -61,7 +61,7 @@ behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against
 	@$(BIN)/python -m tests.behaviour
 
 conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3] [FIXED=1]
-	@$(BIN)/python -m tests.conformance.run $(DATA) --shards $(or $(SHARDS),off) $(if $(filter-out 0,$(FIXED)),--fix-upstream-bugs)
+	@$(BIN)/python -m tests.conformance.run $(if $(DATA),'$(DATA)') --shards $(or $(SHARDS),off) $(if $(filter-out 0,$(FIXED)),--fix-upstream-bugs)
 
 simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds that break: make simulate [SEEDS=2000]
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),2000)

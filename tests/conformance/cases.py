@@ -100,8 +100,8 @@ def read(path: Path) -> Iterator[Case]:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield _case(json.loads(line), path, number)
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as problem:
+                    yield _case(_record(line, path, number), path, number)
+    except (OSError, EOFError, UnicodeDecodeError) as problem:
         raise Unreadable(f"{path}: {problem}") from problem
 
 
@@ -213,6 +213,13 @@ def _profile(body: str) -> Profile:
     }
     (profile,) = configuration_file.load(json.dumps(document), "case.json", IN_TREE).profiles.values()
     return profile
+
+
+def _record(line: str, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise Unreadable(f"{path}:{number}: {problem}") from problem
 
 
 def _case(record: dict[str, Any], path: Path, number: int) -> Case:

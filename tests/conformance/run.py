@@ -6,7 +6,8 @@ takes every column from three workers that have nothing but their rows; `off`, t
 `--fix-upstream-bugs` turns fixUpstreamBugs on in every profile and compares to `expectedIfFixed` where a case has it.
 
 What nobody here understands is named: kinds of cases, and fields that no comparison reads. Exit code 0 where all cases agree, 1
-where one differs, is of an unknown kind or holds nothing to compare, or where there is none, 2 where a file is no file of cases.
+where one differs, is of an unknown kind or holds nothing to compare, or where there is none, 2 where a file is no file of cases;
+the others are judged all the same.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Report:
         self._plugins: dict[str, dict[str, Counter[bool]]] = defaultdict(lambda: defaultdict(Counter))
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._differing: list[Judgement] = []
+        self.unreadable: list[str] = []
+        """What is no file of cases, and where."""
         self._fields: Counter[tuple[str, str]] = Counter()
 
     def add(self, judged: Judgement) -> None:
@@ -113,10 +116,13 @@ class Report:
 
 
 def run(paths: Iterable[Path], n_shards: int, report: Report, *, fixed: bool = False) -> None:
-    """Raises Unreadable."""
+    """A file that cannot be read, or not to its end, is noted, and the others go on."""
     for path in paths:
-        for case in read(path):
-            report.add(judge(with_fixes(case) if fixed else case, n_shards))
+        try:
+            for case in read(path):
+                report.add(judge(with_fixes(case) if fixed else case, n_shards))
+        except Unreadable as problem:
+            report.unreadable.append(str(problem))
 
 
 def main(arguments: list[str]) -> int:
@@ -130,11 +136,7 @@ def main(arguments: list[str]) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_A_PIPE)
     report, began = Report(given.first), time.monotonic()
     paths = files(given.directory)
-    try:
-        run(paths, given.shards, report, fixed=given.fix_upstream_bugs)
-    except Unreadable as problem:
-        print(problem, file=sys.stderr)
-        return 2
+    run(paths, given.shards, report, fixed=given.fix_upstream_bugs)
     report.print(console)
     workers = f"{given.shards} workers forced on" if given.shards else "workers off"
     bugs = ", upstream bugs fixed" if given.fix_upstream_bugs else ""
@@ -143,7 +145,9 @@ def main(arguments: list[str]) -> int:
     )
     if not report.all_agree:
         console.print(report.summary, highlight=False)
-    return 0 if report.all_agree else 1
+    for problem in report.unreadable:
+        print(problem, file=sys.stderr)
+    return 2 if report.unreadable else 0 if report.all_agree else 1
 
 
 def _shard_count(text: str) -> int:

@@ -149,7 +149,13 @@ def test_a_directory_without_cases_is_no_success(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_cases_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
     (tmp_path / "some.jsonl").write_text(line + "\n")
     assert main([str(tmp_path)]) == 2
-    assert str(tmp_path / "some.jsonl") in capsys.readouterr().err
+    assert f"{tmp_path / 'some.jsonl'}:1: " in capsys.readouterr().err
+    # What is before it and beside it is judged all the same.
+    (tmp_path / "some.jsonl").write_text(json.dumps(a_record()) + "\n" + line + "\n")
+    written(tmp_path, a_record("taints"), name="other.jsonl")
+    assert main([str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert f"{tmp_path / 'some.jsonl'}:2: " in told.err and "2 │     2 │      0 │       0" in told.out
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
