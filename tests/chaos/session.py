@@ -136,6 +136,8 @@ def _suffer(stage: Stage, fault: Fault, load: ChurningLoad, report: SessionRepor
         effect.later_epoch = first.seconds - struck.at
         if (released := stage.ask(lambda auditor: _released_since(auditor, struck))) is not None:
             effect.after_release = first.seconds - released
+        elif fault.kind == "stop-replica":
+            report.violate("L2", "a replica that was told to stop did not give its lease back")
     elif fault.kind in ENDS_THE_TERM:
         report.violate("L2", f"after {fault.kind} no binding came under a later epoch for {LEADER_SECONDS_MAX:.0f} s")
     effect.longest_gap = stage.ask(lambda auditor: _longest_gap(auditor, struck.at))

@@ -34,6 +34,7 @@ from tests.chaos.proxy import Network
 PLANTED = Path(__file__).parent / "planted"
 READY_SECONDS_MAX = 120.0
 _LOOK_SECONDS = 0.02
+_HEAD_START_SECONDS = 0.3
 _NODES, _ZONES = 24, 3
 Answer = TypeVar("Answer")
 _REFUSALS = re.compile(r"the store refused writes of an epoch that was over: (.*)")
@@ -87,7 +88,7 @@ class Stage:
         """What the auditor saw happen to pods."""
         self.auditor = Auditor(on_pod_change=self.history.append)
         self._dead: list[ReplicaProcess] = []
-        self._paused: set[int] = set()
+        self._paused: list[int] = []
 
     def __enter__(self) -> Self:
         try:
@@ -210,15 +211,21 @@ class Stage:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
-                self._paused.add(pid)
+                self._paused.append(pid)
 
     def resume(self) -> None:
-        """All that is paused goes on."""
-        for pid in self._paused:
+        """All that is paused goes on; what was paused last goes on first.
+
+        Where the belief check is broken the replica itself goes on a little later than its actors. It would end a scheduler that
+        does not cease to lead, and that one is to write first.
+        """
+        paused, self._paused = self._paused[::-1], []
+        for number, pid in enumerate(paused):
+            if self._broken_rules and number and number == len(paused) - 1:
+                time.sleep(_HEAD_START_SECONDS)
             if alive(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
-        self._paused.clear()
 
     def heal(self) -> None:
         """Everything that was hurt is whole again, or on its way to be."""
