@@ -24,8 +24,8 @@ from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
-from rayched.store.refusals import count_fenced
-from rayched.store.transactions import Fenced, Guard, Refused, Unknown
+from rayched.store.refusals import count_fenced_among
+from rayched.store.transactions import Guard, Refused, Unknown
 from rayched.store.watcher import Watcher
 
 _LOOK_SECONDS: Final = 0.2
@@ -139,6 +139,5 @@ class BudgetStatus:
                 for write in failed:
                     view.again(write.key)
             self._stopped.wait(_RETRY_SECONDS)
-        if fenced := sum(isinstance(outcome, Fenced) for outcome in outcomes):
-            count_fenced({OP_BUDGET: fenced})
+        if count_fenced_among(OP_BUDGET, outcomes):
             self._stopped.wait(_LOOK_SECONDS)

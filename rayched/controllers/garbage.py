@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from rayched.store.client import StoreClient
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
+from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Committed, Guard, GuardedDelete
 from rayched.v1.storage_pb2 import SubmissionRecord
 
@@ -38,6 +39,7 @@ class SubmissionGarbage:
         now_ms = int(self._wall_clock() * 1000)
         expired = [entry for entry in store.list_all(self._keys.submissions_prefix).entries if _is_expired(entry, now_ms)]
         outcomes = store.commit(Guard(self._keys.epoch, epoch), [GuardedDelete(e.key, e.mod_revision) for e in expired])
+        count_fenced_among("garbage", outcomes)
         if removed := sum(isinstance(outcome, Committed) for outcome in outcomes):
             log.info("%d records of submissions removed", removed)
 

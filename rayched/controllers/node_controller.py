@@ -29,6 +29,7 @@ from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
+from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Committed, Conflict, Guard, Write
 from rayched.store.watcher import Watcher
 
@@ -164,6 +165,7 @@ class NodeController:
             writes: list[Write] = [self._writes.of_node(edit, epoch, revision) for edit in edits]
             writes += self._writes_on_pods(store, ends, epoch, revision, wall)
             outcomes = store.commit(guard, writes)
+            count_fenced_among("nodes", outcomes)
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed):
                     del decided[write.key]

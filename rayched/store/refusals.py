@@ -8,14 +8,24 @@ Counted in the replica's process, whoever sent the write. Cost: a microsecond.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from prometheus_client import Counter
 
+from rayched.store.transactions import Fenced, Outcome
+
 FENCED_WRITES: Final = Counter("rayched_fenced_writes", "Writes of a former leader that the store refused.", ["op"])
 
 log = logging.getLogger("rayched.replica")
+
+
+def count_fenced_among(op: str, outcomes: Iterable[Outcome]) -> int:
+    """Counts those of the outcomes that are refusals, and returns how many they are."""
+    fenced = sum(isinstance(outcome, Fenced) for outcome in outcomes)
+    if fenced:
+        count_fenced({op: fenced})
+    return fenced
 
 
 def count_fenced(writes: Mapping[str, int]) -> None:

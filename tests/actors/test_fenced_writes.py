@@ -6,8 +6,8 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.actors.write_window import WriteWindow
-from rayched.store.refusals import FENCED_WRITES, count_fenced
-from rayched.store.transactions import Guard, GuardedPut
+from rayched.store.refusals import FENCED_WRITES, count_fenced, count_fenced_among
+from rayched.store.transactions import Committed, Fenced, Guard, GuardedPut, Unknown
 
 
 def refusal() -> object:
@@ -32,3 +32,10 @@ def test_the_metric_tells_what_the_writes_were_for() -> None:
     before = FENCED_WRITES.labels("status")._value.get()
     count_fenced({"status": 2, "bind": 0})
     assert FENCED_WRITES.labels("status")._value.get() == before + 2
+
+
+def test_refusals_are_found_among_other_outcomes() -> None:
+    before = FENCED_WRITES.labels("nodes")._value.get()
+    assert count_fenced_among("nodes", [Committed(7), Fenced(9), Unknown("no answer"), Fenced(9)]) == 2
+    assert count_fenced_among("nodes", [Committed(7)]) == 0
+    assert FENCED_WRITES.labels("nodes")._value.get() == before + 2

@@ -23,6 +23,19 @@ _BREAK_OFF_SECONDS = 0.003
 _GROUP_PODS = 8
 
 
+HIGH_CLASS = "chaos-high"
+"""Of the pods that may preempt."""
+
+
+def crowding_pods(prefix: str, draw: random.Random) -> Iterator[Pod]:
+    """Endless pods, three of ten with a higher priority; some live together are more than small nodes take."""
+    for pod in pods_of_many_kinds(prefix, draw):
+        pod.spec.containers[0].resources.requests["cpu"].string = f"{draw.choice((100, 200, 500))}m"
+        if draw.random() < 0.3:
+            pod.spec.priority_class_name = HIGH_CLASS
+        yield pod
+
+
 def pods_of_many_kinds(prefix: str, draw: random.Random) -> Iterator[Pod]:
     """Endless feasible pods: half of them plain, the others with hard constraints on nodes and on one another."""
     for number in itertools.count():
@@ -68,12 +81,21 @@ class ChurningLoad:
     """A thread that submits `rate` pods a second and keeps at most `live_max`. What is late is not made up for."""
 
     def __init__(
-        self, client: Client, prefix: str, rate: float, live_max: int, seed: int, *, batch: int = 10, odd_share: float = 0.05
+        self,
+        client: Client,
+        prefix: str,
+        rate: float,
+        live_max: int,
+        seed: int,
+        *,
+        crowded: bool = False,
+        batch: int = 10,
+        odd_share: float = 0.05,
     ) -> None:
         """`odd_share` of the batches are sent twice and more, or broken off at first."""
         self._client = client
         self._draw = random.Random(seed)
-        self._pods = pods_of_many_kinds(prefix, self._draw)
+        self._pods = (crowding_pods if crowded else pods_of_many_kinds)(prefix, self._draw)
         self._batch = batch
         self._period = batch / rate
         self._live_max = live_max

@@ -62,6 +62,8 @@ class Session:
     members: int
     broken_rules: tuple[str, ...]
     faults: tuple[Fault, ...]
+    crowded: bool = False
+    """Nodes are full, and three pods of ten have a higher priority: the scheduler has to preempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,9 @@ def make_plan(seed: int, numbers: Numbers, *, rate: float, members: int, etcd_ki
     unbelieving = [Fault("pause-tree", _log_uniform(draw, numbers, _OUTLASTING_SECONDS)) for _ in range(numbers.pauses // 2)]
     parts = [((), part) for part in _parts(believing)] + [((UNBELIEVING,), part) for part in _parts(unbelieving)]
     sessions = tuple(
-        Session(number, draw.getrandbits(32), members, rules, tuple(part)) for number, (rules, part) in enumerate(parts)
+        # Every second one, so that a run of one session of each sort has none.
+        Session(number, draw.getrandbits(32), members, rules, tuple(part), crowded=not rules and number % 2 == 1)
+        for number, (rules, part) in enumerate(parts)
     )
     return Plan(seed, numbers, rate, sessions, left_out)
 

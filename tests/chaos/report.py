@@ -55,7 +55,8 @@ def write_report(directory: Path, plan: Plan, sessions: Sequence[Mapping[str, An
 def latencies(sessions: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """By class, seconds from the fault to the first binding under a later epoch, where there was one."""
     classes: dict[str, list[float]] = {}
-    for effect in _effects(sessions):
+    # Where nodes are full a binding waits for room, whoever leads.
+    for effect in _effects([session for session in sessions if not session["crowded"]]):
         if effect["later_epoch"] is not None:
             classes.setdefault(effect["kind"], []).append(effect["later_epoch"])
         if effect["kind"] == "stop-replica" and effect["after_release"] is not None:

@@ -19,13 +19,17 @@ from rayched.audit.findings import INVARIANTS
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.etcd_binary import EtcdBinary
+from rayched.v1.workloads_pb2 import PriorityClass
 from tests.chaos.faults import ENDS_THE_TERM, Fault, Struck, strike
-from tests.chaos.load import ChurningLoad
+from tests.chaos.load import HIGH_CLASS, ChurningLoad
 from tests.chaos.plan import Session
 from tests.chaos.stage import Stage, StageFailed
 from tests.chaos.watchers import NeverReading, Watcher, wrong_in
 
 LIVE_MAX: Final = 600
+ROOMY_CPU: Final = "64"
+CROWDED_CPU: Final = "4"
+"""24 nodes of these take two thirds of what lives at a time."""
 STANDING: Final = 2
 """Replicas that stand for election before the next fault: one leads, one can take over."""
 BOUND_SECONDS_MAX: Final = 10.0
@@ -65,6 +69,7 @@ class SessionReport:
     etcd_version: str
     members: int
     broken_rules: tuple[str, ...]
+    crowded: bool = False
     effects: list[Effect] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     violations: dict[str, list[str]] = field(default_factory=dict)
@@ -80,9 +85,14 @@ class SessionReport:
 
 def play(session: Session, directory: Path, binary: EtcdBinary, rate: float, tell: Callable[[str], object]) -> SessionReport:
     """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin."""
-    report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules)
-    with Stage(directory, binary, members=session.members, broken_rules=session.broken_rules) as stage:
-        load = ChurningLoad(stage.load_client, f"s{session.number}", rate, LIVE_MAX, session.seed).start()
+    report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules, session.crowded)
+    cpu = CROWDED_CPU if session.crowded else ROOMY_CPU
+    with Stage(directory, binary, members=session.members, cpu=cpu, broken_rules=session.broken_rules) as stage:
+        if session.crowded:
+            stage.client.apply(_high_class())
+        load = ChurningLoad(
+            stage.load_client, f"s{session.number}", rate, LIVE_MAX, session.seed, crowded=session.crowded
+        ).start()
         with contextlib.ExitStack() as streams:
             streams.callback(load.stop)
             _await_bindings(stage, load)
@@ -98,7 +108,7 @@ def play(session: Session, directory: Path, binary: EtcdBinary, rate: float, tel
                 tell(f"{number + 1} of {len(session.faults)}: {_words(effect)}")
             stage.heal()
             load.stop()
-            _judge_liveness(stage, load, before, report)
+            _judge_liveness(stage, load, None if session.crowded else before, report)
             _judge_streams(stage, watchers, report)
         _judge_safety(stage, load, report)
     return report
@@ -156,7 +166,8 @@ def _await_bindings(stage: Stage, load: ChurningLoad) -> None:
 # --------------------------------------------------------------------------------------------------------------------- judging
 
 
-def _judge_liveness(stage: Stage, load: ChurningLoad, before: dict[str, int], report: SessionReport) -> None:
+def _judge_liveness(stage: Stage, load: ChurningLoad, before: dict[str, int] | None, report: SessionReport) -> None:
+    """`before` is None where pods wait for room all the time."""
     try:
         stage.wait_until_standing(len(stage.cluster.replicas))
     except StageFailed as failure:
@@ -173,13 +184,13 @@ def _judge_liveness(stage: Stage, load: ChurningLoad, before: dict[str, int], re
     slowest = stage.ask(lambda auditor: max(auditor.bindings, key=lambda binding: binding.waited, default=None))
     if slowest is not None:
         report.figures["longest wait of a pod"] = round(slowest.waited, 2)
-        if slowest.waited > IN_FLIGHT_SECONDS_MAX + longest:
+        if before is not None and slowest.waited > IN_FLIGHT_SECONDS_MAX + longest:
             report.violate("L3", f"pod {slowest.pod} waited {slowest.waited:.1f} s")
     after = _levels(stage)
     report.figures["levels before"], report.figures["levels after"] = before, after
     if after["assumed"] or after["in flight"]:
         report.violate("L3", f"with nothing to do {after['assumed']} pods are assumed and {after['in flight']} in flight")
-    if after["waiting"] > before["waiting"]:
+    if before is not None and after["waiting"] > before["waiting"]:
         report.violate("L4", f"{after['waiting']} pods wait in the queue, {before['waiting']} did before the faults")
     report.figures["memory"] = stage.memory_bytes()
     if load.alive:
@@ -274,6 +285,12 @@ def _holder(stage: Stage, address: str) -> str:
 def _watcher(stage: Stage, reverse: bool) -> Watcher:
     addresses = stage.cluster.addresses
     return Watcher(addresses[::-1] if reverse else addresses, stage.ask(lambda auditor: auditor.revision) + 1).start()
+
+
+def _high_class() -> PriorityClass:
+    found = PriorityClass(api_version="scheduling.k8s.io/v1", kind="PriorityClass", value=1000)
+    found.metadata.name = HIGH_CLASS
+    return found
 
 
 def _words(effect: Effect) -> str:

@@ -76,12 +76,14 @@ class Stage:
         replicas: int = 3,
         members: int = 3,
         workers: int = 1,
+        cpu: str = "64",
         broken_rules: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.network = Network()
         self._owned = ExitStack()
         self._binary, self._members, self._replicas = binary, members, replicas
+        self._cpu = cpu
         self._broken_rules = tuple(broken_rules)
         self._options = ("--workers", str(workers), "--no-compact")
         self.history: list[PodChange] = []
@@ -121,7 +123,7 @@ class Stage:
         self.load_client = Client(fronts, timeout_seconds=30.0)
         owned.callback(self.load_client.close)
         self.wait_until_standing(self._replicas)
-        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "500"}))
+        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": self._cpu, "memory": "256Gi", "pods": "500"}))
         self._agents = HollowNodes(self.client, nodes)
         self._agents.register()
         self._agents.start()

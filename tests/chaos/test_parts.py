@@ -172,6 +172,7 @@ def a_session(effects: list[dict[str, Any]], violations: dict[str, list[str]], r
         "etcd_version": "3.5.30",
         "members": 3,
         "broken_rules": rules,
+        "crowded": False,
         "effects": effects,
         "figures": figures,
         "violations": violations,
