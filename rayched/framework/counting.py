@@ -31,7 +31,7 @@ from rayched.snapshot.table import NodeTable
 class CountedAsked(Asked):
     """A counting plugin whose state is what it counted last, brought up to date when it is asked for."""
 
-    __slots__ = ("_counted", "_follower", "_revision", "_silent", "_table", "version")
+    __slots__ = ("_counted", "_counted_revision", "_follower", "_revision", "_silent", "_table", "version")
 
     def __init__(self, key: Hashable, plugin: CountingPlugin, state: Any, content: bytes, table: NodeTable) -> None:
         super().__init__(key, plugin, state, content)
@@ -42,6 +42,7 @@ class CountedAsked(Asked):
         self._follower = Follower(table, plugin.reads | Log.LABELS)
         self._revision = -1
         self._counted: Any = None
+        self._counted_revision: Any = None
         self._silent = -1
         self.version = 0
         """Grows whenever the state changes."""
@@ -53,14 +54,16 @@ class CountedAsked(Asked):
     @property
     def state(self) -> Any:
         """Raises PluginError."""
-        if not self._is_current():
+        revision = self._table.pod_counts.revision
+        behind = self._follower.is_behind()
+        if behind or revision != self._revision:
             last, self._counted, self._revision = self._counted, None, -1
-            plugin = cast(CountingPlugin, self.plugin)
-            revision = self._table.pod_counts.revision
-            self._counted = call_count(plugin, self.prepared, self._table, last)
-            self._revision = revision
+            counted = call_count(cast(CountingPlugin, self.plugin), self.prepared, self._table, last)
+            self._counted, self._revision = counted, revision
             self._follower.catch_up()
-            self.version += 1
+            if behind or counted.revision != self._counted_revision:
+                self.version += 1
+            self._counted_revision = counted.revision
         return self._counted
 
     def is_silent(self) -> bool:

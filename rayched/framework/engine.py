@@ -233,7 +233,7 @@ class Engine:
         if stage.loose:
             self._add_loose(stage, total)
             best = int(total[total.argmax()])
-        if stage.counted and self._add_counted(stage, total):
+        if stage.counted and self._add_counted(stage, total, without):
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
         if scores_may_be_outside(stage) and evaluation.n_feasible > 1:
@@ -274,25 +274,31 @@ class Engine:
             if scaled is not None:
                 total += weighted(scaled[:n_rows], score.weight, self._scale)
 
-    def _add_counted(self, stage: Stage, total: TotalColumn) -> bool:
+    def _add_counted(self, stage: Stage, total: TotalColumn, without: RowIndex | None) -> bool:
         """Scores of counting plugins, which depend on what is feasible; nobody asks for them while one row at most is.
 
         Returns whether any was added.
         """
-        speaking = [score for score in stage.counted if not score[0].is_silent()]
+        speaking = [score for score in stage.counted if not score.asked.is_silent()]
         if not speaking:
             return False
-        feasible = (total >= 0).nonzero()[0]
-        if len(feasible) < 2:
+        feasible = total >= 0
+        if np.count_nonzero(feasible) < 2:
             return False
-        selection = compact(feasible)
-        rows = Rows(self._table, selection)
+        free = without is None and all(rejection.rejected is None for rejection in stage.rejections)
+        circumstances = stage.static.version if free else None
         added = False
-        for asked, weight in speaking:
-            found = score_counted(asked, rows)
-            if found is not None:
-                total[selection] += (found[1] * weight).astype(total.dtype)
-                added = True
+        rows: Rows | None = None
+        for score in speaking:
+            known = None if score.by_group is None else score.by_group.add(total, feasible, circumstances)
+            if known is None:
+                if rows is None:
+                    rows = Rows(self._table, compact(feasible.nonzero()[0]))
+                found = score_counted(score.asked, rows)
+                known = found is not None
+                if found is not None:
+                    total[rows.selection] += (found[1] * score.weight).astype(total.dtype)
+            added |= known
         return added
 
     # ------------------------------------------------------------------------------------------------------------ plans

@@ -27,6 +27,7 @@ from rayched.framework.cycle_state import CycleState
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
@@ -125,7 +126,8 @@ class CountingPlugin(ColumnPlugin, Protocol):
 
         Depends on the state, on `cluster.pod_counts` and `cluster.surroundings`, and on the aspects of nodes named by `reads`,
         of all nodes. Valid until one of these changes. `last` is the answer to the call before for the same state and cluster,
-        None at first; it may be brought up to date and given again. It has a property `n_bytes`: what it takes up, roughly.
+        None at first; it may be brought up to date and given again. It has a property `n_bytes`: what it takes up, roughly; and
+        `revision`: equal to the one before only if it says the same as before about every row.
         """
 
 
@@ -135,6 +137,26 @@ class CountingScorePlugin(CountingPlugin, ScorePlugin, Protocol):
 
     def normalize_rows(self, state: Any, rows: Rows, raw: ScoreColumn) -> ScoreColumn:
         """The raw scores of all feasible rows turned into 0..100. Shape (rows,), int64."""
+
+
+@runtime_checkable
+class GroupingScorePlugin(CountingScorePlugin, Protocol):
+    """A counting plugin whose score of a row depends on nothing but the row's group and on which groups have a feasible row.
+
+    Groups say the same as `score` and `normalize_rows`, faster: a row's score is that of its group.
+    """
+
+    def groups(self, state: Any) -> RowGroups | None:
+        """The groups, for what `count` gave; the same object for as long as the groups keep their numbers.
+
+        None: rows are to be scored one by one. A row that is in another group than before is in the log of usage since then.
+        """
+
+    def score_groups(self, state: Any, groups: RowGroups, present: Sequence[int], feasible: BoolColumn) -> Sequence[int] | None:
+        """Scores 0..100 of the groups that have a feasible row, which are `present`, ascending and at least one; in their order.
+
+        None, whatever the rows: the plugin adds nothing. `feasible` has the shape (n_rows,).
+        """
 
 
 # --------------------------------------------------------------------------------------------------- per-pod plugins

@@ -81,6 +81,7 @@ class StaticSum(SharedEntry):
         "scale",
         "scores",
         "table",
+        "version",
     )
 
     def __init__(
@@ -106,6 +107,8 @@ class StaticSum(SharedEntry):
         self._follower = Follower(table, reads)
         self.passing: BoolColumn = np.zeros(table.capacity, np.bool_)
         """Rows that are nodes and that no filter of this sum rejects. Shape (capacity,)."""
+        self.version = 0
+        """Grows whenever any row was brought up to date."""
         self._columns: dict[AllBounds, TotalColumn] = {}
         self._ranges: AllBounds | None = None
         self._proofs: dict[tuple[int, Bounds], BoundsProof] = {}
@@ -124,6 +127,7 @@ class StaticSum(SharedEntry):
         if not self._follower.is_behind():
             return
         refresh_each(self.kept(), build)
+        self.version += 1
         rows = self._follower.changed(self.table.n_rows)
         if rows is None:
             self._columns.clear()

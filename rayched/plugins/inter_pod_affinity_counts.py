@@ -73,15 +73,19 @@ class ByKey:
     def add(self, cluster: Snapshot, key: str, what: Counted, weight: int = 1) -> None:
         self._parts.setdefault(key, []).append((DomainSums(cluster.pod_counts, what, cluster.topology(key)), weight))
 
-    def refresh(self, cluster: Snapshot) -> None:
-        self._vectors.clear()
+    def refresh(self, cluster: Snapshot) -> bool:
+        """Returns whether anything may have changed."""
+        changed = False
         for key, parts in self._parts.items():
             # Refreshes the topology that the parts share.
             topology = cluster.topology(key)
             for part, _ in parts:
                 if part.topology is not topology:
                     part.topology.refresh()
-                part.refresh()
+                changed |= part.refresh()
+        if changed:
+            self._vectors.clear()
+        return changed
 
     def topology(self, key: str) -> Topology:
         return self._parts[key][0][0].topology
@@ -91,7 +95,8 @@ class ByKey:
         found = self._vectors.get(key)
         if found is None:
             parts = self._parts[key]
-            found = parts[0][0].sums * parts[0][1] if parts[0][1] != 1 else parts[0][0].sums
+            # Sums are changed in place; what is kept here is no view of them.
+            found = parts[0][0].sums * parts[0][1]
             for part, weight in parts[1:]:
                 found = found + part.sums * weight
             self._vectors[key] = found
@@ -123,8 +128,11 @@ class AffinityCounts:
     """Bound pods that refuse this one."""
     preferences: ByKey = field(default_factory=ByKey)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    revision: int = 0
+    """Grows whenever anything here may say something else."""
     _namespaces_revision: int = -1
     _terms_generation: int = -1
+    _terms_seen: int = -1
     _compared: dict[Hashable, int] = field(default_factory=dict)
     """How many of the cluster's terms of each handle were looked at."""
 
@@ -135,18 +143,22 @@ class AffinityCounts:
     def refresh(self, cluster: Snapshot) -> None:
         counts, surroundings = cluster.pod_counts, cluster.surroundings
         namespaces, generation = surroundings.namespaces_revision, counts.terms_generation
-        if self._namespaces_revision != namespaces or self._terms_generation != generation:
+        changed = self._namespaces_revision != namespaces or self._terms_generation != generation
+        if changed:
             self._namespaces_revision, self._terms_generation = namespaces, generation
             self._begin(cluster)
             self._compared = dict.fromkeys(handles_of(self.incoming.labels), 0)
-        for handle, compared in self._compared.items():
+        seen, self._terms_seen = self._terms_seen, counts.terms_seen
+        for handle, compared in self._compared.items() if changed or seen != counts.terms_seen else ():
             terms = counts.terms(handle)
             if len(terms) != compared:
                 self._compared[handle] = len(terms)
+                changed = True
                 for term in terms[compared:]:
                     self._take_carried(cluster, term)
         for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
-            part.refresh(cluster)
+            changed |= part.refresh(cluster)
+        self.revision += changed
 
     def carried_against(self, terms: Iterable[CarriedTerm]) -> dict[str, int]:
         """How many of the terms that a pod carries keep the incoming one away, by topology key."""

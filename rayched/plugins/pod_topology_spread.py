@@ -32,9 +32,17 @@ from rayched.framework.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadAr
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Code
 from rayched.plugins import pod_topology_spread_hints
-from rayched.plugins.pod_topology_spread_counts import NO_DOMAIN_MIN, Constraint, ConstraintCounts, SpreadCounts, Spreading
+from rayched.plugins.pod_topology_spread_counts import (
+    HOSTNAME,
+    NO_DOMAIN_MIN,
+    Constraint,
+    ConstraintCounts,
+    SpreadCounts,
+    Spreading,
+)
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.pod_selection import LabelConditions, conditions_of
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod, TopologySpreadConstraint
@@ -42,7 +50,6 @@ from rayched.v1.core_pb2 import Pod, TopologySpreadConstraint
 REASON_SKEW: Final = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
@@ -156,6 +163,50 @@ class PodTopologySpread:
             low, high = int(raw[counted].min()), int(raw[counted].max())
             scores[counted] = MAX_NODE_SCORE * (high + low - raw[counted]) // high if high else MAX_NODE_SCORE
         return scores
+
+    def groups(self, state: SpreadCounts) -> RowGroups | None:
+        return state.groups() if state.soft else None
+
+    def score_groups(
+        self, state: SpreadCounts, groups: RowGroups, present: Sequence[int], feasible: BoolColumn
+    ) -> Sequence[int] | None:
+        """As `score` and `normalize_rows` over the feasible rows."""
+        values = [groups.values[group] for group in present]
+        places = state.places
+        scored = [True] * len(values)
+        if state.state.needs_all_keys:
+            scored = [all(group[place] >= 0 for place in places) for group in values]
+        total = [0.0] * len(values)
+        for one, place in zip(state.soft, places, strict=True):
+            offset = float(one.constraint.max_skew - 1)
+            if one.is_by_host:
+                counted = feasible
+                if not all(scored):
+                    lacking = [group for group, found in zip(present, scored, strict=True) if not found]
+                    counted = feasible & ~np.isin(groups.ids[: len(feasible)], lacking)
+                weight = math.log(int(np.count_nonzero(counted)) + 2)
+                for i, group in enumerate(values):
+                    if group[place] >= 0:
+                        total[i] += group[place + 1] * weight + offset
+            else:
+                there = {group[place] for group, found in zip(values, scored, strict=True) if found}
+                empty = one.topology.domain_of("")
+                # Where rows without the label count, they are one domain with those whose label is empty.
+                joined = one.on_unlabelled(state.cluster) if empty is not None and empty in there else 0
+                n_domains = len(there) - (empty in there and -1 in there)
+                weight, sums = math.log(n_domains + 2), one.sums
+                for i, group in enumerate(values):
+                    domain = group[place]
+                    if domain >= 0:
+                        pods = sums.item(domain) + (joined if domain == empty else 0)
+                        total[i] += pods * weight + offset
+        raw = [math.floor(one) + (one - math.floor(one) >= 0.5) if found else 0 for one, found in zip(total, scored, strict=True)]
+        counted_raw = [one for one, found in zip(raw, scored, strict=True) if found]
+        low, high = min(counted_raw, default=0), max(counted_raw, default=0)
+        return [
+            0 if not found else MAX_NODE_SCORE * (high + low - one) // high if high else MAX_NODE_SCORE
+            for one, found in zip(raw, scored, strict=True)
+        ]
 
     def registrations(self) -> Sequence[Registration]:
         return pod_topology_spread_hints.registrations(self._defaults)

@@ -18,15 +18,19 @@ from rayched.api.selectors import NodeSelectorMatcher, Requirement
 from rayched.api.tolerations import first_untolerated
 from rayched.plugins.node_selection import by_selector, with_labels
 from rayched.snapshot.columns import BoolColumn, Log
-from rayched.snapshot.domains import DomainSums, SumByDomain, Topology
-from rayched.snapshot.pod_counts import CountColumn
+from rayched.snapshot.domains import CHANGES_MAX, DomainSums, SumByDomain
+from rayched.snapshot.pod_counts import CountColumn, PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod, Taint, Toleration
 
 NO_DOMAIN_MIN: Final = 2**31 - 1
 """The minimum over no domains at all: nothing is out of balance then."""
+HOSTNAME: Final = "kubernetes.io/hostname"
+GROUPS_MAX: Final = 64
+"""With more groups, rows are scored one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,11 @@ class ConstraintCounts:
             self._sums = DomainSums(cluster.pod_counts, (self.selector,), self.topology, eligible)
 
     @property
+    def is_by_host(self) -> bool:
+        """Scores look at the pods of the row itself."""
+        return self.constraint.topology_key == HOSTNAME
+
+    @property
     def n_bytes(self) -> int:
         return self.eligible.nbytes + self.has_eligible.nbytes + (self._sums.n_bytes if self._sums is not None else 0)
 
@@ -95,9 +104,9 @@ class ConstraintCounts:
     def n_domains(self) -> int:
         return int(np.count_nonzero(self.has_eligible))
 
-    def refresh(self) -> None:
-        if self._sums is not None:
-            self._sums.refresh()
+    def refresh(self) -> bool:
+        """Returns whether anything may have changed."""
+        return self._sums is not None and self._sums.refresh()
 
     def on_node(self, cluster: Snapshot) -> CountColumn:
         """Pods on each row, whichever rows count. Shape (capacity,)."""
@@ -114,7 +123,7 @@ class ConstraintCounts:
 class SpreadCounts:
     """All constraints of one key, hard and soft; brought up to date by `refresh`, read in between."""
 
-    __slots__ = ("_positions", "_topologies", "_workloads", "cluster", "conditions", "hard", "soft", "state")
+    __slots__ = ("_followed", "_groups", "_positions", "_workloads", "cluster", "conditions", "hard", "revision", "soft", "state")
 
     def __init__(self, state: Spreading, cluster: Snapshot) -> None:
         self.state = state
@@ -123,19 +132,92 @@ class SpreadCounts:
         self.soft: tuple[ConstraintCounts, ...] = ()
         self.conditions: tuple[Requirement, ...] = ()
         """What default constraints select; () where they do not hold for the pod."""
+        self.revision = 0
+        """Grows whenever anything here may say something else."""
         self._workloads = -1
         self._positions = (-1, -1)
-        self._topologies: tuple[Topology, ...] = ()
+        self._groups: RowGroups | None = None
+        self._followed: list[tuple[ConstraintCounts, PodCounter, int]] = []
+        """Constraints whose pods on the row are one of the groups' values: their counters and positions in the counters' logs."""
 
     @property
     def n_bytes(self) -> int:
-        return sum(one.n_bytes for one in (*self.hard, *self.soft))
+        groups = 0 if self._groups is None else self._groups.n_bytes
+        return groups + sum(one.n_bytes for one in (*self.hard, *self.soft))
 
     def refresh(self, cluster: Snapshot) -> None:
-        if self._is_stale(cluster):
+        changed = self._is_stale(cluster)
+        if changed:
             self._build(cluster)
+            self._groups = None
         for one in (*self.hard, *self.soft):
-            one.refresh()
+            changed |= one.refresh()
+        self.revision += changed
+
+    def groups(self) -> RowGroups | None:
+        """Rows alike in what soft constraints read of them; None: they are too many to be worth it.
+
+        The values of a group: for a constraint by host whether the row has a host name, and its pods; for others the domain.
+        """
+        if self._groups is None or len(self._groups.ids) != self.cluster.capacity or not self._follow():
+            self._groups = self._grouped()
+        if len(self._groups) > 2 * GROUPS_MAX:
+            # Some may be without rows by now.
+            self._groups = self._grouped()
+        return self._groups if len(self._groups) <= 2 * GROUPS_MAX else None
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Where each soft constraint's values begin among those of a group."""
+        found, place = [], 0
+        for one in self.soft:
+            found.append(place)
+            place += 2 if one.is_by_host else 1
+        return found
+
+    def _grouped(self) -> RowGroups:
+        n_rows = self.cluster.n_rows
+        if not any(one.is_by_host for one in self.soft):
+            return self.cluster.domain_groups([one.topology for one in self.soft])
+        columns: list[NDArray[np.int64]] = []
+        self._followed = []
+        for one in self.soft:
+            domains = one.topology.column[:n_rows].astype(np.int64)
+            if one.is_by_host:
+                columns += [np.minimum(domains, 0), one.on_node(self.cluster)[:n_rows].astype(np.int64)]
+                if one.selector.conditions:
+                    counter = self.cluster.pod_counts.counter((one.selector,))
+                    self._followed.append((one, counter, counter.log.end))
+            else:
+                columns.append(domains)
+        return RowGroups(columns, self.cluster.capacity)
+
+    def _follow(self) -> bool:
+        """Move the rows whose pods have changed. False: that is not known of all."""
+        groups = self._groups
+        if groups is None:
+            return False
+        changed: set[int] = set()
+        counters = {one: counter for one, counter, _ in self._followed}
+        for place, (one, counter, position) in enumerate(self._followed):
+            entries = counter.log.since(position)
+            if not counter.is_kept or entries is None or len(entries) > CHANGES_MAX:
+                return False
+            counter.is_used = True
+            if entries:
+                changed.update(entry if entry >= 0 else ~entry for entry in entries)
+                self._followed[place] = one, counter, counter.log.end
+        for row in changed:
+            values: list[int] = []
+            for one in self.soft:
+                domain = one.topology.column.item(row)
+                if one.is_by_host:
+                    pods = counters[one].column.item(row) if one in counters else 0
+                    values += [min(domain, 0), pods]
+                else:
+                    values.append(domain)
+            groups.move(row, tuple(values))
+        return True
 
     def _is_stale(self, cluster: Snapshot) -> bool:
         """Whether nodes, or what default constraints select, have changed."""

@@ -110,19 +110,25 @@ class DomainSums:
     def n_bytes(self) -> int:
         return self.sums.nbytes
 
-    def refresh(self) -> None:
-        """Follow the counter and the topology, which is refreshed already."""
-        counter, topology = self._counts.counter(self._what), self._topology
+    def refresh(self) -> bool:
+        """Follow the counter and the topology, which is refreshed already. Returns whether anything may have changed."""
+        counter, topology = self._counter, self._topology
+        if counter is None or not counter.is_kept:
+            counter = self._counts.counter(self._what)
+        counter.is_used = True
         log = counter.log
+        if counter is self._counter and topology.version == self._version and self._position == log.end:
+            return False
         if counter is not self._counter or topology.version != self._version:
             self._rebuild(counter)
-        elif self._position != log.end:
+        else:
             changes = log.since(self._position)
             if changes is None or len(changes) > CHANGES_MAX:
                 self._rebuild(counter)
             else:
                 self._follow(changes)
         self._counter, self._version, self._position = counter, topology.version, log.end
+        return True
 
     def _follow(self, changes: list[int]) -> None:
         column, eligible, sums = self._topology.column, self._eligible, self.sums

@@ -11,7 +11,7 @@ Invariants:
 
 * A counter that is kept says of each row what a walk over its bound pods would say.
 * `revision` grows whenever an answer that is derived from counters, terms, namespaces or workloads may have changed.
-* At most BYTES_MAX of counters are kept. Whoever uses one asks for it anew each time; one that was let go is counted again.
+* At most BYTES_MAX of counters are kept. One that was let go is counted again for whoever asks for it.
 
 Owner: one Snapshot. Cost: a binding costs a look-up, and 0.3 µs for each counter that its template counts for; a new counter
 0.2 µs for each template and row where its pods are; a new template 1 µs for each counter that shares a handle with it.
@@ -65,7 +65,7 @@ def handles_of(labels: Labels) -> Sequence[Hashable]:
 class PodCounter:
     """Pods of each row that count."""
 
-    __slots__ = ("column", "log", "what")
+    __slots__ = ("column", "is_kept", "is_used", "log", "what")
 
     def __init__(self, what: Counted, capacity: int) -> None:
         self.what = what
@@ -73,6 +73,10 @@ class PodCounter:
         """Shape (capacity,). Rows that are no nodes have 0."""
         self.log = ChangeLog()
         """Each change by one: the row where a pod more counts, ~row where one fewer does."""
+        self.is_kept = True
+        """It follows bindings; one that was let go does not, and is to be asked for anew."""
+        self.is_used = False
+        """To be set by whoever goes on reading it without asking for it: it is not let go the next time."""
 
     def add(self, row: int, change: int) -> None:
         self.column[row] += change
@@ -137,6 +141,8 @@ class PodCounts:
         self._terms: dict[Hashable, list[CarriedTerm]] = {}
         self.terms_generation = 0
         """Grows when lists of terms are made anew."""
+        self.terms_seen = 0
+        """Grows with every term that was not there before."""
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -234,6 +240,7 @@ class PodCounts:
             for handle in handles_insisted_on(term.conditions):
                 self._terms.setdefault(handle, []).append(term)
             self.revision += 1
+            self.terms_seen += 1
             known = 0
         self._carriers[term] = known + change
 
@@ -255,7 +262,12 @@ class PodCounts:
         if len(self._counters) < allowed:
             return
         for _ in range(max(1, allowed // 4)):
-            self._counters.popitem(last=False)
+            what, counter = self._counters.popitem(last=False)
+            while counter.is_used:
+                counter.is_used = False
+                self._counters[what] = counter
+                what, counter = self._counters.popitem(last=False)
+            counter.is_kept = False
         kept: set[int] = set(map(id, self._counters.values()))
         for bound in self._templates.values():
             bound.counters = [(counter, amount) for counter, amount in bound.counters if id(counter) in kept]

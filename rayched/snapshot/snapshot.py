@@ -19,7 +19,7 @@ Source: NodeInfo and the cache of kube-scheduler 1.34.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +35,7 @@ from rayched.snapshot.images import ImageCensus, ReportedImages, reported_images
 from rayched.snapshot.interning import Interner
 from rayched.snapshot.pod_counts import PodCounts
 from rayched.snapshot.pod_facts import NO_FACTS, PodFacts
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.surroundings import Surroundings
 from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, clipped
 from rayched.snapshot.templates import PodTemplate
@@ -89,6 +90,7 @@ class Snapshot(NodeTable):
         self._surroundings = Surroundings()
         self.budgets = Budgets()
         self._topologies: dict[str, Topology] = {}
+        self._domain_groups: dict[tuple[str, ...], tuple[tuple[tuple[int, int], ...], RowGroups]] = {}
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
@@ -254,6 +256,18 @@ class Snapshot(NodeTable):
     @property
     def surroundings(self) -> Surroundings:
         return self._surroundings
+
+    def domain_groups(self, topologies: Sequence[Topology]) -> RowGroups:
+        """Rows alike in their domains of these topologies, which are refreshed already. Shared, so not to be changed."""
+        keys = tuple(topology.key for topology in topologies)
+        versions = tuple((id(topology), topology.version) for topology in topologies)
+        found = self._domain_groups.get(keys)
+        if found is None or found[0] != versions or len(found[1].ids) != self.capacity:
+            if len(self._domain_groups) >= TOPOLOGIES_MAX:
+                del self._domain_groups[next(iter(self._domain_groups))]
+            columns = [topology.column[: self.n_rows].astype(np.int64) for topology in topologies]
+            found = self._domain_groups[keys] = versions, RowGroups(columns, self.capacity)
+        return found[1]
 
     def topology(self, key: str) -> Topology:
         found = self._topologies.get(key)

@@ -30,6 +30,10 @@ class Counted:
     pods: list[int]
     n_bytes: int = 8
 
+    @property
+    def revision(self) -> tuple[int, ...]:
+        return tuple(self.pods)
+
 
 class Loner:
     """Wants nodes without pods, and of these one from the middle of the feasible ones."""

@@ -1,0 +1,25 @@
+"""Groups of rows that are alike: each row's group has its values, after any moves."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from rayched.snapshot.row_groups import RowGroups
+
+
+@pytest.mark.parametrize("spread", [3, 10**12], ids=["small values", "large values"])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_are_grouped_by_their_values_and_follow_them(seed: int, spread: int) -> None:
+    random = Random(seed)
+    rows = [tuple(random.choice((-1, 0, 1, spread)) for _ in range(2)) for _ in range(30)]
+    groups = RowGroups([np.array([row[place] for row in rows], np.int64) for place in range(2)], capacity=64)
+    for _ in range(40):
+        assert [groups.values[group] for group in groups.ids[: len(rows)].tolist()] == rows
+        assert len(set(groups.values)) == len(groups)
+        assert [groups.size(group) for group in range(len(groups))] == [rows.count(values) for values in groups.values]
+        row = random.randrange(len(rows))
+        rows[row] = random.randrange(5), spread - random.randrange(3)
+        groups.move(row, rows[row])
