@@ -103,6 +103,10 @@ class ClusterEvent:
     action: Action
     custom_label: str = ""
 
+    def __hash__(self) -> int:
+        # Events are looked up for each binding; hashing the members themselves takes four times as long.
+        return hash((self.resource._value_, self.action._value_))
+
     @property
     def label(self) -> str:
         """The value of the metric label `event`, as in kube-scheduler."""

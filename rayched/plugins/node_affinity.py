@@ -146,6 +146,8 @@ class NodeAffinity:
 
         1.34 looks at the pod's own selection alone for what was before, and so may miss a node that addedAffinity kept out.
         """
+        if not matches_all(pod.spec.node_selector, new.metadata.labels):
+            return Hint.SKIP
         required = _required_of(pod.spec.affinity.node_affinity)
         own = None if required is None else NodeSelectorMatcher(required)
 

@@ -100,10 +100,16 @@ def registrations_of(plugin: Plugin) -> tuple[Registration, ...]:
 # ------------------------------------------------------------------------------------------------------------- table
 
 
+Asked = tuple[tuple[str, HintFunction | None], ...]
+"""Plugins, each with its hint function or None for always QUEUE."""
+ASKED_MAX: Final = 4_096
+"""Combinations of rejecting plugins and events that are remembered."""
+
+
 class HintTable:
     """Per profile: cluster event -> the plugins to ask, each with its hint function or None for always QUEUE."""
 
-    __slots__ = ("_interested", "_of_interest", "_profiles")
+    __slots__ = ("_asked", "_interested", "_of_interest", "_profiles")
 
     def __init__(self, profiles: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:
         """scheduler name -> plugin name -> its registrations."""
@@ -113,6 +119,7 @@ class HintTable:
         }
         self._interested: dict[tuple[str, ClusterEvent], tuple[tuple[str, HintFunction | None], ...]] = {}
         self._of_interest: dict[ClusterEvent, bool] = {}
+        self._asked: dict[tuple[str, ClusterEvent, frozenset[str]], Asked] = {}
 
     @classmethod
     def of_profiles(cls, profiles: Iterable[Profile]) -> HintTable:
@@ -136,10 +143,17 @@ class HintTable:
             self._of_interest[event] = known
         return known
 
-    def asked(
-        self, scheduler_name: str, event: ClusterEvent, rejectors: frozenset[str]
-    ) -> tuple[tuple[str, HintFunction | None], ...]:
+    def asked(self, scheduler_name: str, event: ClusterEvent, rejectors: frozenset[str]) -> Asked:
         """Those of `rejectors` that registered for the event, with their hint functions."""
+        found = self._asked.get((scheduler_name, event, rejectors))
+        if found is None:
+            if len(self._asked) >= ASKED_MAX:
+                self._asked.clear()
+            found = tuple(pair for pair in self._registered(scheduler_name, event) if pair[0] in rejectors)
+            self._asked[scheduler_name, event, rejectors] = found
+        return found
+
+    def _registered(self, scheduler_name: str, event: ClusterEvent) -> Asked:
         known = self._interested.get((scheduler_name, event))
         if known is None:
             known = self._interested[scheduler_name, event] = tuple(
@@ -148,7 +162,7 @@ class HintTable:
                 for registration in found
                 if registration.event.matches(event)
             )
-        return tuple(pair for pair in known if pair[0] in rejectors)
+        return known
 
     def knows(self, scheduler_name: str) -> bool:
         return scheduler_name in self._profiles

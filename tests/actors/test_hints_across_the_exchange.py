@@ -11,6 +11,7 @@ from rayched.actors.messages import AttemptFailed, ExchangeRequest, LogEntry
 from rayched.actors.queue_core import QueueCore, queue_factory
 from rayched.actors.queue_feed import QueueFeed, Told
 from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
+from rayched.api import kinds
 from rayched.api.stages import stage_of
 from rayched.framework import names
 from rayched.framework.configuration import Configuration
@@ -19,8 +20,11 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Place
 from rayched.snapshot.templates import TemplateTable
+from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Namespace, Pod
-from tests.actors.builders import a_node, a_pod
+from tests.actors.builders import a_node, a_pod, stored
+from tests.actors.model_store import ModelStore
+from tests.actors.replica import KEYS, Clock, Replica
 
 PROFILES = build_profiles(Configuration(), IN_TREE).profiles
 
@@ -151,3 +155,29 @@ def test_the_end_of_a_pod_that_was_not_nominated_wakes_nobody() -> None:
     queue = Exchanged(a_pod("p", cpu="2"), names.NODE_RESOURCES_FIT)
     queue.happens(PodChanged(None, other := queue.record(a_pod("other"))))
     assert queue.happens(PodChanged(other, None)) is False
+
+
+@pytest.mark.row("Q57")
+def test_affinity_is_matched_with_the_namespaces_labels_and_their_change_wakes_the_pod() -> None:
+    store = ModelStore()
+    store.put(KEYS.object_key(kinds.NODE, "", "n1"), stored(a_node("n1")))
+    namespace = Namespace()
+    namespace.metadata.name = "shop"
+    store.put(KEYS.object_key(kinds.NAMESPACE, "", "shop"), encode(kinds.wrap(namespace)))
+    db = a_pod("db", labels={"app": "db"})
+    db.metadata.namespace, db.spec.node_name = "shop", "n1"
+    store.put(KEYS.object_key(kinds.POD, "shop", "db"), stored(db))
+    wanting = needing("db")
+    (term,) = wanting.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+    term.topology_key = "kubernetes.io/hostname"
+    del term.namespaces[:]
+    store.put(KEYS.object_key(kinds.POD, "default", "p"), stored(wanting))
+    replica = Replica(store, Clock())
+    replica.list()
+    replica.lead()
+    replica.settle()
+    assert replica.queue.queue.pending().unschedulable == 1
+    namespace.metadata.labels["team"] = "a"
+    store.put(KEYS.object_key(kinds.NAMESPACE, "", "shop"), encode(kinds.wrap(namespace)))
+    replica.settle()
+    assert replica.bound()["p"] == "n1"

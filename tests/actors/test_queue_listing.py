@@ -92,3 +92,34 @@ def test_a_pod_that_is_being_scheduled_is_in_flight_and_one_that_is_bound_is_not
     replica.lose_queue()
     replica.settle()
     assert sorted(told.name for told in listed(replica).pods) == ["gated", "large"]
+
+
+@pytest.mark.row("Q17")
+def test_an_idle_scheduler_is_woken_by_a_pod_that_comes(replica: Replica) -> None:
+    """Nobody blocks in the queue: whoever tells it of the pod asks for it in the same exchange."""
+    replica.lose_queue()
+    replica.settle()
+    put(replica.store, "late")
+    replica.watch()
+    assert replica.turn(), "a call to the queue is made at once"
+    replica.exchange()
+    replica.exchanged()
+    assert replica.core.link is not None and replica.core.link.take() == "uid-late"
+
+
+@pytest.mark.row("Q65", "D3")
+def test_taking_evaluating_and_binding_are_apart_and_one_pod_at_a_time(replica: Replica) -> None:
+    """What is decided waits for its binding, while the next pod is decided on a snapshot that has the first one's room taken."""
+    replica.lose_queue()
+    replica.turn()
+    replica.exchange()
+    replica.exchanged()
+    taken = replica.queue.queue.pending().in_flight
+    assert taken == 4 and not replica.to_store
+    assert replica.core.scheduler.occupancy.n_assumed == 0
+    assert replica.core.decide()
+    assert replica.core.scheduler.occupancy.n_assumed == 3 and not replica.bound()
+    replica.turn()
+    assert replica.to_store and not replica.bound()
+    replica.arrive()
+    assert set(replica.bound()) == {"a", "b", "c"}

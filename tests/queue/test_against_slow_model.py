@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from typing import Any
@@ -22,6 +23,8 @@ from tests.queue import slow_model
 from tests.queue.builders import Gates, a_pod
 from tests.queue.slow_model import ModelPod, SlowQueue
 
+STEPS = int(os.environ.get("RAYCHED_QUEUE_STEPS", "10000"))
+MACHINE_STEPS = int(os.environ.get("RAYCHED_QUEUE_STEPS", "2000"))
 NAMES = "abcdefgh"
 COLOURS = ("red", "blue")
 PLUGINS = ("Colour", "Space", "Broken", "Labels")
@@ -229,9 +232,10 @@ def a_random_step(pair: Pair, rng: random.Random) -> str:
 @pytest.mark.row("Q15", "D4", "D5")
 @pytest.mark.parametrize("seed", range(4))
 def test_ten_thousand_random_operations_make_no_difference(seed: int) -> None:
+    """RAYCHED_QUEUE_STEPS=100000 makes it so many instead."""
     pair, rng = Pair(templates=seed % 2 == 0), random.Random(seed)
     done: Counter[str] = Counter()
-    for number in range(2_500):
+    for number in range(STEPS // 4):
         try:
             done[a_random_step(pair, rng)] += 1
             pair.compare()
@@ -323,5 +327,6 @@ class QueueMachine(RuleBasedStateMachine):
             self.pair.compare()
 
 
-QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+# Short among the fast tests; RAYCHED_QUEUE_STEPS=10000 takes it through so many steps.
+QueueMachine.TestCase.settings = settings(max_examples=max(20, MACHINE_STEPS // 50), stateful_step_count=50, deadline=None)
 TestQueueAgainstItsModel = QueueMachine.TestCase
