@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-_WIDTH: Final = 900
+_WIDTH: Final = 960
 _ROW_HEIGHT: Final = 74
-_LEFT: Final = 230
+_LEFT: Final = 270
 _BOTTOM: Final = 40
 _BINS: Final = 120
 _WHITE, _BLACK, _BAR, _LINE = 255, 0, 90, 215
@@ -38,7 +38,7 @@ def histograms_png(classes: Mapping[str, Sequence[float]], title: str) -> bytes:
     longest = max((value for values in classes.values() for value in values), default=1.0) or 1.0
     canvas = _Canvas(_WIDTH, 30 + _ROW_HEIGHT * len(classes) + _BOTTOM)
     canvas.text(10, 8, title)
-    span = _WIDTH - _LEFT - 20
+    span = _WIDTH - _LEFT - 40
     for number in range(6):
         x = _LEFT + span * number // 5
         canvas.box(x, 26, 1, _ROW_HEIGHT * len(classes), _LINE)

@@ -122,4 +122,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with this session", file=sys.stderr)
+        sys.exit(130)

@@ -83,11 +83,25 @@ class SessionReport:
         return asdict(self)
 
 
-def play(session: Session, directory: Path, binary: EtcdBinary, rate: float, tell: Callable[[str], object]) -> SessionReport:
-    """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin."""
+def play(
+    session: Session,
+    directory: Path,
+    binary: EtcdBinary,
+    rate: float,
+    tell: Callable[[str], object],
+    *,
+    replicas: int = 3,
+    until_broken: bool = False,
+) -> SessionReport:
+    """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin.
+
+    `until_broken`: the session ends with the first fault after which the auditor has found something.
+    """
     report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules, session.crowded)
     cpu = CROWDED_CPU if session.crowded else ROOMY_CPU
-    with Stage(directory, binary, members=session.members, cpu=cpu, broken_rules=session.broken_rules) as stage:
+    with Stage(
+        directory, binary, replicas=replicas, members=session.members, cpu=cpu, broken_rules=session.broken_rules
+    ) as stage:
         if session.crowded:
             stage.client.apply(_high_class())
         load = ChurningLoad(
@@ -105,11 +119,15 @@ def play(session: Session, directory: Path, binary: EtcdBinary, rate: float, tel
             for number, fault in enumerate(session.faults):
                 effect = _suffer(stage, fault, load, report)
                 report.effects.append(effect)
+                if until_broken and stage.ask(lambda auditor: auditor.findings.total):
+                    load.stop()
+                    break
                 tell(f"{number + 1} of {len(session.faults)}: {_words(effect)}")
-            stage.heal()
-            load.stop()
-            _judge_liveness(stage, load, None if session.crowded else before, report)
-            _judge_streams(stage, watchers, report)
+            else:
+                stage.heal()
+                load.stop()
+                _judge_liveness(stage, load, None if session.crowded else before, report)
+                _judge_streams(stage, watchers, report)
         _judge_safety(stage, load, report)
     return report
 

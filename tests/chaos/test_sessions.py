@@ -26,9 +26,9 @@ def lines() -> Iterator[list[str]]:
         print("\n".join(told))
 
 
-def played(directory: Path, told: list[str], faults: list[Fault], *rules: str) -> SessionReport:
+def played(directory: Path, told: list[str], faults: list[Fault], *rules: str, until_broken: bool = False) -> SessionReport:
     session = Session(0, 1, 1, rules, tuple(faults))
-    return play(session, directory, find_etcd(), RATE, told.append)
+    return play(session, directory, find_etcd(), RATE, told.append, replicas=2, until_broken=until_broken)
 
 
 @pytest.mark.cluster
@@ -54,5 +54,5 @@ def test_the_guard_alone_refuses_whoever_never_ceases_to_believe(tmp_path: Path,
 def test_a_planted_bug_is_noticed(
     tmp_path: Path, lines: list[str], bug: str, switches: list[str], faults: list[Fault], invariant: str
 ) -> None:
-    report = played(tmp_path, lines, faults, BUGS[bug], *switches)
+    report = played(tmp_path, lines, faults, BUGS[bug], *switches, until_broken=True)
     assert invariant in report.violations, report.violations
