@@ -14,7 +14,7 @@ Cost: about 0.1 ms a step for up to 500 rows; as many steps as the row with most
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 import numpy as np
 
@@ -33,9 +33,21 @@ from rayched.snapshot.trial_rows import Numbers, TrialRows, numbers_of
 
 _BOUND: Final = Log.USAGE | Log.PORTS
 """Aspects that pods change."""
+_NOBODY: Final[Sequence[int]] = ()
 
-Outcome: TypeAlias = Status | tuple[bool, ...]
-"""Why the incoming pod does not fit even without the pods; or for each of them whether it can stay."""
+
+class Tried:
+    """What a dry run found."""
+
+    def __init__(self, trial: _Trial, filters: Sequence[Asked], stay: Sequence[tuple[bool, ...] | None]) -> None:
+        self.stay = stay
+        """For each row: for each of its pods whether it can stay; None: without all of them the incoming one does not fit."""
+        self._trial = trial
+        self._filters = filters
+
+    def refusals(self) -> dict[int, Status]:
+        """Why it does not fit, by place. Nobody needs to know as long as there are other rows. Raises PluginError."""
+        return self._trial.refusals(self._filters)
 
 
 class DryRun:
@@ -46,26 +58,32 @@ class DryRun:
         self._table = table
         self._filters = filters
         self._moved_by_pods = [asked for asked in filters if isinstance(asked, CountedAsked) or asked.plugin.reads & _BOUND]
+        self.reads_of_all_rows = Log(0)
+        """Aspects of a node whose change may matter for every row, as domains are made of them."""
+        for asked in filters:
+            if isinstance(asked, CountedAsked):
+                self.reads_of_all_rows |= asked.plugin.reads | Log.LABELS
         self._nominated: dict[int, list[PodTemplate]] = {}
         for template, row in nominated:
             self._nominated.setdefault(row, []).append(template)
 
-    def run(self, rows: RowIndex, pods: Sequence[Sequence[PodTemplate]]) -> list[Outcome]:
+    def run(self, rows: RowIndex, pods: Sequence[Sequence[PodTemplate]]) -> Tried:
         """For each row, given with pods that are bound to it. Raises PluginError."""
         numbers: dict[PodTemplate, int] = {}
-        off = [[numbers.setdefault(template, len(numbers)) for template in there] for there in pods]
+        number_of, nominated = numbers.setdefault, self._nominated
+        off = [[number_of(template, len(numbers)) for template in there] for there in pods]
         coming = [
-            [numbers.setdefault(template, len(numbers)) for template in self._nominated.get(row, ())] for row in rows.tolist()
+            [number_of(template, len(numbers)) for template in nominated[row]] if row in nominated else _NOBODY
+            for row in rows.tolist()
         ]
         trial = _Trial(TrialRows.begin(self._table, rows, tuple(numbers)), coming)
         trial.rows.put(_places(off), numbers_of([number for there in off for number in there]), -1)
-        refusals = trial.refusals(self._filters)
-        fitting = [place for place in range(len(rows)) if place not in refusals]
-        stay = self._put_back(trial.only(fitting), [off[place] for place in fitting]) if fitting else []
-        outcomes: list[Outcome] = [refusals.get(place, ()) for place in range(len(rows))]
-        for place, found in zip(fitting, stay, strict=True):
-            outcomes[place] = tuple(found)
-        return outcomes
+        fitting = trial.fits(self._filters).nonzero()[0].tolist()
+        stay: list[tuple[bool, ...] | None] = [None] * len(rows)
+        if fitting:
+            for place, found in zip(fitting, self._put_back(trial.only(fitting), [off[place] for place in fitting]), strict=True):
+                stay[place] = tuple(found)
+        return Tried(trial, self._filters, stay)
 
     def _put_back(self, trial: _Trial, off: Sequence[Sequence[int]]) -> list[list[bool]]:
         stay: list[list[bool]] = [[] for _ in off]
@@ -120,15 +138,22 @@ class _Trial:
 def _refusals(filters: Sequence[Asked], rows: Rows, filtered: Filtered) -> dict[int, Status]:
     """The first failing filter's word on each row that fails, by place."""
     found: dict[int, Status] = {}
+    statuses: dict[tuple[int, tuple[str, ...]], Status] = {}
     for number, asked in enumerate(filters):
         places: RowIndex = (filtered.failing == number).nonzero()[0]
         if not len(places):
             continue
         codes = filtered.codes[places]
         told = call_reasons(cast(FilterPlugin, asked.plugin), asked.state, rows.only(places), codes)
-        for at, place in enumerate(places.tolist()):
-            reasons = tuple(reason for reason, where in told if where[at])
-            found[place] = Status(Code(int(codes[at])), reasons, asked.plugin.name)
+        statuses.clear()
+        # Rows with the same code and reasons share one status.
+        columns = np.array([codes, *(where for _, where in told)], np.uint8).T.tolist()
+        for place, (code, *holds) in zip(places.tolist(), columns, strict=True):
+            reasons = tuple(reason for (reason, _), there in zip(told, holds, strict=True) if there)
+            status = statuses.get((code, reasons))
+            if status is None:
+                status = statuses[code, reasons] = Status(Code(code), reasons, asked.plugin.name)
+            found[place] = status
     return found
 
 

@@ -95,8 +95,8 @@ class Engine:
             # The row that it is about may be one that nominated pods keep free.
             return self._evaluated(plan, self._union(without, rejected_with_nominated(self._table, plan.filters, nominated)))
         # Most rows with nominated pods are full yet, so there is nothing to ask about them.
-        total = evaluation.total
-        open_to_all = [nomination for nomination in nominated if total[nomination[1]] >= 0]
+        is_open = evaluation.feasible[[row for _, row in nominated]].tolist()
+        open_to_all = [nomination for nomination, feasible in zip(nominated, is_open, strict=True) if feasible]
         if not open_to_all:
             return evaluation
         rejected = rejected_with_nominated(self._table, plan.filters, open_to_all)

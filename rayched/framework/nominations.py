@@ -29,13 +29,16 @@ Nomination: TypeAlias = tuple[PodTemplate, int]
 def with_nominated(table: NodeTable, nominated: Sequence[Nomination], among: RowIndex | None = None) -> Rows:
     """The rows that pods are nominated to, with these pods, ascending; only those `among` some rows where that is given."""
     wanted: RowIndex = np.array([row for _, row in nominated], np.intp)
-    rows: RowIndex = np.unique(wanted)
-    rows = rows[table.alive[rows]] if among is None else rows[np.isin(rows, among)]
     numbers: dict[PodTemplate, int] = {}
     ids = numbers_of([numbers.setdefault(template, len(numbers)) for template, _ in nominated])
-    there = np.isin(wanted, rows)
+    open_rows = table.alive
+    if among is not None:
+        open_rows = np.zeros(table.n_rows, np.bool_)
+        open_rows[among] = True
+    there = open_rows[wanted]
+    rows, places = np.unique(wanted[there], return_inverse=True)
     trial = TrialRows.begin(table, rows, tuple(numbers))
-    trial.put(np.searchsorted(rows, wanted[there]), ids[there], 1)
+    trial.put(places, ids[there], 1)
     return trial
 
 

@@ -15,8 +15,7 @@ Pure. Source: pickOneNodeForPreemption, GetEarliestPodStartTime of kube-schedule
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rayched.snapshot.snapshot import BoundPod
 
@@ -26,14 +25,9 @@ PRIORITIES_BELOW_ZERO: Final = 2**31
 Rank: TypeAlias = tuple[int, int, int, int, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(NamedTuple):
     uid: str
     pod: BoundPod
-
-    @property
-    def priority(self) -> int:
-        return self.pod.template.priority
 
     @property
     def importance(self) -> tuple[int, float]:
@@ -41,25 +35,29 @@ class Victim:
         return -self.pod.template.priority, self.pod.facts.started
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     row: int
     victims: tuple[Victim, ...]
     """One at least, the most important first."""
     n_violating: int
     """Victims whose end violates a budget."""
+    rank: Rank
+    """Lower is better."""
 
-    @property
-    def rank(self) -> Rank:
-        """Lower is better."""
-        highest = max(victim.priority for victim in self.victims)
-        earliest = min(victim.pod.facts.started for victim in self.victims if victim.priority == highest)
-        total = sum(victim.priority + PRIORITIES_BELOW_ZERO for victim in self.victims)
-        return self.n_violating, highest, total, len(self.victims), -earliest
+
+def candidate(row: int, victims: Sequence[Victim], n_violating: int) -> Candidate:
+    """Of victims in the order of their importance."""
+    # The most important one has the highest priority, and of those the earliest start.
+    first, count = victims[0].pod, len(victims)
+    total = PRIORITIES_BELOW_ZERO * count
+    for victim in victims:
+        total += victim.pod.template.priority
+    rank = n_violating, first.template.priority, total, count, -first.facts.started
+    return Candidate(row, tuple(victims), n_violating, rank)
 
 
 def best(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Those that no criterion tells apart, in their order."""
-    ranks = [candidate.rank for candidate in candidates]
+    ranks = [one.rank for one in candidates]
     lowest = min(ranks)
-    return [candidate for candidate, rank in zip(candidates, ranks, strict=True) if rank == lowest]
+    return [one for one, rank in zip(candidates, ranks, strict=True) if rank == lowest]

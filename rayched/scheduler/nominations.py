@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rayched.framework.nominations import Nomination
+from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import Log
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
@@ -23,15 +24,17 @@ from rayched.snapshot.templates import PodTemplate
 class Nominations:
     """Pods by the node they are nominated to."""
 
-    __slots__ = ("_of", "_on", "_rows", "_rows_position", "_table")
+    __slots__ = ("_of", "_on", "_rows", "_rows_position", "_table", "log")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._of: dict[str, tuple[PodTemplate, str]] = {}
         self._on: dict[str, dict[str, PodTemplate]] = {}
-        self._rows: list[tuple[str, Nomination]] | None = None
-        """What `beside` chooses from; None where nominations have changed."""
+        self._rows: dict[str, Nomination] = {}
+        """What `beside` chooses from, as of the nodes that there were at `_rows_position`."""
         self._rows_position = -1
+        self.log = ChangeLog()
+        """Rows that pods were nominated to, or are no longer."""
 
     def __len__(self) -> int:
         return len(self._of)
@@ -47,23 +50,29 @@ class Nominations:
         """Nominations of other pods of at least this priority, to nodes that are there."""
         if not self._of:
             return ()
-        return [nomination for other, nomination in self._with_rows() if nomination[0].priority >= priority and other != uid]
+        return [
+            nomination for other, nomination in self._with_rows().items() if nomination[0].priority >= priority and other != uid
+        ]
 
     def below(self, priority: int, node_name: str) -> tuple[str, ...]:
         """uids of pods of lower priority that are nominated to the node, first one first."""
         return tuple(uid for uid, template in self._on.get(node_name, {}).items() if template.priority < priority)
 
-    def _with_rows(self) -> list[tuple[str, Nomination]]:
+    def _with_rows(self) -> dict[str, Nomination]:
         # Labels tell of nodes that come and go.
         position = self._table.log(Log.LABELS).end
-        if self._rows is None or self._rows_position != position:
-            self._rows = [
-                (uid, (template, row))
-                for uid, (template, node_name) in self._of.items()
-                if (row := self._table.row_of(node_name)) is not None
-            ]
+        if self._rows_position != position:
             self._rows_position = position
+            self._rows.clear()
+            for uid, (template, node_name) in self._of.items():
+                self._place(uid, template, node_name)
         return self._rows
+
+    def _place(self, uid: str, template: PodTemplate, node_name: str) -> None:
+        row = self._table.row_of(node_name)
+        if row is not None:
+            self._rows[uid] = template, row
+            self.log.append(row)
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
@@ -76,7 +85,7 @@ class Nominations:
         if node_name:
             self._of[uid] = template, node_name
             self._on.setdefault(node_name, {})[uid] = template
-            self._rows = None
+            self._place(uid, template, node_name)
 
     def status_seen(self, uid: str, template: PodTemplate, before: str, now: str) -> None:
         """The pending pod came or changed: what its status says counts, unless it said nothing before and says nothing now."""
@@ -91,13 +100,16 @@ class Nominations:
         del there[uid]
         if not there:
             del self._on[known[1]]
-        self._rows = None
+        placed = self._rows.pop(uid, None)
+        if placed is not None:
+            self.log.append(placed[1])
 
     def restart(self, pending: Iterable[tuple[str, PodTemplate, str]]) -> None:
         """A new term: what statuses of pending pods say, as far as the nodes are there."""
         self._of.clear()
         self._on.clear()
-        self._rows = None
+        self._rows.clear()
+        self.log.cut()
         for uid, template, node_name in pending:
             if self._table.row_of(node_name) is not None:
                 self.nominate(uid, template, node_name)

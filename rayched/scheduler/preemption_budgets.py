@@ -17,8 +17,10 @@ from rayched.scheduler.candidates import Victim
 from rayched.snapshot.budgets import Budget, Budgets
 
 
-def parted(victims: Sequence[Victim], budgets: Budgets) -> tuple[list[Victim], list[Victim]]:
+def parted(victims: list[Victim], budgets: Budgets) -> tuple[list[Victim], list[Victim]]:
     """Those whose end violates a budget, and the others; given and returned the most important first."""
+    if not budgets:
+        return [], victims
     spent: Counter[tuple[str, str]] = Counter()
     violating: list[Victim] = []
     others: list[Victim] = []

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.engine import Engine, PluginError
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.lifecycle import Lifecycle
@@ -37,6 +36,7 @@ from rayched.framework.status import Code, Status, error
 from rayched.scheduler.attempt import Attempt, Failure, Phase, Preemption, failed_on_node
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
+from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.sampling import Sampling
 from rayched.scheduler.selection import Chance, SeededChance
@@ -109,9 +109,10 @@ class Scheduler:
         self._decisions = 0
         self._sampling = Sampling(snapshot)
         self._runners: dict[str, _ProfileRunner] = {}
+        potential = PotentialVictims(snapshot)
         for name, profile in profiles.items():
             engine = Engine(snapshot, profile, None if shards is None else shards(name))
-            evaluator = Evaluator(snapshot, engine, self.nominations, self._chance)
+            evaluator = Evaluator(snapshot, engine, self.nominations, self._chance, potential)
             lifecycle, percentage = profile.lifecycle(), profile.percentage_of_nodes_to_score
             self._runners[name] = _ProfileRunner(engine, lifecycle, percentage, evaluator, profile.weights)
         self._attempts: dict[str, Attempt] = {}
@@ -163,7 +164,7 @@ class Scheduler:
             if row is None:
                 evaluation = self._evaluate(runner, pod.template, nominated)
                 if not evaluation.is_feasible:
-                    return self._no_node(runner, attempt, runner.engine.diagnose(pod.template, nominated), now_unix)
+                    return self._no_node(runner, attempt, nominated, now_unix)
                 row = self._chance.among(evaluation.best_rows, attempt.number)
         except PluginError as problem:
             return self._broken(attempt, error(str(problem)).by(problem.plugin))
@@ -262,8 +263,9 @@ class Scheduler:
         self._undo(attempt)
         return failed_on_node(status)
 
-    def _no_node(self, runner: _ProfileRunner, attempt: Attempt, diagnosis: Diagnosis, now_unix: float) -> Failure:
+    def _no_node(self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float) -> Failure:
         """No node is feasible: ask PostFilter whether it can make one so."""
+        diagnosis = runner.engine.diagnose(attempt.template, nominated)
         status = diagnosis.pre_filter if not diagnosis.pre_filter.ok else Status(Code.UNSCHEDULABLE)
         if not status.rejected:
             return self._broken(attempt, status)
@@ -278,7 +280,7 @@ class Scheduler:
             return replace(failure, nominated_node_name="")
         if not attempt.lifecycle.has_post_filter:
             return failure
-        preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, now_unix, runner.evaluator)
+        preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, nominated, now_unix, runner.evaluator)
         attempt.state.write(DIAGNOSIS, diagnosis)
         attempt.state.write(FAILED_ATTEMPT, preemptor)
         result, answer = attempt.lifecycle.post_filter(attempt.state, attempt.pod)

@@ -43,21 +43,25 @@ class Budgets:
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, Budget]] = {}
+        self.any_hard = False
+        """Whether one of them is a hard limit."""
+        self.revision = 0
+        """Grows with every change."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
 
     def set(self, namespace: str, name: str, budget: PodDisruptionBudget | None) -> None:
         """Take over a budget's new state; None: it is gone."""
+        self.revision += 1
+        there = self._by_namespace.setdefault(namespace, {})
         if budget is not None:
-            self._by_namespace.setdefault(namespace, {})[name] = _read(namespace, name, budget)
-            return
-        there = self._by_namespace.get(namespace, {})
-        there.pop(name, None)
-        if not there:
-            self._by_namespace.pop(namespace, None)
-
-    @property
-    def any_hard(self) -> bool:
-        """Whether one of them is a hard limit."""
-        return any(budget.is_hard for there in self._by_namespace.values() for budget in there.values())
+            there[name] = _read(namespace, name, budget)
+        else:
+            there.pop(name, None)
+            if not there:
+                del self._by_namespace[namespace]
+        self.any_hard = any(one.is_hard for budgets in self._by_namespace.values() for one in budgets.values())
 
     def of(self, namespace: str) -> Sequence[Budget]:
         """In the order in which they came."""

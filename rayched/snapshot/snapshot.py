@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from rayched.api import quantity
 from rayched.snapshot.budgets import Budgets
+from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import IdColumn, Log
 from rayched.snapshot.domains import Topology
 from rayched.snapshot.images import ImageCensus, ReportedImages, reported_images
@@ -84,11 +85,15 @@ class Snapshot(NodeTable):
         self._free: list[int] = []
         self._pods: dict[str, BoundPod] = {}
         self._pods_by_node: dict[str, dict[str, PodTemplate]] = {}
+        self._priorities: dict[int, int] = {}
+        """Bound pods by priority."""
         self._images = ImageCensus(self.image_states)
         self._label_keys_looked_at = LABEL_KEYS_MIN
         self._counts = PodCounts()
         self._surroundings = Surroundings()
         self.budgets = Budgets()
+        self.facts_log = ChangeLog()
+        """Rows where the facts of a pod changed, and nothing else of it."""
         self._topologies: dict[str, Topology] = {}
         self._domain_groups: dict[tuple[str, ...], tuple[tuple[tuple[int, int], ...], RowGroups]] = {}
 
@@ -194,9 +199,13 @@ class Snapshot(NodeTable):
             if bound.node_name == node_name and bound.template is template and bound.terminating is terminating:
                 if bound.facts != facts:
                     self._pods[uid] = BoundPod(template, node_name, terminating, facts)
+                    row = self.rows_by_name.get(node_name)
+                    if row is not None:
+                        self.facts_log.append(row)
                 return
             self.unbind(uid)
         self._pods[uid] = BoundPod(template, node_name, terminating, facts)
+        self._priorities[template.priority] = self._priorities.get(template.priority, 0) + 1
         on_node = self._pods_by_node.get(node_name)
         if on_node is None:
             on_node = self._pods_by_node[node_name] = {}
@@ -212,6 +221,10 @@ class Snapshot(NodeTable):
         bound = self._pods.pop(uid, None)
         if bound is None:
             return None
+        priority = bound.template.priority
+        self._priorities[priority] -= 1
+        if not self._priorities[priority]:
+            del self._priorities[priority]
         on_node = self._pods_by_node[bound.node_name]
         del on_node[uid]
         if not on_node:
@@ -225,6 +238,14 @@ class Snapshot(NodeTable):
 
     def bound(self, uid: str) -> BoundPod | None:
         return self._pods.get(uid)
+
+    def known(self, uid: str) -> BoundPod:
+        """A pod that is bound. Raises KeyError."""
+        return self._pods[uid]
+
+    def has_pods_below(self, priority: int) -> bool:
+        """Whether any bound pod has a lower priority."""
+        return any(known < priority for known in self._priorities)
 
     @property
     def n_pods(self) -> int:

@@ -9,6 +9,7 @@ from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.status import Code, Status
 from rayched.scheduler.attempt import Failure
 from rayched.scheduler.candidates import Candidate, best
+from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from tests.conformance.cases import Case, pod_of
 from tests.conformance.comparisons import CODES, Comparison
@@ -42,14 +43,13 @@ def compare_preemption(case: Case, n_shards: int) -> Iterator[Comparison]:
     yield Comparison("plugins", sorted(diagnosis.unschedulable_plugins), sorted(expected["unschedulablePlugins"]))
     yield Comparison("message without preemption", diagnosis.message(), expected["fitMessage"])
 
-    evaluator = Evaluator(snapshot, engine, nominations, cluster.chance)
-    preemptor = Preemptor(name, template, diagnosis, 0, 0.0, evaluator)
+    evaluator = Evaluator(snapshot, engine, nominations, cluster.chance, PotentialVictims(snapshot))
+    preemptor = Preemptor(name, template, diagnosis, 0, beside, 0.0, evaluator)
     why_not = evaluator.why_not_eligible(preemptor)
     yield Comparison("eligible", not why_not, expected["eligible"])
     yield Comparison("why it is not", why_not, expected.get("ineligibleReason", ""))
     if not why_not:
-        refused: dict[int, Status] = {}
-        candidates = evaluator.candidates(preemptor, ARGS, refused)
+        candidates, refused = evaluator.candidates(preemptor, ARGS)[0], evaluator.refusals(preemptor, ARGS)
         yield from _nodes(cluster, preemptor, {one.row: one for one in candidates}, refused)
         acceptable = sorted(snapshot.name_of(one.row) for one in best(candidates)) if candidates else []
         yield Comparison("acceptable nodes", acceptable, sorted(expected["acceptableNodes"]))

@@ -10,6 +10,7 @@ from typing import Any
 
 from rayched.scheduler.attempt import Attempt, Failure
 from rayched.scheduler.candidates import best
+from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.v1.core_pb2 import Pod
@@ -96,9 +97,9 @@ class Player(RecordedCluster):
         if diagnosis.unschedulable_plugins:
             found["unschedulablePlugins"] = sorted(diagnosis.unschedulable_plugins)
         if not evaluation.is_feasible and diagnosis.n_nodes:
-            evaluator = Evaluator(self.snapshot, engine, nominations, self.chance)
-            preemptor = Preemptor(name, template, diagnosis, 0, 0.0, evaluator)
-            candidates = [] if evaluator.why_not_eligible(preemptor) else evaluator.candidates(preemptor, ARGS, {})
+            evaluator = Evaluator(self.snapshot, engine, nominations, self.chance, PotentialVictims(self.snapshot))
+            preemptor = Preemptor(name, template, diagnosis, 0, beside, 0.0, evaluator)
+            candidates = [] if evaluator.why_not_eligible(preemptor) else evaluator.candidates(preemptor, ARGS)[0]
             if candidates:
                 found["acceptableNodes"] = sorted(self.snapshot.name_of(one.row) for one in best(candidates))
         return found

@@ -13,7 +13,8 @@ from rayched.framework.profile_building import default_profile
 from rayched.plugins.default_preemption import DefaultPreemption
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Failure
-from rayched.scheduler.candidates import Candidate, Victim, best
+from rayched.scheduler.candidates import Candidate, Victim, best, candidate
+from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.scheduler.selection import SeededChance
@@ -194,7 +195,7 @@ def a_victim(priority: int, started: float = 100.0) -> Victim:
 
 
 def a_candidate(*victims: Victim, violating: int = 0) -> Candidate:
-    return Candidate(0, tuple(victims), violating)
+    return candidate(0, victims, violating)
 
 
 @pytest.mark.row("F25", "F13")
@@ -242,10 +243,11 @@ def test_a_search_ends_with_a_share_of_the_nodes(percentage: int, absolute: int,
     pod = a_pod("vip", cpu="4", priority=10)
     template = bench.templates.intern(pod)
     engine = bench.scheduler.engine(template.scheduler_name)
-    evaluator = Evaluator(bench.snapshot, engine, bench.scheduler.nominations, SeededChance(3))
-    preemptor = Preemptor("vip", template, engine.diagnose(template), 0, NOW, evaluator)
+    potential = PotentialVictims(bench.snapshot)
+    evaluator = Evaluator(bench.snapshot, engine, bench.scheduler.nominations, SeededChance(3), potential)
+    preemptor = Preemptor("vip", template, engine.diagnose(template), 0, (), NOW, evaluator)
     args = DefaultPreemptionArgs(percentage, absolute)
-    assert len(evaluator.candidates(preemptor, args, {})) == tried
+    assert len(evaluator.candidates(preemptor, args)[0]) == tried
 
 
 # ------------------------------------------------------------------------------------------- limits of our own, both off

@@ -1,0 +1,139 @@
+"""What is kept of rows from one preemption to the next is what a scheduler that knows nothing yet finds out now."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from rayched.api import kinds
+from rayched.framework.engine import Engine
+from rayched.framework.plugin_args import DefaultPreemptionArgs
+from rayched.framework.profile_building import default_profile
+from rayched.framework.status import Status
+from rayched.plugins.in_tree import IN_TREE
+from rayched.scheduler.candidates import Candidate
+from rayched.scheduler.nominations import Nominations
+from rayched.scheduler.occupancy import Occupancy
+from rayched.scheduler.potential_victims import PotentialVictims
+from rayched.scheduler.preemption import Evaluator, Preemptor
+from rayched.scheduler.selection import SeededChance
+from rayched.snapshot.pod_facts import PodFacts
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import TemplateTable
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.workloads_pb2 import PodDisruptionBudget
+from tests.actors.builders import a_node, a_pod
+
+STEPS = 90
+ALL = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)
+APPS = ("web", "db")
+PREEMPTORS = ("vip-1", "vip-2")
+"""Of equal templates; each may be nominated somewhere itself."""
+
+
+def a_preemptor(random: Random) -> Pod:
+    pod = a_pod("vip", cpu=str(random.randint(2, 4)), priority=random.choice((5, 10)), labels={"app": "vip"})
+    kind = random.random()
+    if kind < 0.3:
+        term = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add(topology_key="zone")
+        term.label_selector.match_labels["app"] = "db"
+    elif kind < 0.7:
+        constraint = pod.spec.topology_spread_constraints.add(max_skew=1, topology_key="zone")
+        constraint.when_unsatisfiable = "DoNotSchedule"
+        constraint.label_selector.match_labels["app"] = "web"
+    elif kind < 0.85:
+        pod.spec.containers[0].ports.add(container_port=80, host_port=80, protocol="TCP")
+    return pod
+
+
+class World:
+    """A cluster that changes at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.snapshot, self.templates = Snapshot(), TemplateTable()
+        self.occupancy, self.nominations = Occupancy(self.snapshot), Nominations(self.snapshot)
+        self.profile = default_profile(IN_TREE)
+        self.engine = Engine(self.snapshot, self.profile)
+        self.nodes = [f"n{number}" for number in range(6)]
+        for name in self.nodes:
+            self.put_node(name)
+        self.number = 0
+        for _ in range(18):
+            self.bind()
+
+    def put_node(self, name: str) -> None:
+        node = a_node(name, cpu=str(self.random.choice((4, 6))), labels={"zone": self.random.choice("ab")})
+        node.spec.unschedulable = self.random.random() < 0.1
+        self.snapshot.add_node(node)
+
+    def bind(self) -> None:
+        random = self.random
+        self.number += 1
+        pod = a_pod("p", cpu=str(random.randint(1, 3)), priority=random.randint(0, 9), labels={"app": random.choice(APPS)})
+        if random.random() < 0.2:
+            pod.spec.containers[0].ports.add(container_port=80, host_port=80, protocol="TCP")
+        uid = f"p{self.number}"
+        facts = PodFacts(f"default/{uid}", float(self.number))
+        self.occupancy.observe(uid, self.templates.intern(pod), random.choice(self.nodes), facts=facts)
+
+    def change(self) -> None:
+        random, snapshot = self.random, self.snapshot
+        bound = [uid for name in self.nodes for uid in snapshot.pods_on(name)]
+        uid = random.choice(bound)
+        known = snapshot.known(uid)
+        match random.randrange(10):
+            case 0 | 1:
+                self.bind()
+            case 2 if len(bound) > 8:
+                self.occupancy.remove(uid)
+            case 3:
+                self.occupancy.observe(uid, known.template, known.node_name, terminating=True, facts=known.facts)
+            case 4:
+                facts = PodFacts(known.facts.name, float(random.randrange(1000)) + random.random())
+                self.occupancy.observe(uid, known.template, known.node_name, terminating=known.terminating, facts=facts)
+            case 5:
+                other = a_pod("hoping", cpu="2", priority=random.choice((4, 7, 12)))
+                node = random.choice(["", *self.nodes])
+                self.nominations.nominate(random.choice(("hoping", *PREEMPTORS)), self.templates.intern(other), node)
+            case 6 | 7 | 8:
+                name = random.choice(self.nodes)
+                if random.random() < 0.3:
+                    snapshot.remove_node(name)
+                self.put_node(name)
+            case _:
+                budget = PodDisruptionBudget()
+                budget.spec.selector.match_labels["app"] = random.choice(APPS)
+                budget.status.disruptions_allowed = random.randrange(3)
+                gone = random.random() < 0.3
+                snapshot.set_object(kinds.POD_DISRUPTION_BUDGET.name, "default", random.choice("xy"), None if gone else budget)
+
+    def found(self, evaluator: Evaluator, pod: Pod, uid: str) -> tuple[dict[int, Candidate], dict[int, Status]]:
+        """All candidates and all refusals, by row."""
+        template = self.templates.intern(pod)
+        beside = self.nominations.beside(uid, template.priority)
+        diagnosis = self.engine.diagnose(template, beside)
+        preemptor = Preemptor(uid, template, diagnosis, 0, beside, 0.0, evaluator)
+        candidates, _ = evaluator.candidates(preemptor, ALL)
+        return {one.row: one for one in candidates}, evaluator.refusals(preemptor, ALL)
+
+    def evaluator(self, engine: Engine) -> Evaluator:
+        return Evaluator(self.snapshot, engine, self.nominations, SeededChance(0), PotentialVictims(self.snapshot))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outcomes_that_are_kept_are_those_that_would_be_found_now(seed: int) -> None:
+    world = World(seed)
+    lasting = world.evaluator(world.engine)
+    pods = [a_preemptor(world.random) for _ in range(4)]
+    some = 0
+    for step in range(STEPS):
+        world.change()
+        pod = world.random.choice(pods)
+        for uid in PREEMPTORS:
+            kept = world.found(lasting, pod, uid)
+            fresh = world.found(world.evaluator(Engine(world.snapshot, world.profile)), pod, uid)
+            assert kept == fresh, f"seed {seed}, step {step}, {uid}"
+            some += bool(kept[0])
+    assert some > STEPS // 4
