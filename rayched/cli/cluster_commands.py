@@ -27,6 +27,7 @@ from rayched.replica.etcd_binary import EtcdServerError
 from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
 from rayched.replica.settings import (
     DEFAULT_PORT,
+    HTTP_PORT_DISTANCE,
     WORKERS_MAX,
     ReplicaSettings,
     SettingsError,
@@ -85,6 +86,14 @@ class LeaderOutput(enum.StrEnum):
 
 def replica(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
+    http_address: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Of health, metrics and status; none: loopback, the API's port + 100.",
+            show_default=False,
+        ),
+    ] = "",
     etcd_endpoints: EtcdEndpoints = "",
     etcd_root: EtcdRoot = "/rayched",
     data_dir: DataDir = None,
@@ -125,6 +134,7 @@ def replica(
     try:
         settings = ReplicaSettings(
             listen=listen,
+            http_address=http_address,
             etcd_endpoints=split_endpoints(etcd_endpoints),
             root=etcd_root,
             data_dir=data_dir or default_data_dir(),
@@ -164,6 +174,16 @@ def up(
     port: Annotated[
         int, typer.Option(metavar="PORT", help="Of the first replica; the others count on.", min=1, max=65_000)
     ] = DEFAULT_PORT,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="The same of health, metrics and status; 0: none. Not given: --port + 100.",
+            show_default=False,
+            min=0,
+            max=65_500,
+        ),
+    ] = None,
     etcd_endpoints: EtcdEndpoints = "",
     etcd_root: EtcdRoot = "/rayched",
     data_dir: DataDir = None,
@@ -210,8 +230,10 @@ def up(
     )
     directory = (data_dir or default_data_dir()) / "up"
     endpoints = split_endpoints(etcd_endpoints)
+    http_port = port + HTTP_PORT_DISTANCE if http_port is None else http_port
     _check_before_start(
         [port + number for number in range(replicas)],
+        [http_port + number for number in range(replicas if http_port else 0)],
         etcd_endpoints=endpoints,
         root=etcd_root,
         data_dir=directory,
@@ -221,7 +243,9 @@ def up(
         pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    cluster = LocalCluster(directory, replicas, first_port=port, etcd_endpoints=endpoints, options=options)
+    cluster = LocalCluster(
+        directory, replicas, first_port=port, first_http_port=http_port, etcd_endpoints=endpoints, options=options
+    )
     try:
         with cluster, Client(cluster.addresses) as client:
             note(f"starting {counted(replicas, 'replica')}, logs in {directory}")
@@ -275,7 +299,7 @@ def _leader_json(found: GetLeaderResponse) -> str:
     return json.dumps({field.name: getattr(found, field.name) for field in found.DESCRIPTOR.fields})
 
 
-def _check_before_start(ports: Sequence[int], **settings: Any) -> None:
+def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], **settings: Any) -> None:
     """All that can be told before anything runs: a replica that ends with an error is harder to read."""
     from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 
@@ -291,9 +315,10 @@ def _check_before_start(ports: Sequence[int], **settings: Any) -> None:
     except OSError as error:
         fail(f"--data-dir {settings['data_dir']}: {error.strerror}; name a directory that can be written to")
     check_ports(ports)
+    check_ports(http_ports, "--http-port")
 
 
-def check_ports(ports: Iterable[int]) -> None:
+def check_ports(ports: Iterable[int], flag: str = "--port") -> None:
     """Ends the command where a replica could not listen."""
     for port in ports:
         with socket.socket() as probe:
@@ -301,7 +326,7 @@ def check_ports(ports: Iterable[int]) -> None:
             try:
                 probe.bind((_HOST, port))
             except OSError as error:
-                fail(f"--port: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another --port")
+                fail(f"{flag}: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another {flag}")
 
 
 def wait_for_leader(cluster: LocalCluster, client: Client) -> None:

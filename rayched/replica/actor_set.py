@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,8 +60,13 @@ class ActorSet:
         workers: int,
         on_scheduler_lost: Callable[[], object],
         on_synced: Callable[[], object],
+        restarts: Counter[str] | None = None,
     ) -> None:
-        """`on_scheduler_lost` is called before another scheduler begins, `on_synced` whenever one has read the cluster."""
+        """`on_scheduler_lost` is called before another scheduler begins, `on_synced` whenever one has read the cluster.
+
+        `restarts` counts who was replaced, by kind.
+        """
+        self._restarts = Counter() if restarts is None else restarts
         self._config = config
         self._n_workers = workers
         self._on_scheduler_lost = on_scheduler_lost
@@ -155,6 +161,7 @@ class ActorSet:
         self._deaths[name] = [*deaths, now]
         log.warning("%s%s is dead, replacing it%s", name, f" (pid {pid})" if pid else "", f" in {pause} s" if pause else "")
         self._due[name] = now + pause
+        self._restarts[name.partition("-")[0]] += 1
         if name == "spare":
             self._spare = None
         elif name == "scheduler":

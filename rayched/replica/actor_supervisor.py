@@ -17,11 +17,13 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from prometheus_client import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText, QueueFlags
@@ -45,6 +47,7 @@ from rayched.v1.services_pb2 import (
 _POLL_SECONDS: Final = 0.2
 """Between two looks at Ray's own processes and at a request to stop; actors are noticed at once."""
 _ANSWER_SECONDS_MAX: Final = 10.0
+_METRICS_SECONDS_MAX: Final = 2.0
 _DRAIN_SECONDS_MAX: Final = 2.0
 _HUNG_SECONDS: Final = 5.0
 """A scheduler without a sign of life for so long is ended. A leader's loses the lease before (leadership.py); this is for those
@@ -95,7 +98,11 @@ class ActorSupervisor:
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._failures = 0
+        self.restarts: Counter[str] = Counter()
+        """By kind of actor, and of Ray itself."""
         self._has_synced = False
+        self._asked_for_metrics: dict[str, asyncio.Future[list[Metric]]] = {}
+        """Of each actor the last question; one that does not answer is not asked again meanwhile."""
         self.terms: Terms | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
@@ -206,18 +213,36 @@ class ActorSupervisor:
             raise NotLeading
         return actors, answer
 
+    @property
+    def has_synced(self) -> bool:
+        """A scheduler of this replica has read the cluster."""
+        return self._has_synced
+
     async def metrics(self) -> list[Metric]:
-        """What the actors count, one family of each name; empty while they are not there."""
+        """What the actors count, one family of each name. Whoever is not there or does not answer is left out, and says so."""
         actors = self._actors
-        if actors is None:
-            return []
+        names = ("queue", "scheduler")
+        found: list[list[Metric] | None] = [None, None]
+        if actors is not None:
+            found = list(await asyncio.gather(*(self._metrics_of(name, getattr(actors, name)) for name in names)))
+        answers = GaugeMetricFamily("rayched_actor_up", "Whether the actor answered this scrape: 1 or 0.", labels=["actor"])
+        for name, families in zip(names, found, strict=True):
+            answers.add_metric([name], families is not None)
+        starts = CounterMetricFamily("rayched_actor_restarts", "Processes of actors that were replaced.", labels=["kind"])
+        for kind, count in sorted(self.restarts.items()):
+            starts.add_metric([kind], count)
+        return merged([answers, starts], *(families for families in found if families is not None))
+
+    async def _metrics_of(self, name: str, actor: Any) -> list[Metric] | None:
+        asked = self._asked_for_metrics.get(name)
         try:
-            of_queue: list[Metric] = await asyncio.wait_for(_awaited(actors.queue.metrics.remote()), _ANSWER_SECONDS_MAX)
+            if asked is None or asked.done():
+                asked = self._asked_for_metrics[name] = asyncio.ensure_future(_awaited(actor.metrics.remote()))
+            return await asyncio.wait_for(asyncio.shield(asked), _METRICS_SECONDS_MAX)
         except Exception as error:
-            # As in `status`.
-            log.debug("no metrics: %s", error)
-            return []
-        return merged(of_queue)
+            # As in `_asked`.
+            log.debug("no metrics of the %s: %s", name, error)
+            return None
 
     def _pids(self, actors: ActorSet) -> dict[str, int]:
         own = {"replica": os.getpid()}
@@ -242,6 +267,7 @@ class ActorSupervisor:
                 finally:
                     self._end_all()
                 self._failures += 1
+                self.restarts["ray"] += 1
                 if self._failures >= _STARTS_MAX and not self._has_synced:
                     log.critical("giving up: no scheduler after %d starts of Ray", self._failures)
                     return
@@ -255,7 +281,7 @@ class ActorSupervisor:
             self._ray.start(self._stopping.is_set)
         else:
             connect_to(self._settings.ray_address, self._stopping.is_set)
-        actors = ActorSet(self._config, self._settings.workers, self._scheduler_lost, self._synced)
+        actors = ActorSet(self._config, self._settings.workers, self._scheduler_lost, self._synced, self.restarts)
         actors.create()
         self._actors = actors
         looked = alive_since = _boottime()

@@ -16,12 +16,15 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol
 
+from prometheus_client import Metric
+
 from leader.belief import BeliefCell
 from leader.config import PROFILES, ElectionConfig
 from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
 from leader.lock import Callbacks
 from leader.record import LeaderRecord, StoredEpoch
+from rayched.replica.election_metrics import ElectionCounts
 from rayched.replica.record_observer import RecordObserver
 from rayched.server.ports import Leader
 from rayched.store.keys import Keys
@@ -74,6 +77,7 @@ class Leadership:
         self._durations = PROFILES[profile]
         self._belief = belief
         self._work = work
+        self._counts = ElectionCounts(ELECTION_NAME)
         self._address = ""
         self._moves = threading.Lock()
         """Held while this replica begins to stand or ceases to."""
@@ -115,7 +119,7 @@ class Leadership:
 
             callbacks = Callbacks(self._started, self._stopped, leader_seen, on_overdue=self._work.end_now)
             lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._durations.store_ttl_seconds)
-            self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick)
+            self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick, metrics=self._counts)
             self._elector.start()
 
     def stand_down(self) -> None:
@@ -149,6 +153,15 @@ class Leadership:
         """The epoch to write under now."""
         elector = self._elector
         return None if elector is None else elector.epoch()
+
+    def problem(self) -> str | None:
+        """For health checks: None, or what is wrong with the election. One who only looks on is healthy."""
+        elector = self._elector
+        return None if elector is None else elector.check()
+
+    def metrics(self) -> list[Metric]:
+        epoch = self._seen()[1]
+        return self._counts.families(self.leader(), None if epoch is None else epoch.epoch.transitions)
 
     # ------------------------------------------------------------------------------------------------- the server's port
 

@@ -22,6 +22,7 @@ from typing import Self
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.free_ports import free_ports
 from rayched.replica.processes import dying_with_us, end_tree
+from rayched.replica.settings import NO_ADDRESS
 
 _READY_SECONDS_MAX = 60.0
 _STOP_SECONDS_MAX = 8.0
@@ -39,6 +40,8 @@ class ReplicaProcess:
 
     number: int
     address: str
+    http_address: str
+    """Where its health, metrics and status are."""
     log_file: Path
     command: list[str]
     process: subprocess.Popen[bytes] | None = field(default=None)
@@ -87,17 +90,24 @@ class LocalCluster:
         replicas: int = 3,
         *,
         first_port: int | None = None,
+        first_http_port: int | None = None,
         etcd_endpoints: Sequence[str] = (),
         unsafe_no_fsync: bool = False,
         options: Sequence[str] = (),
     ) -> None:
-        """`first_port`: the replicas take it and those after it; None: free ports. `options`: further flags for each replica."""
+        """`first_port`: the replicas take it and those after it; None: free ports. `options`: further flags for each replica.
+
+        `first_http_port`: the same of their HTTP endpoints; 0: they have none.
+        """
         self._directory = directory
         self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync)
         self._etcd_endpoints = tuple(etcd_endpoints)
         self._options = tuple(options)
-        ports = free_ports(replicas) if first_port is None else [first_port + i for i in range(replicas)]
+        free = iter(free_ports(2 * replicas))
+        ports = [next(free) if first_port is None else first_port + i for i in range(replicas)]
         self._addresses = [f"127.0.0.1:{port}" for port in ports]
+        http_ports = [next(free) if first_http_port is None else first_http_port + i for i in range(replicas)]
+        self._http_addresses = [NO_ADDRESS if first_http_port == 0 else f"127.0.0.1:{port}" for port in http_ports]
         self.replicas: list[ReplicaProcess] = []
 
     def __enter__(self) -> Self:
@@ -131,8 +141,9 @@ class LocalCluster:
         if self._etcd is not None:
             self._etcd.start()
             self._etcd_endpoints = (self._etcd.endpoint,)
-        for number, address in enumerate(self._addresses):
-            replica = ReplicaProcess(number, address, self._directory / f"replica-{number}.log", self._command(number, address))
+        for number, (address, http_address) in enumerate(zip(self._addresses, self._http_addresses, strict=True)):
+            command = self._command(number, address, http_address)
+            replica = ReplicaProcess(number, address, http_address, self._directory / f"replica-{number}.log", command)
             replica.start()
             self.replicas.append(replica)
 
@@ -169,9 +180,9 @@ class LocalCluster:
         if self._etcd is not None:
             self._etcd.stop()
 
-    def _command(self, number: int, address: str) -> list[str]:
+    def _command(self, number: int, address: str, http_address: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "rayched.cli.main", "replica", "--listen", address),
+            *(sys.executable, "-m", "rayched.cli.main", "replica", "--listen", address, "--http-address", http_address),
             *("--etcd-endpoints", ",".join(self._etcd_endpoints), "--data-dir", str(self._directory / f"replica-{number}")),
             *self._options,
         ]

@@ -36,6 +36,7 @@ from rayched.controllers.node_controller import NodeController
 from rayched.replica.actor_supervisor import ActorSupervisor
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
+from rayched.replica.observability import Observability, ended
 from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory
 from rayched.replica.processes import adopt_orphans
 from rayched.replica.scheduler_settings import SchedulerSettings, read_scheduler_settings
@@ -69,7 +70,9 @@ def run(settings: ReplicaSettings) -> int:
     if takes_stop_signals():
         log.warning("a thread was started before the stop signals were blocked: SIGTERM will not end this replica in order")
     scheduler = read_scheduler_settings(settings.scheduler_configuration)
-    _check_listen(settings.listen)
+    _check_listen("--listen", *split_address("--listen", settings.listen))
+    if settings.http_place is not None:
+        _check_listen("--http-address", *settings.http_place)
     etcd = None if settings.etcd_endpoints else EtcdServer(settings.data_dir / "etcd")
     stopping = Stopping(etcd)
     with ExitStack() as owned:
@@ -103,6 +106,7 @@ class _Replica:
         )
         self._server = ApiServer(options, self._leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
+        self._observability = Observability(settings, scheduler, version, self._leadership, self._actors, self._server)
         self._housekeeping = Housekeeping(endpoints, duties, self._leadership.epoch)
         self._budgets = BudgetStatus(endpoints, keys, self._leadership.epoch)
         self._nodes = NodeController(endpoints, keys, settings.nodes, self._leadership.epoch)
@@ -116,6 +120,14 @@ class _Replica:
         except ListenError as error:
             raise ReplicaError(f"--listen: {error}") from error
         log.info("the API listens at %s", self._server.address)
+        try:
+            http_address = self._observability.open()
+        except ListenError as error:
+            await self._server.stop()
+            raise ReplicaError(f"--http-address: {error}") from error
+        if http_address is not None:
+            log.info("health, metrics and status are at http://%s", http_address)
+        ticking = asyncio.create_task(self._observability.ticking())
         self._leadership.look_on(self._server.address)
         self._actors.start()
         self._housekeeping.start()
@@ -123,11 +135,12 @@ class _Replica:
         self._nodes.start()
         stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         asked = asyncio.create_task(stop.wait())
-        ended = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
-        await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+        over = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
+        await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
         code = 0 if stop.is_set() else 1
         stopping.begin()
         await self._stop()
+        await ended(ticking)
         return code
 
     async def _stop(self) -> None:
@@ -135,18 +148,19 @@ class _Replica:
         loops = [threading.Thread(target=loop.stop, daemon=True) for loop in (self._housekeeping, self._budgets, self._nodes)]
         for loop in loops:
             loop.start()
+        self._observability.stopping()
         await self._server.announce_stop()
         await asyncio.to_thread(self._leadership.release)
         await asyncio.gather(self._server.stop(), asyncio.to_thread(self._actors.stop))
         deadline = time.monotonic() + _LOOP_SECONDS_MAX
         for loop in loops:
             await asyncio.to_thread(loop.join, max(0.0, deadline - time.monotonic()))
+        self._observability.close()
         self._belief.close()
 
 
-def _check_listen(address: str) -> None:
+def _check_listen(flag: str, host: str, port: int) -> None:
     """A port in use is told before anything starts; that it may be taken in between is told by the server."""
-    host, port = split_address("--listen", address)
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -154,7 +168,7 @@ def _check_listen(address: str) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except OSError as error:
-        raise ReplicaError(f"--listen {address}: {error.strerror}; choose an address of this host with a free port") from error
+        raise ReplicaError(f"{flag} {host}:{port}: {error.strerror}; choose an address of this host with a free port") from error
 
 
 def _check_etcd(endpoints: tuple[str, ...], *, given: bool) -> None:

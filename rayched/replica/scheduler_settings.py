@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rayched.framework.configuration_file import ConfigurationErrors, load
+from rayched.framework.configuration_file import ConfigurationErrors, Loaded, load
 from rayched.framework.registry import RegistryError, load_entry_points, merge
 from rayched.plugins.in_tree import IN_TREE
 
@@ -31,6 +31,8 @@ class SchedulerSettings:
 
     text: str
     source: str
+    loaded: Loaded
+    """What it says, for people."""
 
 
 def read_scheduler_settings(path: Path | None) -> SchedulerSettings:
@@ -51,4 +53,4 @@ def read_scheduler_settings(path: Path | None) -> SchedulerSettings:
         raise SchedulerSettingsError((f"plugins: {error}",)) from error
     for warning in loaded.warnings:
         log.warning("%s", warning)
-    return SchedulerSettings(text, source)
+    return SchedulerSettings(text, source, loaded)

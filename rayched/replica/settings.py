@@ -14,6 +14,9 @@ from rayched.framework.yaml_fields import duration_seconds
 
 DEFAULT_PORT = 7420
 """Of the first replica; those of `up` count on from here."""
+HTTP_PORT_DISTANCE = 100
+"""From the API's port to that of the HTTP endpoint, where none is given."""
+NO_ADDRESS = "off"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 WORKERS_MAX = 64
 
@@ -44,6 +47,8 @@ class ReplicaSettings:
     """One replica. Addresses are host:port."""
 
     listen: str = f"127.0.0.1:{DEFAULT_PORT}"
+    http_address: str = ""
+    """Of health, metrics and status; "": loopback and the API's port + HTTP_PORT_DISTANCE; "off": none."""
     etcd_endpoints: tuple[str, ...] = ()
     """Empty: an etcd of its own, below data_dir."""
     root: str = "/rayched"
@@ -67,13 +72,9 @@ class ReplicaSettings:
     """0: pods are tried strictly in QueueSort's order."""
 
     def __post_init__(self) -> None:
-        host, port = split_address("--listen", self.listen)
-        if host not in LOOPBACK and not self.insecure_bind:
-            raise SettingsError(
-                f"--listen {self.listen}: {host} is no loopback address; without TLS this needs --insecure-bind as well"
-            )
-        if not 0 <= port <= 65535:
-            raise SettingsError(f"--listen {self.listen}: the port is 0 to 65535")
+        self._check_address("--listen", self.listen)
+        if self.http_address not in ("", NO_ADDRESS):
+            self._check_address("--http-address", self.http_address)
         if not 0 <= self.workers <= WORKERS_MAX:
             raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}")
         if self.election_profile not in ("fast", "kube"):
@@ -89,6 +90,26 @@ class ReplicaSettings:
             )
         if self.head_of_line_limit < 0:
             raise SettingsError(f"--head-of-line-limit {self.head_of_line_limit}: a number of attempts, or 0 for none")
+
+    @property
+    def http_place(self) -> tuple[str, int] | None:
+        """Host and port of the HTTP endpoint; None: there is none. Port 0: the system chooses."""
+        if self.http_address == NO_ADDRESS:
+            return None
+        if self.http_address:
+            return split_address("--http-address", self.http_address)
+        _, port = split_address("--listen", self.listen)
+        distance = HTTP_PORT_DISTANCE if port + HTTP_PORT_DISTANCE <= 65535 else -HTTP_PORT_DISTANCE
+        return "127.0.0.1", port + distance if port else 0
+
+    def _check_address(self, flag: str, address: str) -> None:
+        host, port = split_address(flag, address)
+        if host not in LOOPBACK and not self.insecure_bind:
+            raise SettingsError(
+                f"{flag} {address}: {host} is no loopback address; without TLS this needs --insecure-bind as well"
+            )
+        if not 0 <= port <= 65535:
+            raise SettingsError(f"{flag} {address}: the port is 0 to 65535")
 
     @property
     def unschedulable_seconds_max(self) -> float:

@@ -26,6 +26,7 @@ import grpc.aio
 import tenacity
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from prometheus_client import Metric
 
 from leader.channel import open_aio_channel, open_channel
 from rayched.api.defaulting import default
@@ -33,6 +34,7 @@ from rayched.api.kinds import EVENT, NAMESPACE, wrap
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.server.admin_service import AdminService
 from rayched.server.admission import Admission
+from rayched.server.api_metrics import api_metrics
 from rayched.server.changes import EventEncoder
 from rayched.server.creation import Creator
 from rayched.server.deletion import SYSTEM_NAMESPACES, Deleter
@@ -105,6 +107,7 @@ class ApiServer:
         self._scheduler = scheduler
         self._health = Health()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_synced = False
         self._running: _Running | None = None
         self.address = options.listen_address
         """host:port; with the real port once started."""
@@ -134,6 +137,15 @@ class ApiServer:
         self._spawn(self._become_useful(running))
         self._spawn(self._watch_feed(running))
 
+    @property
+    def is_synced(self) -> bool:
+        """It has read the cluster's state, and can serve."""
+        return self._is_synced
+
+    def metrics(self) -> list[Metric]:
+        """What the API counts, as of now. In the event loop."""
+        return [] if self._running is None else self._running.metrics()
+
     async def announce_stop(self) -> None:
         """Health turns NOT_SERVING for good; calls are still served."""
         await self._health.shutting_down()
@@ -160,6 +172,7 @@ class ApiServer:
         await running.sources.cluster().feed.synced.wait()
         await _make_namespaces(running.objects)
         running.ready.set()
+        self._is_synced = True
         await self._health.synced(self._leadership.leads)
         async for _ in self._leadership.changes():
             await self._health.leading(self._leadership.leads)
@@ -220,7 +233,8 @@ class _Running:
         self.objects = Objects(store, options.keys)
         hub = self.sources.cluster().feed.hub
         admission = Admission(hub, self.objects, self.ready, options.tolerations)
-        creator, deleter = Creator(self.objects, admission), Deleter(self.objects)
+        self.creator = creator = Creator(self.objects, admission)
+        deleter = Deleter(self.objects)
         self.watch = WatchService(self.sources, encoder, options.watch)
         self.leadership = LeadershipService(leadership, options.version)
         self.services: dict[str, object] = {
@@ -233,6 +247,9 @@ class _Running:
             "Scheduling": SchedulingService(leadership, scheduler),
         }
         self.server: Any = grpc.aio.server(options=_OPTIONS)
+
+    def metrics(self) -> list[Metric]:
+        return api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub)
 
     async def close(self) -> None:
         await self.sources.close()

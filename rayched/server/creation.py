@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -92,6 +93,8 @@ class Creator:
     def __init__(self, objects: Objects, admission: Admission) -> None:
         self._objects = objects
         self._admission = admission
+        self.counts: Counter[str] = Counter()
+        """Submissions by what became of them; dry runs do not count."""
 
     async def create(self, items: Sequence[Object], dry_run: bool = False) -> list[Creation]:
         """One result each, in order. The items are used up: they are what is stored."""
@@ -106,7 +109,10 @@ class Creator:
             await self._create_wave(wave, dry_run)
         for submission in submissions:
             results[submission.index] = submission.result
-        return [result for result in results if result is not None]
+        found = [result for result in results if result is not None]
+        if not dry_run:
+            self.counts.update(result.code.name if isinstance(result, ApiFailure) else "OK" for result in found)
+        return found
 
     async def as_created(self, created: Created) -> Object:
         """The object of an answer that is given again: as it was created, where etcd still knows."""

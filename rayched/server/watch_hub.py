@@ -132,6 +132,7 @@ class Subscription:
         if self._position >= first or self._lost is not None:
             return
         if self.pending:
+            self._hub.overflows += 1
             self.lose(Loss.SLOW)
         else:
             self._position = first
@@ -163,6 +164,8 @@ class WatchHub:
         """Everything up to here was fed."""
         self.synced = False
         self.subscriptions: set[Subscription] = set()
+        self.overflows = 0
+        """Subscriptions lost because nobody read them in time."""
 
     # ---- fed by the store's watcher
 

@@ -67,6 +67,7 @@ def revision(etcd: EtcdServer) -> int:
     ("options", "words"),
     [
         (["--listen", "127.0.0.1:{port}"], ["--listen 127.0.0.1:", "Address already in use", "free port"]),
+        (["--http-address", "127.0.0.1:{port}"], ["--http-address 127.0.0.1:", "Address already in use", "free port"]),
         (["--listen", "0.0.0.0:0"], ["--listen 0.0.0.0:0", "no loopback address", "--insecure-bind"]),
         (["--election-profile", "slow"], ["--election-profile slow", "fast and kube"]),
     ],

@@ -22,6 +22,11 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
             {"listen": "0.0.0.0:7420"},
             "--listen 0.0.0.0:7420: 0.0.0.0 is no loopback address; without TLS this needs --insecure-bind as well",
         ),
+        ({"http_address": "on"}, "--http-address 'on': an address is host:port"),
+        (
+            {"http_address": "10.0.0.1:9000"},
+            "--http-address 10.0.0.1:9000: 10.0.0.1 is no loopback address; without TLS this needs --insecure-bind as well",
+        ),
         ({"workers": -1}, "--workers -1: allowed are 0 to 64"),
         ({"workers": 65}, "--workers 65: allowed are 0 to 64"),
         ({"election_profile": "slow"}, "--election-profile slow: allowed are fast and kube"),
@@ -57,6 +62,22 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
 )
 def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:
     ReplicaSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("listen", "http_address", "place"),
+    [
+        ("127.0.0.1:7421", "", ("127.0.0.1", 7521)),
+        ("127.0.0.1:65500", "", ("127.0.0.1", 65400)),
+        ("127.0.0.1:0", "", ("127.0.0.1", 0)),
+        ("127.0.0.1:7421", "[::1]:9000", ("::1", 9000)),
+        ("127.0.0.1:7421", "off", None),
+    ],
+)
+def test_the_http_endpoint_is_near_the_api_unless_told_otherwise(
+    listen: str, http_address: str, place: tuple[str, int] | None
+) -> None:
+    assert ReplicaSettings(listen=listen, http_address=http_address).http_place == place
 
 
 def test_the_time_among_unschedulable_pods_is_read_as_go_writes_it() -> None:

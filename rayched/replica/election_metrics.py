@@ -1,0 +1,77 @@
+"""The metrics of the election, as this replica sees it.
+
+| metric | type | labels |
+|---|---|---|
+| leader_election_master_status | gauge | name |
+| leader_election_slowpath_total | counter | name |
+| rayched_leader_renew_duration_seconds | histogram | |
+| rayched_leader_last_renew_age_seconds | gauge | ; only while this replica leads |
+| rayched_leader_transitions_total | counter | ; kept in etcd, so it goes on through all leaders |
+| rayched_leader_epoch | gauge | ; of whoever leads, 0 while nobody does |
+
+Source: client-go's leaderelection metrics 0.34 for the first two.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+from rayched.server.ports import Leader
+
+RENEW_BUCKETS: Final = tuple(0.001 * 2**i for i in range(15))
+
+
+class ElectionCounts:
+    """Filled by the elector on its thread, as its ElectionMetrics; read on any. It outlives the electors of a replica."""
+
+    def __init__(self, name: str) -> None:
+        self._status = Gauge("leader_election_master_status", "1 on the replica that leads, else 0.", ["name"], registry=None)
+        self._slow = Counter(
+            "leader_election_slowpath", "Renewals that first had to read the record back.", ["name"], registry=None
+        )
+        self._renewals = Histogram(
+            "rayched_leader_renew_duration_seconds",
+            "Time that a successful renewal took.",
+            buckets=RENEW_BUCKETS,
+            registry=None,
+        )
+        self._renewed_at: float | None = None
+        self._status.labels(name)
+        self._slow.labels(name)
+
+    # ------------------------------------------------------------------------------------------------ the elector's thread
+
+    def master_status(self, name: str, leading: bool) -> None:
+        self._status.labels(name).set(leading)
+        self._renewed_at = _boottime() if leading else None
+
+    def slowpath(self, name: str) -> None:
+        self._slow.labels(name).inc()
+
+    def renewed(self, _name: str, seconds: float) -> None:
+        self._renewals.observe(seconds)
+        self._renewed_at = _boottime()
+
+    # ---------------------------------------------------------------------------------------------------------- any thread
+
+    def families(self, leader: Leader | None, transitions: int | None) -> list[Metric]:
+        """`transitions`: as stored in etcd; None before it was read."""
+        age = GaugeMetricFamily("rayched_leader_last_renew_age_seconds", "Time since the lease was renewed, on the leader.")
+        renewed_at = self._renewed_at
+        if renewed_at is not None:
+            age.add_metric([], max(0.0, _boottime() - renewed_at))
+        changes = CounterMetricFamily("rayched_leader_transitions", "How often the lead has passed to another process.")
+        if transitions is not None:
+            changes.add_metric([], transitions)
+        epoch = GaugeMetricFamily("rayched_leader_epoch", "The epoch of the present leader, 0 while nobody leads.")
+        epoch.add_metric([], 0 if leader is None else leader.epoch)
+        own = [family for metric in (self._status, self._slow, self._renewals) for family in metric.collect()]
+        return [*own, age, changes, epoch]
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

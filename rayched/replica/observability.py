@@ -1,0 +1,219 @@
+"""What a replica shows over HTTP: health for probes, metrics for scrapes, status and configuration for people.
+
+| path | what |
+|---|---|
+| /livez, /readyz, /healthz | health checks, also one by one below each; ?verbose, ?exclude=NAME |
+| /metrics | everything that is counted, in the text format or OpenMetrics |
+| /metrics/slis | the health checks as metrics |
+| /statusz, /configz, /version | what it is, the configuration in force, the version |
+
+livez depends on nothing outside the process, neither on etcd nor on Ray: all replicas would be restarted together. A standby is
+ready, for it serves the API. healthz fails on a leader that neither renews nor steps down.
+
+Threads: the endpoint's. What lives in the event loop is asked there, with a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from datetime import UTC, datetime
+from typing import Final
+
+from prometheus_client import REGISTRY, CollectorRegistry, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily
+
+from rayched.replica.actor_supervisor import ActorSupervisor
+from rayched.replica.configuration_shown import configuration_shown
+from rayched.replica.families import merged
+from rayched.replica.leadership import Leadership
+from rayched.replica.scheduler_settings import SchedulerSettings
+from rayched.replica.settings import ReplicaSettings
+from rayched.server.app import ApiServer
+from rayched.server.health_checks import PING, Check, HealthChecks
+from rayched.server.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
+
+TICK_SECONDS: Final = 1.0
+STUCK_SECONDS: Final = 10.0
+"""An event loop that has not turned for so long serves nobody."""
+_SCRAPE_SECONDS_MAX: Final = 4.0
+"""Actors that do not answer in time are left out of a scrape."""
+_LIVEZ, _READYZ, _HEALTHZ = "livez", "readyz", "healthz"
+
+log = logging.getLogger("rayched.replica")
+
+
+class Observability:
+    """`open` in the event loop, where `ticking` then runs; `close` at the end."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        scheduler: SchedulerSettings,
+        version: str,
+        leadership: Leadership,
+        actors: ActorSupervisor,
+        server: ApiServer,
+    ) -> None:
+        self._settings = settings
+        self._scheduler = scheduler
+        self._version = version
+        self._leadership = leadership
+        self._actors = actors
+        self._server = server
+        self._began = time.time()
+        self._ticked = _boottime()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._endpoint: HttpEndpoint | None = None
+        loop, elector = Check("event-loop", self._loop_problem), Check("leaderElection", leadership.problem)
+        self._checks = HealthChecks(
+            {
+                _LIVEZ: (PING, loop),
+                _READYZ: (
+                    PING,
+                    elector,
+                    Check("shutdown", lambda: "the replica is stopping" if self._stopping else None),
+                    Check(
+                        "sched-handler-sync", lambda: None if actors.has_synced else "the scheduler has not read the cluster yet"
+                    ),
+                    Check("watch-sync", lambda: None if server.is_synced else "the API has not read the cluster yet"),
+                ),
+                _HEALTHZ: (PING, elector, loop),
+            }
+        )
+        self._registry = CollectorRegistry()
+        self._registry.register(_Collector(self._families))
+        self._slis = CollectorRegistry()
+        self._slis.register(_Collector(self._checks.metrics))
+
+    def open(self) -> str | None:
+        """Where it listens, host:port; None where it is turned off. Raises ListenError."""
+        place = self._settings.http_place
+        if place is None:
+            return None
+        self._loop = asyncio.get_running_loop()
+        self._endpoint = HttpEndpoint(*place, self._routes(), frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ)))
+        self._endpoint.start()
+        return self._endpoint.address
+
+    async def ticking(self) -> None:
+        """Shows that the event loop turns, until cancelled."""
+        while True:
+            self._ticked = _boottime()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def stopping(self) -> None:
+        """From now on this replica is not ready."""
+        self._stopping = True
+
+    def close(self) -> None:
+        if self._endpoint is not None:
+            self._endpoint.stop()
+
+    # ------------------------------------------------------------------------------------------------------------- routes
+
+    def _routes(self) -> dict[str, Route]:
+        def group(name: str) -> Route:
+            return lambda request: self._checks.answer(name, request)
+
+        return {
+            **{f"/{name}": group(name) for name in (_LIVEZ, _READYZ, _HEALTHZ)},
+            "/metrics": lambda request: _exposition(self._registry, request),
+            "/metrics/slis": lambda request: _exposition(self._slis, request),
+            "/statusz": lambda _: Answer(self._statusz().encode()),
+            "/configz": lambda _: _json(configuration_shown(self._settings, self._scheduler.loaded)),
+            "/version": lambda _: _json({"version": self._version, "python": platform.python_version()}),
+        }
+
+    def _loop_problem(self) -> str | None:
+        seconds = _boottime() - self._ticked
+        return f"the event loop has not turned for {seconds:.0f} s" if seconds > STUCK_SECONDS else None
+
+    def _families(self) -> Iterable[Metric]:
+        build = GaugeMetricFamily("rayched_build_info", "1; the version is in the label.", labels=["version"])
+        build.add_metric([self._version], 1)
+        return merged([build], REGISTRY.collect(), self._leadership.metrics(), *self._asked_of_loop())
+
+    def _asked_of_loop(self) -> tuple[list[Metric], list[Metric]]:
+        """What the server and the actors count."""
+        if self._loop is None or self._stopping:
+            return [], []
+
+        async def ask() -> tuple[list[Metric], list[Metric]]:
+            return self._server.metrics(), await self._actors.metrics()
+
+        asking = ask()
+        try:
+            answer = asyncio.run_coroutine_threadsafe(asking, self._loop)
+        except RuntimeError:
+            asking.close()  # the loop has ended
+            return [], []
+        try:
+            return answer.result(_SCRAPE_SECONDS_MAX)
+        except FutureTimeoutError:
+            answer.cancel()
+            log.warning("a scrape lacks what the server and the actors count: no answer within %.0f s", _SCRAPE_SECONDS_MAX)
+            return [], []
+
+    def _statusz(self) -> str:
+        leader = self._leadership.leader()
+        up = int(time.time() - self._began)
+        failing = self._checks.failing(_READYZ)
+        lines = {
+            "Started": datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "Up": f"{up // 3600} hr {up // 60 % 60:02} min {up % 60:02} sec",
+            "Version": self._version,
+            "Python version": platform.python_version(),
+            "Process": str(os.getpid()),
+            "Identity": self._leadership.identity,
+            "API": self._server.address,
+            "Leads": "yes" if self._leadership.leads else "no",
+            "Leader": "nobody" if leader is None else f"{leader.holder} at {leader.address}, epoch {leader.epoch}",
+            "Ready": "no; " + "; ".join(failing) if failing else "yes",
+            "Paths": " ".join(sorted(self._routes())),
+        }
+        warning = "For people: the format of this page may change at any time.\n"
+        return f"rayched statusz\n{warning}\n" + "".join(f"{name}: {value}\n" for name, value in lines.items())
+
+
+class _Collector:
+    """What a function finds at each scrape."""
+
+    def __init__(self, find: Callable[[], Iterable[Metric]]) -> None:
+        self._find = find
+
+    def collect(self) -> Iterable[Metric]:
+        return self._find()
+
+    def describe(self) -> Iterable[Metric]:
+        """Names are not checked beforehand."""
+        return ()
+
+
+def _exposition(registry: CollectorRegistry, request: Request) -> Answer:
+    encode, content_type = choose_encoder(request.accept)
+    return Answer(encode(registry), content_type)
+
+
+def _json(value: object) -> Answer:
+    return Answer(json.dumps(value, indent=2).encode() + b"\n", JSON)
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancels a task and waits for its end."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

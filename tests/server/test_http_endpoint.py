@@ -1,0 +1,141 @@
+"""The HTTP endpoint: paths, methods, limits; and the health checks behind it, as Kubernetes answers them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rayched.server import http_endpoint
+from rayched.server.app import ListenError
+from rayched.server.health_checks import PING, Check, HealthChecks
+from rayched.server.http_endpoint import JSON, Answer, HttpEndpoint, Request
+
+
+class Opened:
+    """An endpoint with a few routes; `wrong` is what a check finds, `entered` and `leave` hold a request."""
+
+    def __init__(self) -> None:
+        self.wrong: str | None = None
+        self.entered, self.leave = threading.Semaphore(0), threading.Event()
+        self.checks = HealthChecks({"readyz": (PING, Check("moody", lambda: self.wrong))})
+        self.endpoint = HttpEndpoint(
+            "127.0.0.1",
+            0,
+            {
+                "/readyz": lambda request: self.checks.answer("readyz", request),
+                "/json": lambda request: Answer(json.dumps(dict(request.query)).encode(), JSON),
+                "/broken": self.broken,
+                "/slow": self.slow,
+            },
+            frozenset({"/readyz"}),
+        )
+        self.endpoint.start()
+
+    def broken(self, _: Request) -> Answer:
+        raise RuntimeError("secret words")
+
+    def slow(self, _: Request) -> Answer:
+        self.entered.release()
+        self.leave.wait(10)
+        return Answer(b"late")
+
+    def ask(self, path: str, method: str = "GET") -> tuple[int, str, str]:
+        """Status, content type, body."""
+        connection = http.client.HTTPConnection(self.endpoint.address, timeout=10)
+        connection.request(method, path)
+        answer = connection.getresponse()
+        found = answer.status, answer.getheader("Content-Type", ""), answer.read().decode()
+        connection.close()
+        return found
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    found = Opened()
+    yield found
+    found.leave.set()
+    found.endpoint.stop()
+
+
+def test_paths_answer_with_their_content_type_and_others_are_not_found(opened: Opened) -> None:
+    assert opened.ask("/json?a=1&a=2&b") == (200, "application/json", '{"a": ["1", "2"], "b": [""]}')
+    assert opened.ask("/json/below")[0] == 404
+    assert opened.ask("/")[0] == opened.ask("/unknown")[0] == opened.ask("/readyz/moody/deeper")[0] == 404
+    assert opened.ask("/json", "POST")[0] == opened.ask("/unknown", "DELETE")[0] == 405
+    assert opened.ask("/json", "HEAD") == (200, "application/json", "")
+
+
+def test_a_route_that_fails_is_told_without_its_inside(opened: Opened) -> None:
+    status, _, body = opened.ask("/broken")
+    assert status == 500 and "secret" not in body
+
+
+HEALTH = [
+    # what is wrong, what is asked, status, answer
+    (None, "/readyz", 200, "ok"),
+    (None, "/readyz?verbose", 200, "[+]ping ok\n[+]moody ok\nreadyz check passed\n"),
+    ("has a headache", "/readyz", 500, "[+]ping ok\n[-]moody failed: has a headache\nreadyz check failed\n"),
+    ("has a headache", "/readyz?exclude=moody", 200, "ok"),
+    ("has a headache", "/readyz?verbose&exclude=moody", 200, "[+]ping ok\n[+]moody excluded: ok\nreadyz check passed\n"),
+    ("has a headache", "/readyz/moody", 500, "internal server error: has a headache\n"),
+    ("has a headache", "/readyz/ping", 200, "ok"),
+    (None, "/readyz/unknown", 404, "404 page not found\n"),
+    (
+        None,
+        "/readyz?verbose&exclude=unknown",
+        200,
+        "[+]ping ok\n[+]moody ok\nwarn: some health checks cannot be excluded: no matches for unknown\nreadyz check passed\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "path", "status", "body"), HEALTH)
+def test_health_is_answered_as_kubernetes_components_do(
+    opened: Opened, wrong: str | None, path: str, status: int, body: str
+) -> None:
+    opened.wrong = wrong
+    assert opened.ask(path) == (status, "text/plain; charset=utf-8", body)
+
+
+def test_checks_are_counted_by_what_came_out(opened: Opened) -> None:
+    opened.ask("/readyz")
+    opened.wrong = "has a headache"
+    opened.ask("/readyz/moody")
+    state, counts = opened.checks.metrics()
+    assert {(one.labels["name"], one.value) for one in state.samples} == {("ping", 1), ("moody", 0)}
+    found = {(one.labels["name"], one.labels["status"], one.labels["type"]): one.value for one in counts.samples}
+    assert found == {("ping", "success", "readyz"): 2, ("moody", "success", "readyz"): 1, ("moody", "error", "readyz"): 2}
+
+
+def test_a_busy_port_is_told_in_one_line(opened: Opened) -> None:
+    port = int(opened.endpoint.address.rpartition(":")[2])
+    with pytest.raises(ListenError, match=f"^cannot listen on 127.0.0.1:{port}: Address already in use$"):
+        HttpEndpoint("127.0.0.1", port, {})
+
+
+def test_slow_routes_hold_up_nobody_else_and_connections_are_limited(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = [threading.Thread(target=opened.ask, args=("/slow",)) for _ in range(http_endpoint.CONNECTIONS_MAX - 1)]
+    for thread in waiting:
+        thread.start()
+        assert opened.entered.acquire(timeout=10)
+    assert opened.ask("/readyz")[0] == 200
+    last = threading.Thread(target=opened.ask, args=("/slow",))
+    last.start()
+    assert opened.entered.acquire(timeout=10)
+    with socket.create_connection(tuple(opened.endpoint.address.split(":")), timeout=10) as one_too_many:  # type: ignore[arg-type]
+        assert one_too_many.recv(100) == b""
+    opened.leave.set()
+    for thread in [*waiting, last]:
+        thread.join(10)
+    assert opened.ask("/readyz")[0] == 200
+
+
+def test_a_client_that_says_nothing_is_dropped(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_endpoint._Handler, "timeout", 0.1)
+    with socket.create_connection(tuple(opened.endpoint.address.split(":")), timeout=10) as silent:  # type: ignore[arg-type]
+        assert silent.recv(100) == b""
