@@ -28,8 +28,11 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.processes import alive, descendants
 from rayched.v1.core_pb2 import Node
 
+_ENDED_SECONDS_MAX = 2.0
+"""A killed replica's processes are gone after a twentieth of that."""
 _SETTLE_SECONDS = 0.5
 """What the auditor may lag behind the last answer."""
 
@@ -162,11 +165,18 @@ class Rehearsal:
         return self.cluster.replica_at(found.address)
 
     def kill_leader(self, number: signal.Signals = signal.SIGKILL) -> Kill:
-        """Sends the leader's process a signal."""
+        """Sends the leader's process a signal; after SIGKILL returns when all below it has ended too.
+
+        Until its guardian has ended it, its scheduler may still bind, as its epoch holds.
+        """
         leader = self.leader()
+        tree = descendants(leader.pid)
         kill = Kill("replica", self.ask(lambda auditor: auditor.epoch), time.monotonic())
         leader.signal(number)
         self._killed.append(leader)
+        deadline = kill.seconds + _ENDED_SECONDS_MAX
+        while number == signal.SIGKILL and any(map(alive, tree)) and time.monotonic() < deadline:
+            time.sleep(0.005)
         return kill
 
     def revive(self) -> None:
