@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance simulate trace chaos failover bench queue-bench lock clean
+.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance simulate trace chaos failover bench bench-quick queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ queue-bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable 
 
 bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [WORKLOADS=NAME,NAME] [JSON=FILE] [ARGS=...]
 	@$(BIN)/python -m benchmarks.bench --depth $(or $(DEPTH),scheduler) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(JSON),--json $(JSON)) $(ARGS)
+
+bench-quick: $(STAMP) ## a small set in under a minute; fails when a workload has become half as fast
+	@$(BIN)/python -m benchmarks.quick
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra embedded --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import shapes
 from benchmarks.bench import judge_of
 from benchmarks.engine_depth import EngineRun
+from benchmarks.quick import fallen
 from benchmarks.validity import Judge
 from benchmarks.workloads import WORKLOADS, Workload
 from rayched.framework.profile_building import default_profile
@@ -69,3 +70,8 @@ def test_pods_of_a_variety_come_from_so_many_templates() -> None:
         pod.metadata.name = pod.metadata.uid = ""
         kinds.add(pod.SerializeToString(deterministic=True))
     assert len(kinds) == 20
+
+
+def test_a_workload_that_became_half_as_fast_is_named() -> None:
+    recorded = {"a": 100.0, "b": 100.0, "c": 100.0}
+    assert fallen({"a": 49.9, "b": 50.0, "new": 1.0}, recorded) == ["a", "c"]
