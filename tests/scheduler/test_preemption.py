@@ -8,8 +8,12 @@ import pytest
 
 from rayched.api import kinds
 from rayched.framework import names
+from rayched.framework.cycle_state import CycleState
+from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
+from rayched.framework.preemption import FAILED_ATTEMPT, FailedAttempt
 from rayched.framework.profile_building import default_profile
+from rayched.framework.status import SUCCESS, Status
 from rayched.plugins.default_preemption import DefaultPreemption
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Failure
@@ -248,6 +252,29 @@ def test_a_search_ends_with_a_share_of_the_nodes(percentage: int, absolute: int,
     preemptor = Preemptor("vip", template, engine.diagnose(template), 0, (), NOW, evaluator)
     args = DefaultPreemptionArgs(percentage, absolute)
     assert len(evaluator.candidates(preemptor, args)[0]) == tried
+
+
+class LastComeFirstGone:
+    """A PostFilter plugin that goes by something else than priority."""
+
+    name = "LastComeFirstGone"
+
+    def post_filter(self, state: CycleState, pod: Pod) -> tuple[PostFilterResult | None, Status]:
+        failed = state.read(FAILED_ATTEMPT)
+        assert isinstance(failed, FailedAttempt) and failed.template.priority == pod.spec.priority
+        assert failed.diagnosis.unschedulable_plugins == {names.NODE_RESOURCES_FIT}
+        return PostFilterResult("n1", ("young",)), SUCCESS
+
+
+@pytest.mark.row("F22")
+def test_a_plugin_that_orders_pods_in_its_own_way_chooses_victims_itself_and_nominations_go_by_priority_still() -> None:
+    bench = Bench("n1")
+    profile = replace(default_profile(IN_TREE), post_filter=(LastComeFirstGone(),))
+    bench.scheduler = Scheduler(bench.snapshot, {profile.scheduler_name: profile}, 1)
+    bench.bind(a_pod("old", cpu="2", priority=0), "n1", started=1.0)
+    bench.bind(a_pod("young", cpu="2", priority=9), "n1", started=2.0)
+    assert bench.victims(a_pod("vip", cpu="2", priority=5)) == ("n1", ("young",))
+    assert bench.scheduler.nominations.beside("other", 5) and not bench.scheduler.nominations.beside("other", 6)
 
 
 # ------------------------------------------------------------------------------------------- limits of our own, both off

@@ -122,6 +122,27 @@ class World:
         return Evaluator(self.snapshot, engine, self.nominations, SeededChance(0), PotentialVictims(self.snapshot))
 
 
+def test_a_node_that_makes_a_domain_counts_for_rows_that_stay_as_they_are() -> None:
+    world = World(0)
+    for name in world.nodes:
+        world.snapshot.remove_node(name)
+    for name, zone in (("left", "a"), ("right", "b")):
+        world.snapshot.add_node(a_node(name, cpu="4", labels={"zone": zone}))
+        for app, priority, cpu in (("web", 50, "1"), ("db", 0, "3")):
+            pod = a_pod("p", cpu=cpu, priority=priority, labels={"app": app})
+            world.occupancy.observe(
+                f"{name}-{app}", world.templates.intern(pod), name, facts=PodFacts(f"default/{name}-{app}", 1.0)
+            )
+    pod = a_pod("vip", cpu="2", priority=10, labels={"app": "web"})
+    constraint = pod.spec.topology_spread_constraints.add(max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule")
+    constraint.label_selector.match_labels["app"] = "web"
+    lasting = world.evaluator(world.engine)
+    assert len(world.found(lasting, pod, "vip-1")[0]) == 2
+    # A zone without any pod: with one more than it has now, the others would be too full.
+    world.snapshot.add_node(a_node("small", cpu="1", labels={"zone": "c"}))
+    assert world.found(lasting, pod, "vip-1")[0] == {}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_outcomes_that_are_kept_are_those_that_would_be_found_now(seed: int) -> None:
     world = World(seed)
