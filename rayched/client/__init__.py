@@ -1,8 +1,28 @@
 """The Python SDK of rayched."""
 
-from rayched.client.bulk_submission import Submitted
-from rayched.client.client import Client, Listing
+from rayched.client.async_client import AsyncClient
+from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
+from rayched.client.bindings import NotBound
+from rayched.client.calls import Listing
+from rayched.client.client import Client
 from rayched.client.errors import ApiError, Violation
-from rayched.client.watch import Event, EventType, LeaderStream, WatchStream
+from rayched.client.submissions import NotAllSubmitted, Submitted
+from rayched.client.watch import LeaderStream, WatchStream
+from rayched.client.watching import Event, EventType
 
-__all__ = ["ApiError", "Client", "Event", "EventType", "LeaderStream", "Listing", "Submitted", "Violation", "WatchStream"]
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "AsyncLeaderStream",
+    "AsyncWatchStream",
+    "Client",
+    "Event",
+    "EventType",
+    "LeaderStream",
+    "Listing",
+    "NotAllSubmitted",
+    "NotBound",
+    "Submitted",
+    "Violation",
+    "WatchStream",
+]

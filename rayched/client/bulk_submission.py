@@ -1,42 +1,16 @@
-"""Submits many objects: cut into batches, several of them under way, every outcome in the order of the objects.
-
-An entry whose outcome the server does not know (etcd did not answer in time) is submitted again with the same uid, until it is
-known or the batch's time is over.
-"""
+"""Submits many objects: cut into batches, several of them under way, every outcome in the order of the objects."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final
 
-import grpc
-
-from rayched.api.kinds import unwrap
 from rayched.client.batches import batches
-from rayched.client.errors import ApiError, outcome_error
+from rayched.client.errors import ApiError
+from rayched.client.submissions import BATCHES_IN_FLIGHT, BatchOutcomes, Submitted
 from rayched.client.transport import Transport
-from rayched.v1.services_pb2 import SubmitManyRequest, SubmitManyResponse
 from rayched.v1.workloads_pb2 import Object
-
-BATCHES_IN_FLIGHT: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """What became of one object. `error` None: it is stored, at `revision`."""
-
-    uid: str
-    revision: int
-    warnings: tuple[str, ...]
-    error: ApiError | None
-
-    @property
-    def open(self) -> bool:
-        """Nobody knows whether it is stored."""
-        return self.error is not None and self.error.code is grpc.StatusCode.UNAVAILABLE
 
 
 class BulkSubmission:
@@ -67,25 +41,11 @@ class BulkSubmission:
         return tuple(results)
 
     def _batch(self, batch: Sequence[Object]) -> list[Submitted]:
-        results: dict[int, Submitted] = {}
+        outcomes, total = BatchOutcomes(batch), self._total_seconds
         try:
-            for attempt in self._transport.attempts(self._total_seconds):
+            for attempt in self._transport.attempts(total):
                 with attempt:
-                    self._attempt(batch, results)
+                    outcomes.take(self._transport.call("Submission.SubmitMany", outcomes.request(), total_seconds=total))
         except ApiError as error:
-            for index, item in enumerate(batch):
-                if index not in results or results[index].open:
-                    results[index] = Submitted(unwrap(item).metadata.uid, 0, (), error)
-        return [results[index] for index in range(len(batch))]
-
-    def _attempt(self, batch: Sequence[Object], results: dict[int, Submitted]) -> None:
-        """One call for the entries without a known outcome; raises the error of one that still has none."""
-        indexes = [index for index in range(len(batch)) if index not in results or results[index].open]
-        request = SubmitManyRequest(objects=[batch[index] for index in indexes])
-        answer: SubmitManyResponse = self._transport.call("Submission.SubmitMany", request, total_seconds=self._total_seconds)
-        for index, result in zip(indexes, answer.results, strict=True):
-            uid = result.uid or unwrap(batch[index]).metadata.uid
-            results[index] = Submitted(uid, result.revision, tuple(result.warnings), outcome_error(result.outcome))
-        for submitted in results.values():
-            if submitted.open and submitted.error is not None:
-                raise submitted.error
+            outcomes.give_up(error)
+        return outcomes.results()

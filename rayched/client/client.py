@@ -5,78 +5,56 @@ raises ApiError. Repeating is harmless: a submission gets a uid here, before the
 answer; all other calls describe an end state.
 
     with Client() as client:
-        client.submit(pod)
-        for event in client.watch("pods"):
-            ...
+        submitted = client.submit(Path("app.yaml"))
+        for pod in client.wait_bound(submitted):
+            print(pod.metadata.name, pod.spec.node_name)
+
+AsyncClient has the same calls for asyncio.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, TypeVar, overload
 
-import grpc
+from google.protobuf.message import Message
 
-from rayched.api.kinds import AnyObject, Kind, by_word, unwrap, wrap
-from rayched.client.batches import batches
-from rayched.client.bulk_submission import BulkSubmission, Submitted
-from rayched.client.errors import ApiError, outcome_error
-from rayched.client.transport import Patience, Transport, endpoints_of
+from rayched.api.kinds import AnyObject, Kind
+from rayched.client import calls
+from rayched.client.bindings import BoundWait, PodReference
+from rayched.client.bulk_submission import BulkSubmission
+from rayched.client.calls import Call, Listing
+from rayched.client.endpoints import Patience, endpoints_of
+from rayched.client.errors import ApiError
+from rayched.client.sources import Manifest, Source, objects_of
+from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
+from rayched.client.transport import Transport
 from rayched.client.watch import LeaderStream, WatchStream
-from rayched.v1.core_pb2 import Node, NodeStatus, Taint
+from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
-    ApplyRequest,
     ApplyResponse,
-    CordonRequest,
     CordonResponse,
-    DeleteRequest,
     DeleteResponse,
-    EvictRequest,
     EvictResponse,
-    ExplainRequest,
     ExplainResponse,
-    GetLeaderRequest,
     GetLeaderResponse,
-    GetPlanBasisRequest,
     GetPlanBasisResponse,
-    GetRequest,
-    GetSchedulerStatusRequest,
     GetSchedulerStatusResponse,
-    HeartbeatRequest,
-    LabelRequest,
     LabelResponse,
-    ListQueueRequest,
     ListQueueResponse,
-    ListRequest,
     ListResponse,
-    ObjectKey,
     PodStatusUpdate,
-    RegisterNodeRequest,
     RegisterNodeResponse,
-    SubmitRequest,
     SubmitResponse,
-    TaintRequest,
     TaintResponse,
-    UpdateNodeStatusRequest,
     UpdateNodeStatusResponse,
-    UpdatePodStatusRequest,
-    WatchRequest,
 )
 from rayched.v1.workloads_pb2 import Object
 
-NODES_A_HEARTBEAT: Final = 1_000
-UPDATES_A_CALL: Final = 500
 STREAM_PATIENCE_SECONDS: Final = 60.0
+BOUND_SECONDS: Final = 60.0
 
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """All objects as of one revision; a watch from `revision` + 1 misses nothing."""
-
-    objects: tuple[AnyObject, ...]
-    revision: int
+R = TypeVar("R")
 
 
 class Client:
@@ -91,7 +69,7 @@ class Client:
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        return self._transport.endpoints
+        return self._transport.endpoints.all
 
     def close(self) -> None:
         self._transport.close()
@@ -104,10 +82,31 @@ class Client:
 
     # ---------------------------------------------------------------------------------------------------------- objects
 
-    def submit(self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None) -> SubmitResponse:
-        """Creates an object."""
-        request = SubmitRequest(object=_with_uid(item), dry_run=dry_run)
-        return cast(SubmitResponse, self._call("Submission.Submit", request, timeout_seconds))
+    @overload
+    def submit(
+        self, source: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> SubmitResponse: ...
+
+    @overload
+    def submit(
+        self, source: Manifest | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> tuple[Submitted, ...]: ...
+
+    def submit(
+        self, source: Source | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> SubmitResponse | tuple[Submitted, ...]:
+        """Creates an object; or all objects of manifests: text, plain data, a Path, or a sequence of these and of objects.
+
+        Of one object comes its response, of others one outcome each, in order. Raises ApiError, which is NotAllSubmitted where
+        some of several were refused, and ManifestErrors or TextError before anything is sent.
+        """
+        if isinstance(source, Message):
+            return self._do(calls.submit(source, dry_run), timeout_seconds)
+        read = objects_of(source)
+        items = read_objects(read)
+        if dry_run:
+            return all_submitted(read, [self._try(item, timeout_seconds) for item in items])
+        return all_submitted(read, self.submit_many(items, timeout_seconds=timeout_seconds))
 
     def submit_many(
         self,
@@ -121,17 +120,15 @@ class Client:
         `timeout_seconds` is for each batch. `progress` is told how many objects more are done.
         """
         submission = BulkSubmission(self._transport, timeout_seconds)
-        return submission.run((_with_uid(item) for item in items), progress)
+        return submission.run((calls.with_uid(item) for item in items), progress)
 
     def apply(self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None) -> ApplyResponse:
         """Creates the object, or changes the one that is there."""
-        request = ApplyRequest(object=_as_object(item), dry_run=dry_run)
-        return cast(ApplyResponse, self._call("Submission.Apply", request, timeout_seconds))
+        return self._do(calls.apply(item, dry_run), timeout_seconds)
 
     def get(self, kind: str | Kind, name: str, namespace: str = "default", *, timeout_seconds: float | None = None) -> AnyObject:
         """The object as it is now."""
-        request = GetRequest(key=_key(kind, name, namespace))
-        return unwrap(self._call("Submission.Get", request, timeout_seconds).object)
+        return self._do(calls.get(kind, name, namespace), timeout_seconds)
 
     def list(
         self,
@@ -150,7 +147,7 @@ class Client:
             field_selector=field_selector,
             timeout_seconds=timeout_seconds,
         ):
-            yield from map(unwrap, page.objects)
+            yield from calls.listing_of([page]).objects
 
     def list_all(
         self, kind: str | Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "", revision: int = 0
@@ -159,8 +156,7 @@ class Client:
         pages = self.pages(
             kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, revision=revision
         )
-        found = tuple(pages)
-        return Listing(tuple(unwrap(item) for page in found for item in page.objects), found[0].revision)
+        return calls.listing_of(tuple(pages))
 
     def pages(
         self,
@@ -174,22 +170,12 @@ class Client:
         timeout_seconds: float | None = None,
     ) -> Iterator[ListResponse]:
         """The pages of a list; each call of the network has its own time."""
-        found = _kind(kind)
-        request = ListRequest(
-            kind=found.name,
-            namespace=namespace if found.namespaced else "",
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            revision=revision,
-        )
+        request = calls.list_request(kind, namespace, label_selector, field_selector, limit, revision)
         while True:
-            page = self._list_page(request, timeout_seconds)
+            page: ListResponse = self._transport.call("Submission.List", request, total_seconds=timeout_seconds)
             yield page
-            token = getattr(page, "continue")
-            if not token:
+            if not calls.has_next_page(request, page):
                 return
-            setattr(request, "continue", token)
 
     def watch(
         self,
@@ -201,23 +187,49 @@ class Client:
         start_revision: int = 0,
         bookmarks: bool = False,
         patience_seconds: float = STREAM_PATIENCE_SECONDS,
+        timeout_seconds: float | None = None,
     ) -> WatchStream:
         """Changes from a revision on, each exactly once; 0: first the objects as they are. Kind None: all but events.
 
         Goes on through the death of replicas; raises ApiError when no replica answers for `patience_seconds`, and with
-        OUT_OF_RANGE when changes not seen yet were compacted.
+        OUT_OF_RANGE when changes not seen yet were compacted. After `timeout_seconds` it ends by itself.
         """
-        found = _kind(kind) if kind is not None else None
-        if found is None and not start_revision:
-            raise ValueError("a watch of all kinds needs a start_revision, for example that of a list")
-        request = WatchRequest(
-            kind=found.name if found else "",
-            namespace=namespace if found is None or found.namespaced else "",
-            label_selector=label_selector,
-            field_selector=field_selector,
-            start_revision=start_revision,
+        request = calls.watch_request(kind, namespace, label_selector, field_selector, start_revision)
+        return WatchStream(
+            self._transport,
+            request,
+            patience_seconds=patience_seconds,
+            timeout_seconds=timeout_seconds,
+            bookmarks=bookmarks,
         )
-        return WatchStream(self._transport, request, self._list_page, patience_seconds, bookmarks)
+
+    def wait_bound(
+        self,
+        pods: PodReference | Iterable[PodReference],
+        namespace: str = "default",
+        *,
+        timeout_seconds: float = BOUND_SECONDS,
+    ) -> tuple[Pod, ...]:
+        """Waits until all these pods have a node: names, namespace/name, pods, or what `submit` answered. Gives them in order.
+
+        Raises NotBound when the time is over, with what the scheduler says, and at once for a pod that is deleted or ends
+        before; ApiError with NOT_FOUND for one that is not there.
+        """
+        wait = BoundWait(pods, namespace)
+        if wait.is_done():
+            return ()
+        with WatchStream(
+            self._transport,
+            wait.request(),
+            patience_seconds=timeout_seconds,
+            timeout_seconds=timeout_seconds,
+            bookmarks=True,
+        ) as events:
+            for event in events:
+                wait.see(event)
+                if wait.is_done():
+                    return wait.result()
+        raise wait.too_late(timeout_seconds)
 
     def delete(
         self,
@@ -230,13 +242,7 @@ class Client:
         timeout_seconds: float | None = None,
     ) -> DeleteResponse:
         """Deletes an object. When an attempt without an answer had deleted it already, the response is empty."""
-        request = DeleteRequest(key=_key(kind, name, namespace), uid=uid, grace_period_seconds=grace_period_seconds)
-
-        def gone(failure: ApiError) -> DeleteResponse | None:
-            return DeleteResponse() if failure.code is grpc.StatusCode.NOT_FOUND else None
-
-        response = self._transport.call("Submission.Delete", request, total_seconds=timeout_seconds, again=gone)
-        return cast(DeleteResponse, response)
+        return self._do(calls.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
 
     def evict(
         self,
@@ -254,56 +260,34 @@ class Client:
         RESOURCE_EXHAUSTED: not now, `retry_after_seconds` of the error says when to try again. When an attempt without an answer
         had evicted it already and it is gone, the response is empty.
         """
-        request = EvictRequest(
-            namespace=namespace,
-            name=name,
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_seconds=grace_period_seconds,
-            dry_run=dry_run,
-        )
-
-        def gone(failure: ApiError) -> EvictResponse | None:
-            return EvictResponse() if failure.code is grpc.StatusCode.NOT_FOUND else None
-
-        response = self._transport.call("Eviction.Evict", request, total_seconds=timeout_seconds, again=gone)
-        return cast(EvictResponse, response)
+        call = calls.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
+        return self._do(call, timeout_seconds)
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
     def register_node(self, node: Node, *, timeout_seconds: float | None = None) -> RegisterNodeResponse:
-        return cast(RegisterNodeResponse, self._call("Nodes.Register", RegisterNodeRequest(node=node), timeout_seconds))
+        return self._do(calls.register_node(node), timeout_seconds)
 
     def heartbeat(self, nodes: Sequence[str], *, timeout_seconds: float | None = None) -> tuple[str, ...]:
         """Signs of life of these nodes; those that do not exist are returned and want to be registered."""
-        unknown: tuple[str, ...] = ()
-        for start in range(0, len(nodes), NODES_A_HEARTBEAT):
-            request = HeartbeatRequest(nodes=nodes[start : start + NODES_A_HEARTBEAT])
-            unknown += tuple(self._call("Nodes.Heartbeat", request, timeout_seconds).unknown)
-        return unknown
+        return tuple(node for call in calls.heartbeats(nodes) for node in self._do(call, timeout_seconds))
 
     def update_node_status(
         self, name: str, status: NodeStatus, *, timeout_seconds: float | None = None
     ) -> UpdateNodeStatusResponse:
-        request = UpdateNodeStatusRequest(name=name, status=status)
-        return cast(UpdateNodeStatusResponse, self._call("Nodes.UpdateNodeStatus", request, timeout_seconds))
+        return self._do(calls.update_node_status(name, status), timeout_seconds)
 
     def update_pod_statuses(
         self, updates: Iterable[PodStatusUpdate], *, timeout_seconds: float | None = None
     ) -> tuple[ApiError | None, ...]:
         """What became of pods on nodes; one outcome each, in order."""
-        errors: tuple[ApiError | None, ...] = ()
-        for batch in batches(updates, UPDATES_A_CALL):
-            answer = self._call("Nodes.UpdatePodStatus", UpdatePodStatusRequest(updates=batch), timeout_seconds)
-            errors += tuple(map(outcome_error, answer.outcomes))
-        return errors
+        return tuple(error for call in calls.update_pod_statuses(updates) for error in self._do(call, timeout_seconds))
 
     # ------------------------------------------------------------------------------------------------------------ admin
 
     def cordon(self, node: str, unschedulable: bool = True, *, timeout_seconds: float | None = None) -> CordonResponse:
         """Keeps new pods off a node, or (False) lets them on again."""
-        request = CordonRequest(node=node, unschedulable=unschedulable)
-        return cast(CordonResponse, self._call("Admin.Cordon", request, timeout_seconds))
+        return self._do(calls.cordon(node, unschedulable), timeout_seconds)
 
     def taint(
         self,
@@ -314,8 +298,7 @@ class Client:
         overwrite: bool = False,
         timeout_seconds: float | None = None,
     ) -> TaintResponse:
-        request = TaintRequest(node=node, add=add, remove=remove, overwrite=overwrite)
-        return cast(TaintResponse, self._call("Admin.Taint", request, timeout_seconds))
+        return self._do(calls.taint(node, add, remove, overwrite), timeout_seconds)
 
     def label(
         self,
@@ -328,14 +311,13 @@ class Client:
         overwrite: bool = False,
         timeout_seconds: float | None = None,
     ) -> LabelResponse:
-        request = LabelRequest(key=_key(kind, name, namespace), set=add or {}, remove=remove, overwrite=overwrite)
-        return cast(LabelResponse, self._call("Admin.Label", request, timeout_seconds))
+        return self._do(calls.label(kind, name, namespace, add, remove, overwrite), timeout_seconds)
 
     # ------------------------------------------------------------------------------------------- leadership, scheduling
 
     def leader(self, *, timeout_seconds: float | None = None) -> GetLeaderResponse:
         """Who leads, as the replica that answers sees it; `holder` is empty while nobody does."""
-        return cast(GetLeaderResponse, self._call("Leadership.GetLeader", GetLeaderRequest(), timeout_seconds))
+        return self._do(calls.leader(), timeout_seconds)
 
     def watch_leader(self, *, patience_seconds: float = STREAM_PATIENCE_SECONDS) -> LeaderStream:
         """The leader now, and after each change."""
@@ -343,15 +325,13 @@ class Client:
 
     def scheduler_status(self, *, timeout_seconds: float | None = None) -> GetSchedulerStatusResponse:
         """What the leader's scheduler is doing; any replica passes the question on."""
-        answer = self._call("Scheduling.GetSchedulerStatus", GetSchedulerStatusRequest(), timeout_seconds)
-        return cast(GetSchedulerStatusResponse, answer)
+        return self._do(calls.scheduler_status(), timeout_seconds)
 
     def queue(
         self, *, namespace: str = "", name: str = "", limit: int = 0, timeout_seconds: float | None = None
     ) -> ListQueueResponse:
         """The pods that wait for a node, as the leader's queue has them; any replica passes the question on."""
-        request = ListQueueRequest(namespace=namespace, name=name, limit=limit)
-        return cast(ListQueueResponse, self._call("Scheduling.ListQueue", request, timeout_seconds))
+        return self._do(calls.queue(namespace, name, limit), timeout_seconds)
 
     def explain(
         self,
@@ -363,44 +343,20 @@ class Client:
         timeout_seconds: float | None = None,
     ) -> ExplainResponse:
         """What every plugin says about a pod on every node, or on these; `limit`: on so many, the best ones."""
-        request = ExplainRequest(namespace=namespace, name=name, nodes=nodes, limit=limit)
-        return cast(ExplainResponse, self._call("Scheduling.Explain", request, timeout_seconds))
+        return self._do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
 
     def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""
-        answer = self._call("Scheduling.GetPlanBasis", GetPlanBasisRequest(), timeout_seconds)
-        return cast(GetPlanBasisResponse, answer)
+        return self._do(calls.plan_basis(), timeout_seconds)
 
     # ---------------------------------------------------------------------------------------------------------- private
 
-    def _call(self, name: str, request: Any, timeout_seconds: float | None) -> Any:
-        return self._transport.call(name, request, total_seconds=timeout_seconds)
+    def _do(self, call: Call[R], timeout_seconds: float | None) -> R:
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds, again=call.again))
 
-    def _list_page(self, request: ListRequest, timeout_seconds: float | None = None) -> ListResponse:
-        return cast(ListResponse, self._call("Submission.List", request, timeout_seconds))
-
-
-def _kind(kind: str | Kind) -> Kind:
-    return by_word(kind) if isinstance(kind, str) else kind
-
-
-def _key(kind: str | Kind, name: str, namespace: str) -> ObjectKey:
-    found = _kind(kind)
-    return ObjectKey(kind=found.name, namespace=namespace if found.namespaced else "", name=name)
-
-
-def _as_object(item: AnyObject | Object) -> Object:
-    if not isinstance(item, Object):
-        return wrap(item)
-    copy = Object()
-    copy.CopyFrom(item)
-    return copy
-
-
-def _with_uid(item: AnyObject | Object) -> Object:
-    """A copy whose uid is there."""
-    copy = _as_object(item)
-    if copy.WhichOneof("kind") is not None:
-        metadata = unwrap(copy).metadata
-        metadata.uid = metadata.uid or str(uuid.uuid4())
-    return copy
+    def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
+        """What would become of one object."""
+        try:
+            return tried(item, self._do(calls.submit(item, dry_run=True), timeout_seconds))
+        except ApiError as error:
+            return refused(item, error)

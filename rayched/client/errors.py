@@ -57,6 +57,13 @@ class ApiError(Exception):
         return f"{self.message} ({self.code.name})"
 
 
+class ClientClosed(ApiError):
+    """The client was closed on this side."""
+
+    def __init__(self) -> None:
+        super().__init__(grpc.StatusCode.CANCELLED, "the client is closed")
+
+
 def api_error(error: Any, endpoints: str) -> ApiError:
     """The ApiError for an RpcError of a call to one of `endpoints`."""
     code = error.code() or grpc.StatusCode.UNKNOWN

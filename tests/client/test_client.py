@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rayched.client import ApiError, Client
 from rayched.client.batches import batches
-from rayched.client.transport import DEFAULT_ENDPOINTS, endpoints_of
+from rayched.client.endpoints import DEFAULT_ENDPOINTS, endpoints_of
 from rayched.v1.services_pb2 import ListRequest
 
 

@@ -2,84 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 
-import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, Client
 from rayched.replica.etcd_server import EtcdServer
+from tests.client.replicas import Process
 from tests.server.objects import a_node, a_pod
 
 pytestmark = pytest.mark.cluster
-
-REPLICA = """
-import asyncio, sys
-from rayched.server.app import ApiServer, ServerOptions
-from rayched.server.ports import NotLeading
-from rayched.store.keys import Keys
-
-class Nobody:
-    identity, leads = "replica", False
-    def leader(self):
-        return None
-    async def changes(self):
-        yield None
-        await asyncio.Event().wait()
-    async def status(self):
-        raise NotLeading
-
-async def main():
-    server = ApiServer(ServerOptions("127.0.0.1:0", [sys.argv[1]], Keys(sys.argv[2])), Nobody(), Nobody())
-    await server.start()
-    print(server.address, flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-class Process:
-    """A replica's API in a process of its own."""
-
-    def __init__(self, etcd: EtcdServer, root: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", REPLICA, etcd.endpoint, root], stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        with grpc.insecure_channel(self.address) as channel:
-            request = health_pb2.HealthCheckRequest(service="rayched.v1.Watch")
-            for response in health_pb2_grpc.HealthStub(channel).Watch(request, timeout=10):
-                if response.status == health_pb2.HealthCheckResponse.SERVING:
-                    break
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.process.pid, number)
-
-    def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.signal(signal.SIGKILL)
-        self.process.wait(5)
-
-
-@pytest.fixture
-def replicas(etcd: EtcdServer, etcd_root: str) -> Iterator[list[Process]]:
-    found = [Process(etcd, etcd_root) for _ in range(3)]
-    yield found
-    for replica in found:
-        replica.end()
 
 
 def test_submissions_and_watches_survive_the_death_of_replicas(replicas: list[Process]) -> None:
@@ -136,7 +73,7 @@ def test_a_hung_replica_is_left_for_another(replicas: list[Process]) -> None:
     with Client([replicas[0].address]) as direct:
         direct.register_node(a_node("node-1"))
     with Client([replica.address for replica in replicas[:2]], timeout_seconds=10) as client:
-        client._transport._current = 0
+        client._transport.endpoints.prefer(replicas[0].address)
         client.get("nodes", "node-1")
         replicas[0].signal(signal.SIGSTOP)
         began_at = time.monotonic()

@@ -1,0 +1,52 @@
+"""Submits many objects from a coroutine: batches, several of them under way, every outcome in the order of the objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from rayched.client.async_transport import AsyncTransport
+from rayched.client.batches import batches
+from rayched.client.errors import ApiError
+from rayched.client.submissions import BATCHES_IN_FLIGHT, BatchOutcomes, Submitted
+from rayched.v1.workloads_pb2 import Object
+
+
+class AsyncBulkSubmission:
+    """One run over many objects; all of them have a uid."""
+
+    def __init__(self, transport: AsyncTransport, timeout_seconds: float | None) -> None:
+        self._transport = transport
+        self._total_seconds = transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
+
+    async def run(self, items: Iterable[Object], progress: Callable[[int], None] | None) -> tuple[Submitted, ...]:
+        results: list[Submitted] = []
+        under_way: deque[asyncio.Task[list[Submitted]]] = deque()
+
+        async def collect() -> None:
+            done = await under_way.popleft()
+            results.extend(done)
+            if progress is not None:
+                progress(len(done))
+
+        # Leaving the group cancels what is under way when this task is cancelled.
+        async with asyncio.TaskGroup() as group:
+            for batch in batches(items):
+                under_way.append(group.create_task(self._batch(batch)))
+                if len(under_way) >= BATCHES_IN_FLIGHT:
+                    await collect()
+            while under_way:
+                await collect()
+        return tuple(results)
+
+    async def _batch(self, batch: Sequence[Object]) -> list[Submitted]:
+        outcomes, total = BatchOutcomes(batch), self._total_seconds
+        try:
+            async for attempt in self._transport.attempts(total):
+                with attempt:
+                    request = outcomes.request()
+                    outcomes.take(await self._transport.call("Submission.SubmitMany", request, total_seconds=total))
+        except ApiError as error:
+            outcomes.give_up(error)
+        return outcomes.results()

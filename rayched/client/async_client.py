@@ -1,0 +1,362 @@
+"""AsyncClient: rayched's API for asyncio. The calls of Client, with the same rules; see there.
+
+    async with AsyncClient() as client:
+        submitted = await client.submit(Path("app.yaml"))
+        async for event in client.watch("pods"):
+            ...
+
+A client belongs to the event loop in which it is used. Any call may be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar, overload
+
+from google.protobuf.message import Message
+
+from rayched.api.kinds import AnyObject, Kind
+from rayched.client import calls
+from rayched.client.async_bulk_submission import AsyncBulkSubmission
+from rayched.client.async_transport import AsyncTransport
+from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
+from rayched.client.bindings import BoundWait, PodReference
+from rayched.client.calls import Call, Listing
+from rayched.client.client import BOUND_SECONDS, STREAM_PATIENCE_SECONDS
+from rayched.client.endpoints import Patience, endpoints_of
+from rayched.client.errors import ApiError
+from rayched.client.sources import Manifest, Source, objects_of
+from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
+from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
+from rayched.v1.services_pb2 import (
+    ApplyResponse,
+    CordonResponse,
+    DeleteResponse,
+    EvictResponse,
+    ExplainResponse,
+    GetLeaderResponse,
+    GetPlanBasisResponse,
+    GetSchedulerStatusResponse,
+    LabelResponse,
+    ListQueueResponse,
+    ListResponse,
+    PodStatusUpdate,
+    RegisterNodeResponse,
+    SubmitResponse,
+    TaintResponse,
+    UpdateNodeStatusResponse,
+)
+from rayched.v1.workloads_pb2 import Object
+
+R = TypeVar("R")
+
+
+class AsyncClient:
+    """Connections to all replicas. Close it, or use it in an `async with`."""
+
+    def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:
+        """Endpoints are host:port, comma separated or a sequence; without any those of $RAYCHED_SERVER, else the default ones.
+
+        `timeout_seconds` is how long a call may take, attempts and pauses together; each call can have its own.
+        """
+        self._transport = AsyncTransport(endpoints_of(endpoints), Patience(total_seconds=timeout_seconds))
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return self._transport.endpoints.all
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    # ---------------------------------------------------------------------------------------------------------- objects
+
+    @overload
+    async def submit(
+        self, source: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> SubmitResponse: ...
+
+    @overload
+    async def submit(
+        self, source: Manifest | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> tuple[Submitted, ...]: ...
+
+    async def submit(
+        self, source: Source | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> SubmitResponse | tuple[Submitted, ...]:
+        """Creates an object; or all objects of manifests: text, plain data, a Path, or a sequence of these and of objects.
+
+        Of one object comes its response, of others one outcome each, in order. Raises ApiError, which is NotAllSubmitted where
+        some of several were refused, and ManifestErrors or TextError before anything is sent.
+        """
+        if isinstance(source, Message):
+            return await self._do(calls.submit(source, dry_run), timeout_seconds)
+        read = objects_of(source)
+        items = read_objects(read)
+        if dry_run:
+            return all_submitted(read, [await self._try(item, timeout_seconds) for item in items])
+        return all_submitted(read, await self.submit_many(items, timeout_seconds=timeout_seconds))
+
+    async def submit_many(
+        self,
+        items: Iterable[AnyObject | Object],
+        *,
+        timeout_seconds: float | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[Submitted, ...]:
+        """Creates objects, several batches at a time; each has its own outcome, in order, and none raises.
+
+        `timeout_seconds` is for each batch. `progress` is told how many objects more are done.
+        """
+        submission = AsyncBulkSubmission(self._transport, timeout_seconds)
+        return await submission.run((calls.with_uid(item) for item in items), progress)
+
+    async def apply(
+        self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
+    ) -> ApplyResponse:
+        """Creates the object, or changes the one that is there."""
+        return await self._do(calls.apply(item, dry_run), timeout_seconds)
+
+    async def get(
+        self, kind: str | Kind, name: str, namespace: str = "default", *, timeout_seconds: float | None = None
+    ) -> AnyObject:
+        """The object as it is now."""
+        return await self._do(calls.get(kind, name, namespace), timeout_seconds)
+
+    async def list(
+        self,
+        kind: str | Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[AnyObject]:
+        """The objects, page by page; all pages show the same revision. No namespace: all of them."""
+        async for page in self.pages(
+            kind,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            timeout_seconds=timeout_seconds,
+        ):
+            for item in calls.listing_of([page]).objects:
+                yield item
+
+    async def list_all(
+        self, kind: str | Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "", revision: int = 0
+    ) -> Listing:
+        """The objects and their revision, to go on with a watch; `revision`: as they were at that one."""
+        pages = self.pages(
+            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, revision=revision
+        )
+        return calls.listing_of([page async for page in pages])
+
+    async def pages(
+        self,
+        kind: str | Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        revision: int = 0,
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[ListResponse]:
+        """The pages of a list; each call of the network has its own time."""
+        request = calls.list_request(kind, namespace, label_selector, field_selector, limit, revision)
+        while True:
+            page: ListResponse = await self._transport.call("Submission.List", request, total_seconds=timeout_seconds)
+            yield page
+            if not calls.has_next_page(request, page):
+                return
+
+    def watch(
+        self,
+        kind: str | Kind | None,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        start_revision: int = 0,
+        bookmarks: bool = False,
+        patience_seconds: float = STREAM_PATIENCE_SECONDS,
+        timeout_seconds: float | None = None,
+    ) -> AsyncWatchStream:
+        """Changes from a revision on, each exactly once; 0: first the objects as they are. Kind None: all but events.
+
+        Goes on through the death of replicas; raises ApiError when no replica answers for `patience_seconds`, and with
+        OUT_OF_RANGE when changes not seen yet were compacted. After `timeout_seconds` it ends by itself.
+        """
+        request = calls.watch_request(kind, namespace, label_selector, field_selector, start_revision)
+        return AsyncWatchStream(
+            self._transport,
+            request,
+            patience_seconds=patience_seconds,
+            timeout_seconds=timeout_seconds,
+            bookmarks=bookmarks,
+        )
+
+    async def wait_bound(
+        self,
+        pods: PodReference | Iterable[PodReference],
+        namespace: str = "default",
+        *,
+        timeout_seconds: float = BOUND_SECONDS,
+    ) -> tuple[Pod, ...]:
+        """Waits until all these pods have a node: names, namespace/name, pods, or what `submit` answered. Gives them in order.
+
+        Raises NotBound when the time is over, with what the scheduler says, and at once for a pod that is deleted or ends
+        before; ApiError with NOT_FOUND for one that is not there.
+        """
+        wait = BoundWait(pods, namespace)
+        if wait.is_done():
+            return ()
+        async with AsyncWatchStream(
+            self._transport,
+            wait.request(),
+            patience_seconds=timeout_seconds,
+            timeout_seconds=timeout_seconds,
+            bookmarks=True,
+        ) as events:
+            async for event in events:
+                wait.see(event)
+                if wait.is_done():
+                    return wait.result()
+        raise wait.too_late(timeout_seconds)
+
+    async def delete(
+        self,
+        kind: str | Kind,
+        name: str,
+        namespace: str = "default",
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> DeleteResponse:
+        """Deletes an object. When an attempt without an answer had deleted it already, the response is empty."""
+        return await self._do(calls.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
+
+    async def evict(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> EvictResponse:
+        """Deletes a pod as far as its disruption budget allows it.
+
+        RESOURCE_EXHAUSTED: not now, `retry_after_seconds` of the error says when to try again. When an attempt without an answer
+        had evicted it already and it is gone, the response is empty.
+        """
+        call = calls.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
+        return await self._do(call, timeout_seconds)
+
+    # ------------------------------------------------------------------------------------------------------------ nodes
+
+    async def register_node(self, node: Node, *, timeout_seconds: float | None = None) -> RegisterNodeResponse:
+        return await self._do(calls.register_node(node), timeout_seconds)
+
+    async def heartbeat(self, nodes: Sequence[str], *, timeout_seconds: float | None = None) -> tuple[str, ...]:
+        """Signs of life of these nodes; those that do not exist are returned and want to be registered."""
+        return tuple([node for call in calls.heartbeats(nodes) for node in await self._do(call, timeout_seconds)])
+
+    async def update_node_status(
+        self, name: str, status: NodeStatus, *, timeout_seconds: float | None = None
+    ) -> UpdateNodeStatusResponse:
+        return await self._do(calls.update_node_status(name, status), timeout_seconds)
+
+    async def update_pod_statuses(
+        self, updates: Iterable[PodStatusUpdate], *, timeout_seconds: float | None = None
+    ) -> tuple[ApiError | None, ...]:
+        """What became of pods on nodes; one outcome each, in order."""
+        sent = calls.update_pod_statuses(updates)
+        return tuple([error for call in sent for error in await self._do(call, timeout_seconds)])
+
+    # ------------------------------------------------------------------------------------------------------------ admin
+
+    async def cordon(self, node: str, unschedulable: bool = True, *, timeout_seconds: float | None = None) -> CordonResponse:
+        """Keeps new pods off a node, or (False) lets them on again."""
+        return await self._do(calls.cordon(node, unschedulable), timeout_seconds)
+
+    async def taint(
+        self,
+        node: str,
+        *,
+        add: Iterable[Taint] = (),
+        remove: Iterable[Taint] = (),
+        overwrite: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> TaintResponse:
+        return await self._do(calls.taint(node, add, remove, overwrite), timeout_seconds)
+
+    async def label(
+        self,
+        kind: str | Kind,
+        name: str,
+        namespace: str = "default",
+        *,
+        add: Mapping[str, str] | None = None,
+        remove: Iterable[str] = (),
+        overwrite: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> LabelResponse:
+        return await self._do(calls.label(kind, name, namespace, add, remove, overwrite), timeout_seconds)
+
+    # ------------------------------------------------------------------------------------------- leadership, scheduling
+
+    async def leader(self, *, timeout_seconds: float | None = None) -> GetLeaderResponse:
+        """Who leads, as the replica that answers sees it; `holder` is empty while nobody does."""
+        return await self._do(calls.leader(), timeout_seconds)
+
+    def watch_leader(self, *, patience_seconds: float = STREAM_PATIENCE_SECONDS) -> AsyncLeaderStream:
+        """The leader now, and after each change."""
+        return AsyncLeaderStream(self._transport, patience_seconds)
+
+    async def scheduler_status(self, *, timeout_seconds: float | None = None) -> GetSchedulerStatusResponse:
+        """What the leader's scheduler is doing; any replica passes the question on."""
+        return await self._do(calls.scheduler_status(), timeout_seconds)
+
+    async def queue(
+        self, *, namespace: str = "", name: str = "", limit: int = 0, timeout_seconds: float | None = None
+    ) -> ListQueueResponse:
+        """The pods that wait for a node, as the leader's queue has them; any replica passes the question on."""
+        return await self._do(calls.queue(namespace, name, limit), timeout_seconds)
+
+    async def explain(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        nodes: Iterable[str] = (),
+        limit: int = 0,
+        timeout_seconds: float | None = None,
+    ) -> ExplainResponse:
+        """What every plugin says about a pod on every node, or on these; `limit`: on so many, the best ones."""
+        return await self._do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
+
+    async def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
+        """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""
+        return await self._do(calls.plan_basis(), timeout_seconds)
+
+    # ---------------------------------------------------------------------------------------------------------- private
+
+    async def _do(self, call: Call[R], timeout_seconds: float | None) -> R:
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds, again=call.again))
+
+    async def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
+        """What would become of one object."""
+        try:
+            return tried(item, await self._do(calls.submit(item, dry_run=True), timeout_seconds))
+        except ApiError as error:
+            return refused(item, error)

@@ -1,0 +1,161 @@
+"""Where replicas are, which of them is asked next, and how often: what the synchronous and the asynchronous transport share.
+
+A call goes to the replica that answered last. When that one is unreachable, hangs or is shutting down, the next attempt goes to
+the next; other failures are the caller's and are raised at once. Every call of the API may be repeated: submissions carry a uid,
+the others describe an end state. Keepalive finds a replica that hangs under an open stream after about eight seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import tenacity
+from google.protobuf import message_factory
+from google.protobuf.message import Message
+
+from rayched.client.errors import ApiError, ClientClosed, api_error
+from rayched.v1 import services_pb2
+
+ENVIRONMENT_VARIABLE: Final = "RAYCHED_SERVER"
+DEFAULT_ENDPOINTS: Final = ("127.0.0.1:7420", "127.0.0.1:7421", "127.0.0.1:7422")
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_metadata_size", 64 << 10),
+    ("grpc.keepalive_time_ms", 6000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.ping_timeout_ms", 2000),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+)
+_RETRIED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_BROKEN: Final = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+)
+"""How a stream may end that is opened again. A connection that is torn down shows as any of them; ABORTED: read too slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a call may take in all, and how its attempts are spaced; seconds."""
+
+    total_seconds: float = 10.0
+    attempt_seconds: float = 4.0
+    """A replica that has no etcd says so within three."""
+    pause_seconds_min: float = 0.02
+    pause_seconds_max: float = 1.0
+
+
+def endpoints_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The endpoints given, else those of $RAYCHED_SERVER, else the default ones. Each is host:port."""
+    text = given if given is not None else os.environ.get(ENVIRONMENT_VARIABLE, "")
+    parts: Iterable[str] = text.split(",") if isinstance(text, str) else text
+    found = tuple(part.strip() for part in parts if part.strip())
+    for endpoint in found:
+        host, _, port = endpoint.rpartition(":")
+        if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            raise ValueError(f"server {endpoint!r}: want host:port, for example {DEFAULT_ENDPOINTS[0]}")
+    return found or DEFAULT_ENDPOINTS
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC, from its descriptor."""
+
+    path: str
+    response: type[Message]
+    streaming: bool
+
+
+def method(name: str) -> Method:
+    """The method of a name such as "Submission.Submit"."""
+    service_name, _, method_name = name.partition(".")
+    found = services_pb2.DESCRIPTOR.services_by_name[service_name].methods_by_name[method_name]
+    path = f"/{found.containing_service.full_name}/{found.name}"
+    return Method(path, message_factory.GetMessageClass(found.output_type), found.server_streaming)
+
+
+class Endpoints:
+    """The endpoints of a client and the one to use next. Thread-safe."""
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        self.all = tuple(endpoints)
+        self._lock = threading.Lock()
+        # Clients spread over the replicas; a single client stays where it was answered.
+        self._next = random.randrange(len(self.all))
+
+    def current(self) -> str:
+        with self._lock:
+            return self.all[self._next]
+
+    def prefer(self, endpoint: str) -> None:
+        """Ask this one next. Raises ValueError where it is none of them."""
+        with self._lock:
+            self._next = self.all.index(endpoint)
+
+    def failed(self, endpoint: str, error: Any) -> ApiError:
+        """Notes a failure at an endpoint and gives it as ApiError."""
+        failure = api_error(error, ", ".join(self.all))
+        if worth_repeating(failure):
+            with self._lock:
+                if self.all[self._next] == endpoint:
+                    self._next = (self._next + 1) % len(self.all)
+        return failure
+
+
+@dataclass(slots=True)
+class Failures:
+    """What the attempts of one call failed with, and what the caller is told of it."""
+
+    again: Callable[[ApiError], Any] | None = None
+    _attempts: int = 0
+    _told: ApiError | None = None
+
+    def answer_or_raise(self, failure: ApiError) -> Any:
+        """The response that a failure amounts to, when the attempt before may have done it already; else raises."""
+        self._attempts += 1
+        if self.again is not None and self._attempts > 1:
+            response = self.again(failure)
+            if response is not None:
+                return response
+        if failure.code is grpc.StatusCode.UNAVAILABLE:
+            self._told = failure
+        # An attempt cut off by the end of the time says less than the one before.
+        raise self._told if self._told is not None and worth_repeating(failure) else failure
+
+
+def retry_rules(
+    patience: Patience, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None
+) -> dict[str, Any]:
+    """Tenacity's arguments: attempts as long as the time lasts and `repeat` says so; the last one's error is raised."""
+    return {
+        "stop": tenacity.stop_after_delay(total_seconds),
+        "wait": tenacity.wait_random_exponential(patience.pause_seconds_min, patience.pause_seconds_max),
+        "retry": tenacity.retry_if_exception(repeat or worth_repeating),
+        "reraise": True,
+    }
+
+
+def worth_repeating(error: BaseException) -> bool:
+    """Whether another attempt, at another replica, may go better."""
+    return isinstance(error, ApiError) and error.code in _RETRIED
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether a stream that ended so is opened again."""
+    return isinstance(error, ApiError) and error.code in _BROKEN and not isinstance(error, ClientClosed)
