@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from rayched.actors.pod_changes import OP_BIND
 from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
-from rayched.api.kinds import AnyObject
+from rayched.api.kinds import AnyObject, Kind
 from rayched.api.stages import Stage, stage_of
 from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.pod_facts import PodFacts, facts_of
@@ -96,6 +96,12 @@ class Cache:
         """The node's key and its revision, which a binding to it relies on."""
         key = self._keys.object_key(kinds.NODE, "", node_name)
         return key, self._revisions.get(key, 0)
+
+    def object_of(self, kind: Kind, namespace: str, name: str) -> tuple[bytes, int, AnyObject] | None:
+        """An object that is no pod, with its key and revision. Not to be changed."""
+        key = self._keys.object_key(kind, namespace, name)
+        found = self._objects.get(key)
+        return None if found is None else (key, self._revisions[key], found)
 
     def revision_of(self, key: bytes) -> int:
         """The mod_revision of a key as the watch told it last; 0 where it is not there."""

@@ -12,6 +12,8 @@
   Victims beyond what one write takes follow one by one, each until it is ending.
 * A victim that is only assumed on the node is waited for until it is seen there, or is not coming. One that ended meanwhile, or
   is ending, needs no write.
+* What a hard budget allows is taken from it in the same write, conditional on its revision; where it allows less by now, the
+  decision is void.
 * Two preemptions that concern the same pod are not under way at the same time, as the second would be refused.
 * The queue waits for the outcome, so the pod is not tried meanwhile, and nobody else waits.
 
@@ -26,6 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rayched.actors.budget_spending import spend
 from rayched.actors.cache import Cache
 from rayched.actors.pod_changes import OP_PREEMPT, NotScheduled, nominated_value, not_scheduled_value, preempted_value
 from rayched.actors.records import PodRecord, nominated_in
@@ -147,7 +150,7 @@ class Preemptions:
                 del self._waiting[room.uid]
                 void.append(room.uid)
                 continue
-            write = self._make_room(room, record, epoch, now_unix)
+            write = self._make_room(room, record, epoch, now_unix, void)
             if write is not None:
                 del self._waiting[room.uid]
                 writes.append(write)
@@ -162,8 +165,8 @@ class Preemptions:
                 size += len(write.value)
         return writes
 
-    def _make_room(self, room: Room, record: PodRecord, epoch: int, now_unix: float) -> GuardedPut | None:
-        """None: not yet."""
+    def _make_room(self, room: Room, record: PodRecord, epoch: int, now_unix: float, void: list[str]) -> GuardedPut | None:
+        """None: not yet, or not any more."""
         assert record.pod is not None
         preemption = room.preemption
         victims = self._still_there(preemption.victims, preemption.node_name)
@@ -173,8 +176,15 @@ class Preemptions:
         if any(one.key in self._busy for one in (record, *victims, *cleared)):
             return None
         attempt, stamp = self._stamp(epoch)
-        also: list[tuple[bytes, int]] = []
-        puts: list[tuple[bytes, bytes]] = []
+        spent = spend(self._cache, self._scheduler.budgets, victims, stamp, int(now_unix))
+        if spent is None:
+            del self._waiting[room.uid]
+            void.append(room.uid)
+            return None
+        if any(one.key in self._busy for one in spent):
+            return None
+        also: list[tuple[bytes, int]] = [(one.key, one.mod_revision) for one in spent]
+        puts: list[tuple[bytes, bytes]] = [(one.key, one.value) for one in spent]
         size, at_once = 0, 0
         for other in (*cleared, *victims):
             value = self._value_of(other, room.template.scheduler_name, stamp, now_unix)

@@ -41,6 +41,7 @@ from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.sampling import Sampling
 from rayched.scheduler.selection import Chance, SeededChance
 from rayched.scheduler.waiting import UsesPermitHandle, WaitingPods
+from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod
@@ -122,6 +123,11 @@ class Scheduler:
                     plugin.use_permit_handle(self.waiting)
 
     # ------------------------------------------------------------------------------------------------------ looking up
+
+    @property
+    def budgets(self) -> Budgets:
+        """As preemption reads them."""
+        return self._snapshot.budgets
 
     def knows(self, scheduler_name: str) -> bool:
         """Whether a profile of this name decides about such pods."""

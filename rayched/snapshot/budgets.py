@@ -74,11 +74,14 @@ def _read(namespace: str, name: str, budget: PodDisruptionBudget) -> Budget:
         conditions = conditions_of(budget.spec.selector if budget.spec.HasField("selector") else None)
     except SelectorError:
         conditions = None
+    is_hard = budget.metadata.annotations.get(LIMIT_ANNOTATION) == HARD
+    # Nothing is taken from a status that was computed for an earlier spec; where that is best effort, it counts as it is.
+    is_current = budget.status.observed_generation >= budget.metadata.generation
     return Budget(
         namespace=namespace,
         name=name,
         conditions=conditions,
-        allowed=budget.status.disruptions_allowed,
+        allowed=budget.status.disruptions_allowed if is_current or not is_hard else 0,
         disrupted=frozenset(budget.status.disrupted_pods),
-        is_hard=budget.metadata.annotations.get(LIMIT_ANNOTATION) == HARD,
+        is_hard=is_hard,
     )

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from rayched.api import kinds
+from rayched.snapshot.budgets import LIMIT_ANNOTATION
+from rayched.store.codec import encode
 from rayched.store.transactions import ALSO_MAX
 from rayched.v1.core_pb2 import Event, Pod
 from rayched.v1.storage_pb2 import Stored
+from rayched.v1.workloads_pb2 import PodDisruptionBudget
 from tests.actors.builders import a_node, a_pod, stored
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import KEYS, Clock, Replica
@@ -302,3 +305,43 @@ def test_an_even_more_urgent_pod_takes_the_room_that_was_made_for_another() -> N
         replica.clock.now += 11
     assert replica.bound() == {"more": "n1"}
     assert pod_of(replica, "urgent").status.nominated_node_name == ""
+
+
+def hard_budget(store: ModelStore, allowed: int) -> bytes:
+    budget = PodDisruptionBudget()
+    budget.metadata.namespace, budget.metadata.name = "default", "guard"
+    budget.metadata.annotations[LIMIT_ANNOTATION] = "hard"
+    budget.spec.selector.match_labels["app"] = "db"
+    budget.status.disruptions_allowed = allowed
+    key = KEYS.object_key(kinds.POD_DISRUPTION_BUDGET, "default", "guard")
+    store.put(key, encode(kinds.wrap(budget)))
+    return key
+
+
+@pytest.mark.row("F2", "K9.10")
+def test_preemptors_at_once_never_take_more_from_a_hard_budget_than_it_allows() -> None:
+    guarded = {node: [a_pod(f"db-{node}", cpu="4", labels={"app": "db"})] for node in ("n1", "n2", "n3")}
+    replica = a_leader(guarded)
+    key = hard_budget(replica.store, 2)
+    replica.settle()
+    for number in range(3):
+        put(replica.store, a_pod(f"vip-{number}", cpu="4", priority=10))
+    replica.settle()
+    assert len(ending(replica)) == 2
+    status = Stored.FromString(replica.store.now[key].value).object.pod_disruption_budget.status
+    assert status.disruptions_allowed == 0 and sorted(status.disrupted_pods) == ending(replica)
+    for _ in range(3):
+        replica.clock.now += 400
+        replica.settle()
+    assert len(ending(replica)) == 2
+
+
+def test_a_hard_budget_that_was_spent_by_others_meanwhile_refuses_the_preemption() -> None:
+    replica = a_leader({"n1": [a_pod("db", cpu="4", labels={"app": "db"})]})
+    hard_budget(replica.store, 1)
+    replica.settle()
+    put(replica.store, a_pod("vip", cpu="4", priority=10))
+    until_sent(replica)
+    hard_budget(replica.store, 0)
+    replica.settle()
+    assert ending(replica) == [] and pod_of(replica, "vip").status.nominated_node_name == ""
