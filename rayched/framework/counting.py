@@ -31,7 +31,17 @@ from rayched.snapshot.table import NodeTable
 class CountedAsked(Asked):
     """A counting plugin whose state is what it counted last, brought up to date when it is asked for."""
 
-    __slots__ = ("_counted", "_counted_revision", "_follower", "_revision", "_silent", "_table", "version")
+    __slots__ = (
+        "_counted",
+        "_counted_revision",
+        "_follower",
+        "_revision",
+        "_silent",
+        "_table",
+        "_verdict",
+        "verdicts",
+        "version",
+    )
 
     def __init__(self, key: Hashable, plugin: CountingPlugin, state: Any, content: bytes, table: NodeTable) -> None:
         super().__init__(key, plugin, state, content)
@@ -43,9 +53,9 @@ class CountedAsked(Asked):
         self._revision = -1
         self._counted: Any = None
         self._counted_revision: Any = None
-        self._silent = -1
-        self.version = 0
-        """Grows whenever the state changes."""
+        self._verdict: Any = None
+        self.verdicts = 0
+        """Grows whenever the filter may say something else."""
 
     @property
     def n_bytes(self) -> int:
@@ -62,17 +72,16 @@ class CountedAsked(Asked):
             self._counted, self._revision = counted, revision
             self._follower.catch_up()
             if behind or counted.revision != self._counted_revision:
-                self.version += 1
-            self._counted_revision = counted.revision
+                self._counted_revision = counted.revision
+                verdict = counted.verdict
+                if behind or verdict != self._verdict:
+                    self.verdicts += 1
+                    self._verdict = verdict
         return self._counted
 
     def is_silent(self) -> bool:
         """Whether its score is known to add nothing now, whatever the rows."""
-        return self._silent == self.version and self._is_current()
-
-    def fell_silent(self) -> None:
-        """Its score for the state as it is was None."""
-        self._silent = self.version
+        return self._is_current() and bool(self._counted.adds_nothing)
 
     def _is_current(self) -> bool:
         return self._revision == self._table.pod_counts.revision and not self._follower.is_behind()
@@ -110,12 +119,12 @@ class CountedRejection(SharedEntry):
     def _refresh(self) -> None:
         asked = self._asked
         state = asked.state
-        if asked.version != self._version:
+        if asked.verdicts != self._version:
             self._version = -1
             self._codes = call_filter(cast(FilterPlugin, asked.plugin), state, Rows(self._table, slice(0, self._table.n_rows)))
             rejected = None if self._codes is None else self._codes != 0
             self._rejected = rejected if rejected is not None and rejected.any() else None
-            self._version = asked.version
+            self._version = asked.verdicts
 
 
 def score_counted(asked: Asked, rows: Rows) -> tuple[ScoreColumn, ScoreColumn] | None:
@@ -127,8 +136,6 @@ def score_counted(asked: Asked, rows: Rows) -> tuple[ScoreColumn, ScoreColumn] |
     state = asked.state
     raw = call_score(plugin, state, rows)
     if raw is None:
-        if isinstance(asked, CountedAsked):
-            asked.fell_silent()
         return None
     scores = call_normalize_rows(plugin, state, rows, raw)
     if rows.n and (int(scores.min()) < 0 or int(scores.max()) > MAX_NODE_SCORE):

@@ -60,7 +60,6 @@ class GroupedScore:
         present = self._present(groups, total, circumstances).nonzero()[0]
         scores = call_score_groups(self._plugin, state, groups, present.tolist(), feasible)
         if scores is None:
-            self._asked.fell_silent()
             return False
         by_group = np.zeros(len(groups), total.dtype)
         by_group[present] = [score * self._weight for score in scores]

@@ -126,8 +126,12 @@ class CountingPlugin(ColumnPlugin, Protocol):
 
         Depends on the state, on `cluster.pod_counts` and `cluster.surroundings`, and on the aspects of nodes named by `reads`,
         of all nodes. Valid until one of these changes. `last` is the answer to the call before for the same state and cluster,
-        None at first; it may be brought up to date and given again. It has a property `n_bytes`: what it takes up, roughly; and
-        `revision`: equal to the one before only if it says the same as before about every row.
+        None at first; it may be brought up to date and given again. Its properties:
+
+            n_bytes        what it takes up, roughly
+            revision       equal to the one before only if it says the same as before about every row
+            verdict        hashable; equal to the one before only if `filter` says the same about every row as it is
+            adds_nothing   whether `score`, where the plugin has it, answers None now
         """
 
 

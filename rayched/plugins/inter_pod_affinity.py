@@ -32,6 +32,7 @@ from rayched.plugins.coding import coded
 from rayched.plugins.inter_pod_affinity_counts import AffinityCounts, Incoming, Weighing
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.pod_selection import TermKind, of_kind, terms_of, terms_of_bound
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
@@ -48,8 +49,8 @@ class InterPodAffinity:
     reads: Final = Log.LABELS
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
-        self._weighing = Weighing(args.hard_pod_affinity_weight, args.fix_upstream_bugs)
-        self._needs_preferences = args.ignore_preferred_terms_of_existing_pods
+        needs_preferences = args.ignore_preferred_terms_of_existing_pods
+        self._weighing = Weighing(args.hard_pod_affinity_weight, needs_preferences, args.fix_upstream_bugs)
 
     def key(self, pod: Pod) -> AffinityKey:
         """Whom the pod asks for, and what others may ask for in it."""
@@ -97,7 +98,7 @@ class InterPodAffinity:
 
     def score(self, state: AffinityCounts, rows: Rows) -> ScoreColumn | None:
         """Weights of the terms that are met in each row's domains. Shape (rows,), int64."""
-        if (self._needs_preferences and not state.incoming.preferred) or not state.preferences:
+        if state.adds_nothing:
             return None
         total = np.zeros(rows.n, np.int64)
         for key in state.preferences.keys:
@@ -110,6 +111,28 @@ class InterPodAffinity:
             return np.zeros(rows.n, np.int64)
         # Floats in the order of 1.34: the share first.
         return (float(MAX_NODE_SCORE) * ((raw - low) / float(high - low))).astype(np.int64)
+
+    def groups(self, state: AffinityCounts) -> RowGroups | None:
+        if state.cluster is None or state.adds_nothing:
+            return None
+        return state.groups(state.cluster)
+
+    def score_groups(
+        self,
+        state: AffinityCounts,
+        groups: RowGroups,
+        present: Sequence[int],
+        feasible: BoolColumn,  # noqa: ARG002
+    ) -> Sequence[int] | None:
+        """As `score` and `normalize_rows` over the feasible rows."""
+        if state.adds_nothing:
+            return None
+        vectors = [state.preferences.vector(key) for key in state.preferences.keys]
+        raw = [sum(sums.item(domain) for sums, domain in zip(vectors, groups.values[group], strict=True)) for group in present]
+        low, high = min(raw), max(raw)
+        if low == high:
+            return [0] * len(raw)
+        return [int(float(MAX_NODE_SCORE) * ((one - low) / float(high - low))) for one in raw]
 
     def registrations(self) -> Sequence[Registration]:
         return inter_pod_affinity_hints.registrations()

@@ -19,9 +19,14 @@ from numpy.typing import NDArray
 from rayched.snapshot.domains import DomainSums, SumByDomain, Topology
 from rayched.snapshot.pod_counts import Counted, handles_of
 from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 
+DOMAINS_COMPARED_MAX: Final = 1_024
+"""With more domains it is not worth finding out whether pods are in the same ones as before."""
+GROUPS_MAX: Final = 64
+"""With more groups, rows are scored one by one."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -42,6 +47,8 @@ class Weighing:
 
     required_affinity: int
     """The weight of required affinity of bound pods."""
+    needs_preferences: bool
+    """Only a pod with preferred terms is scored at all."""
     selectors_of_namespaces_end: bool
     """A selector of namespaces means the namespaces it selects, and nothing else.
 
@@ -133,6 +140,8 @@ class AffinityCounts:
     _namespaces_revision: int = -1
     _terms_generation: int = -1
     _terms_seen: int = -1
+    _begun: int = 0
+    cluster: Snapshot | None = None
     _compared: dict[Hashable, int] = field(default_factory=dict)
     """How many of the cluster's terms of each handle were looked at."""
 
@@ -160,6 +169,28 @@ class AffinityCounts:
             changed |= part.refresh(cluster)
         self.revision += changed
 
+    @property
+    def adds_nothing(self) -> bool:
+        return not self.preferences or (self.weighing.needs_preferences and not self.incoming.preferred)
+
+    @property
+    def verdict(self) -> Hashable:
+        """Where there are pods of each kind, as far as the filter asks."""
+        parts = (self.affinity, self.anti_affinity, self.carried)
+        if any(part.topology(key).n_domains > DOMAINS_COMPARED_MAX for part in parts for key in part.keys):
+            return self.revision
+        there = tuple((key, (part.vector(key) > 0).tobytes()) for part in parts for key in part.keys)
+        versions = tuple(part.topology(key).version for part in parts for key in part.keys)
+        return self._begun, self.affinity.total() == 0, versions, there
+
+    def groups(self, cluster: Snapshot) -> RowGroups | None:
+        """Rows alike in the domains that preferences are about; None: there are too many."""
+        topologies = [self.preferences.topology(key) for key in self.preferences.keys]
+        if sum(topology.n_domains for topology in topologies) > GROUPS_MAX:
+            return None
+        groups = cluster.domain_groups(topologies)
+        return groups if len(groups) <= GROUPS_MAX else None
+
     def carried_against(self, terms: Iterable[CarriedTerm]) -> dict[str, int]:
         """How many of the terms that a pod carries keep the incoming one away, by topology key."""
         found: dict[str, int] = {}
@@ -170,6 +201,8 @@ class AffinityCounts:
 
     def _begin(self, cluster: Snapshot) -> None:
         incoming = self.incoming
+        self._begun += 1
+        self.cluster = cluster
         self.namespace_labels = dict(cluster.surroundings.labels_of(incoming.namespace))
         self.affinity, self.anti_affinity, self.carried, self.preferences = ByKey(), ByKey(), ByKey(), ByKey()
         self.affinity_pods = tuple(self._selector(cluster, term) for term in incoming.affinity)

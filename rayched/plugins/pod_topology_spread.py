@@ -214,14 +214,11 @@ class PodTopologySpread:
 
 def _exceeds(one: ConstraintCounts, domains: NDArray[np.int32], rows: Rows) -> BoolColumn:
     """Rows whose domain would be too full with the pod. Shape (rows,)."""
-    constraint, sums = one.constraint, one.sums
-    present = sums[:-1][one.has_eligible]
-    is_short = one.n_domains < constraint.min_domains
-    lowest = 0 if is_short else int(present.min()) if len(present) else NO_DOMAIN_MIN
-    pods = sums[domains]
     if not rows.changes:
-        exceeds: BoolColumn = pods > constraint.max_skew - one.own + lowest
-        return exceeds
+        return one.too_full[domains]
+    constraint, sums = one.constraint, one.sums
+    is_short, lowest = one.n_domains < constraint.min_domains, one.lowest
+    pods = sums[domains]
     counts = one.eligible[rows.selection]
     for template, count in rows.changes:
         if one.selector.matches(template.namespace, template.labels):

@@ -7,7 +7,7 @@ Owner: the engine, by way of the plugin's `count`. Cost: a look at each constrai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,8 @@ from rayched.v1.core_pb2 import Pod, Taint, Toleration
 NO_DOMAIN_MIN: Final = 2**31 - 1
 """The minimum over no domains at all: nothing is out of balance then."""
 HOSTNAME: Final = "kubernetes.io/hostname"
+DOMAINS_COMPARED_MAX: Final = 1_024
+"""With more domains it is not worth finding out whether the same ones are too full as before."""
 GROUPS_MAX: Final = 64
 """With more groups, rows are scored one by one."""
 
@@ -108,6 +110,20 @@ class ConstraintCounts:
         """Returns whether anything may have changed."""
         return self._sums is not None and self._sums.refresh()
 
+    @property
+    def lowest(self) -> int:
+        """Pods in the emptiest domain; 0 while there are too few domains."""
+        if self.n_domains < self.constraint.min_domains:
+            return 0
+        present = self.sums[:-1][self.has_eligible]
+        return int(present.min()) if len(present) else NO_DOMAIN_MIN
+
+    @property
+    def too_full(self) -> BoolColumn:
+        """Domains that would be too full with the incoming pod. Shape (domains + 1,)."""
+        too_full: BoolColumn = self.sums > self.constraint.max_skew - self.own + self.lowest
+        return too_full
+
     def on_node(self, cluster: Snapshot) -> CountColumn:
         """Pods on each row, whichever rows count. Shape (capacity,)."""
         if not self.selector.conditions:
@@ -123,7 +139,19 @@ class ConstraintCounts:
 class SpreadCounts:
     """All constraints of one key, hard and soft; brought up to date by `refresh`, read in between."""
 
-    __slots__ = ("_followed", "_groups", "_positions", "_workloads", "cluster", "conditions", "hard", "revision", "soft", "state")
+    __slots__ = (
+        "_built",
+        "_followed",
+        "_groups",
+        "_positions",
+        "_workloads",
+        "cluster",
+        "conditions",
+        "hard",
+        "revision",
+        "soft",
+        "state",
+    )
 
     def __init__(self, state: Spreading, cluster: Snapshot) -> None:
         self.state = state
@@ -136,6 +164,8 @@ class SpreadCounts:
         """Grows whenever anything here may say something else."""
         self._workloads = -1
         self._positions = (-1, -1)
+        self._built = 0
+        """How often nodes, or what default constraints select, have changed."""
         self._groups: RowGroups | None = None
         self._followed: list[tuple[ConstraintCounts, PodCounter, int]] = []
         """Constraints whose pods on the row are one of the groups' values: their counters and positions in the counters' logs."""
@@ -150,9 +180,21 @@ class SpreadCounts:
         if changed:
             self._build(cluster)
             self._groups = None
+            self._built += 1
         for one in (*self.hard, *self.soft):
             changed |= one.refresh()
         self.revision += changed
+
+    @property
+    def adds_nothing(self) -> bool:
+        return not self.soft
+
+    @property
+    def verdict(self) -> Hashable:
+        """Which domains are too full, and for which nodes."""
+        if any(one.topology.n_domains > DOMAINS_COMPARED_MAX for one in self.hard):
+            return self.revision
+        return self._built, tuple(one.too_full.tobytes() for one in self.hard)
 
     def groups(self) -> RowGroups | None:
         """Rows alike in what soft constraints read of them; None: they are too many to be worth it.

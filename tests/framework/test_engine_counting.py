@@ -29,10 +29,13 @@ EVERYBODY = (PodSelector(None, ()),)
 class Counted:
     pods: list[int]
     n_bytes: int = 8
+    adds_nothing: bool = False
 
     @property
     def revision(self) -> tuple[int, ...]:
         return tuple(self.pods)
+
+    verdict = revision
 
 
 class Loner:
