@@ -86,6 +86,12 @@ class LeaderOutput(enum.StrEnum):
 
 def replica(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
+    advertise_address: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="Where the other replicas reach the API; none: where it listens.", show_default=False
+        ),
+    ] = "",
     http_address: Annotated[
         str,
         typer.Option(
@@ -134,6 +140,7 @@ def replica(
     try:
         settings = ReplicaSettings(
             listen=listen,
+            advertise_address=advertise_address,
             http_address=http_address,
             etcd_endpoints=split_endpoints(etcd_endpoints),
             root=etcd_root,

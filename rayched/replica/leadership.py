@@ -90,7 +90,7 @@ class Leadership:
         self._changed = asyncio.Event()
 
     def look_on(self, address: str) -> None:
-        """Follows who leads. `address` is where this replica's own API listens."""
+        """Follows who leads. `address` is where the other replicas reach this one's own API."""
         self._address = address
         self._loop = asyncio.get_running_loop()
         self._observer.start()

@@ -95,6 +95,7 @@ class _Replica:
     ) -> None:
         keys = Keys(settings.root)
         version = importlib.metadata.version("rayched")
+        self._advertised = settings.advertise_address
         self._belief = BeliefCell.create(belief_file)
         self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file, self._belief.last_tick)
         self._leadership = Leadership(
@@ -128,7 +129,7 @@ class _Replica:
         if http_address is not None:
             log.info("health, metrics and status are at http://%s", http_address)
         ticking = asyncio.create_task(self._observability.ticking())
-        self._leadership.look_on(self._server.address)
+        self._leadership.look_on(self._advertised or self._server.address)
         self._actors.start()
         self._housekeeping.start()
         self._budgets.start()

@@ -18,6 +18,8 @@ HTTP_PORT_DISTANCE = 100
 """From the API's port to that of the HTTP endpoint, where none is given."""
 NO_ADDRESS = "off"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+WILDCARDS = ("0.0.0.0", "::", "*")
+"""Every address of the host: good to listen on, but nobody can be sent there."""
 WORKERS_MAX = 64
 
 
@@ -49,6 +51,8 @@ class ReplicaSettings:
     listen: str = f"127.0.0.1:{DEFAULT_PORT}"
     http_address: str = ""
     """Of health, metrics and status; "": loopback and the API's port + HTTP_PORT_DISTANCE; "off": none."""
+    advertise_address: str = ""
+    """Of the API, for the other replicas, which forward to the leader; "": where it listens."""
     etcd_endpoints: tuple[str, ...] = ()
     """Empty: an etcd of its own, below data_dir."""
     root: str = "/rayched"
@@ -73,6 +77,7 @@ class ReplicaSettings:
 
     def __post_init__(self) -> None:
         self._check_address("--listen", self.listen)
+        self._check_advertised()
         if self.http_address not in ("", NO_ADDRESS):
             self._check_address("--http-address", self.http_address)
         if not 0 <= self.workers <= WORKERS_MAX:
@@ -101,6 +106,22 @@ class ReplicaSettings:
         _, port = split_address("--listen", self.listen)
         distance = HTTP_PORT_DISTANCE if port + HTTP_PORT_DISTANCE <= 65535 else -HTTP_PORT_DISTANCE
         return "127.0.0.1", port + distance if port else 0
+
+    def _check_advertised(self) -> None:
+        host, _ = split_address("--listen", self.listen)
+        if not self.advertise_address:
+            if host in WILDCARDS:
+                raise SettingsError(
+                    f"--listen {self.listen}: {host} leads nobody here; name an address that the other replicas reach"
+                    " with --advertise-address as well"
+                )
+            return
+        advertised, port = split_address("--advertise-address", self.advertise_address)
+        if advertised in WILDCARDS or not 0 < port <= 65535:
+            raise SettingsError(
+                f"--advertise-address {self.advertise_address}: want one address that the other replicas reach,"
+                " with a port of 1 to 65535"
+            )
 
     def _check_address(self, flag: str, address: str) -> None:
         host, port = split_address(flag, address)

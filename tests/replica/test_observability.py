@@ -13,10 +13,13 @@ from tests.replica.clusters import SmallCluster
 
 pytestmark = pytest.mark.cluster
 
+ADVERTISED = "replica-0.rayched.example:7420"
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallCluster]:
-    with SmallCluster(tmp_path_factory.mktemp("observed"), replicas=1) as found:
+    options = ["--advertise-address", ADVERTISED]
+    with SmallCluster(tmp_path_factory.mktemp("observed"), replicas=1, options=options) as found:
         yield found
 
 
@@ -50,3 +53,9 @@ def test_configuration_and_status_are_shown(cluster: SmallCluster) -> None:
     assert "Leads: yes\n" in body and "Ready: yes\n" in body
     assert ask(cluster, "/unknown")[0] == 404
     assert json.loads(ask(cluster, "/version")[2])["version"]
+
+
+def test_the_leader_is_named_by_its_advertised_address_and_not_by_where_it_listens(cluster: SmallCluster) -> None:
+    assert cluster.client.leader().address == ADVERTISED
+    assert f"at {ADVERTISED}, epoch" in ask(cluster, "/statusz")[2]
+    assert f"API: {cluster.local.addresses[0]}\n" in ask(cluster, "/statusz")[2]

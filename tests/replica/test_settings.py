@@ -22,6 +22,20 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
             {"listen": "0.0.0.0:7420"},
             "--listen 0.0.0.0:7420: 0.0.0.0 is no loopback address; without TLS this needs --insecure-bind as well",
         ),
+        (
+            {"listen": "0.0.0.0:7420", "insecure_bind": True},
+            "--listen 0.0.0.0:7420: 0.0.0.0 leads nobody here; name an address that the other replicas reach"
+            " with --advertise-address as well",
+        ),
+        (
+            {"advertise_address": "[::]:7420"},
+            "--advertise-address [::]:7420: want one address that the other replicas reach, with a port of 1 to 65535",
+        ),
+        (
+            {"advertise_address": "replica-1:0"},
+            "--advertise-address replica-1:0: want one address that the other replicas reach, with a port of 1 to 65535",
+        ),
+        ({"advertise_address": "replica-1"}, "--advertise-address 'replica-1': an address is host:port"),
         ({"http_address": "on"}, "--http-address 'on': an address is host:port"),
         (
             {"http_address": "10.0.0.1:9000"},
@@ -57,6 +71,7 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
         {"listen": "localhost:0"},
         {"listen": "[::1]:7420"},
         {"listen": "10.0.0.1:7420", "insecure_bind": True},
+        {"listen": "[::]:7420", "insecure_bind": True, "advertise_address": "replica-1.example:7420"},
         {"workers": 64, "election_profile": "kube", "root": "/a/b", "etcd_endpoints": ("http://etcd:2379",)},
     ],
 )
