@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -118,6 +118,9 @@ class ChurningLoad:
         self._thread.start()
         return self
 
+    def ask_to_stop(self) -> None:
+        self._stopped.set()
+
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join(90.0)
@@ -174,3 +177,52 @@ class ChurningLoad:
                 self.errors.append(str(error))
             else:
                 self.deletions_acknowledged.append(uid)
+
+
+class SpreadLoad:
+    """Several loads as one, each with a client of its own: a replica that hangs holds up those alone that talk to it."""
+
+    def __init__(self, loads: Sequence[ChurningLoad]) -> None:
+        self._loads = loads
+
+    def start(self) -> SpreadLoad:
+        for load in self._loads:
+            load.start()
+        return self
+
+    def stop(self) -> None:
+        for load in self._loads:
+            load.ask_to_stop()
+        for load in self._loads:
+            load.stop()
+
+    @property
+    def alive(self) -> bool:
+        return any(load.alive for load in self._loads)
+
+    @property
+    def acknowledged(self) -> list[str]:
+        return [uid for load in self._loads for uid in load.acknowledged]
+
+    @property
+    def deletions_asked(self) -> list[str]:
+        return [uid for load in self._loads for uid in load.deletions_asked]
+
+    @property
+    def deletions_acknowledged(self) -> list[str]:
+        return [uid for load in self._loads for uid in load.deletions_acknowledged]
+
+    @property
+    def unanswered(self) -> list[str]:
+        return [uid for load in self._loads for uid in load.unanswered]
+
+    @property
+    def wrong_answers(self) -> list[str]:
+        return [words for load in self._loads for words in load.wrong_answers]
+
+    @property
+    def repeated(self) -> int:
+        return sum(load.repeated for load in self._loads)
+
+    def describe(self) -> str:
+        return "; ".join(load.describe() for load in self._loads)

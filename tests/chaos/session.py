@@ -21,7 +21,7 @@ from rayched.client.errors import ApiError
 from rayched.replica.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
 from tests.chaos.faults import ENDS_THE_TERM, Fault, Struck, strike
-from tests.chaos.load import HIGH_CLASS, ChurningLoad
+from tests.chaos.load import HIGH_CLASS, ChurningLoad, SpreadLoad
 from tests.chaos.plan import Session
 from tests.chaos.stage import Stage, StageFailed
 from tests.chaos.watchers import NeverReading, Watcher, wrong_in
@@ -104,9 +104,7 @@ def play(
     ) as stage:
         if session.crowded:
             stage.client.apply(_high_class())
-        load = ChurningLoad(
-            stage.load_client, f"s{session.number}", rate, LIVE_MAX, session.seed, crowded=session.crowded
-        ).start()
+        load = _load(stage, session, rate).start()
         with contextlib.ExitStack() as streams:
             streams.callback(load.stop)
             _await_bindings(stage, load)
@@ -132,7 +130,7 @@ def play(
     return report
 
 
-def _suffer(stage: Stage, fault: Fault, load: ChurningLoad, report: SessionReport) -> Effect:
+def _suffer(stage: Stage, fault: Fault, load: SpreadLoad, report: SessionReport) -> Effect:
     """One fault, from a cluster that is well to one that is well again."""
     effect = Effect(fault.kind, fault.seconds)
     try:
@@ -173,7 +171,7 @@ def _suffer(stage: Stage, fault: Fault, load: ChurningLoad, report: SessionRepor
     return effect
 
 
-def _await_bindings(stage: Stage, load: ChurningLoad) -> None:
+def _await_bindings(stage: Stage, load: SpreadLoad) -> None:
     if stage.wait_for_bindings(_STALL_SECONDS):
         return
     pending = stage.ask(lambda auditor: len(auditor.pending()))
@@ -184,7 +182,7 @@ def _await_bindings(stage: Stage, load: ChurningLoad) -> None:
 # --------------------------------------------------------------------------------------------------------------------- judging
 
 
-def _judge_liveness(stage: Stage, load: ChurningLoad, before: dict[str, int] | None, report: SessionReport) -> None:
+def _judge_liveness(stage: Stage, load: SpreadLoad, before: dict[str, int] | None, report: SessionReport) -> None:
     """`before` is None where pods wait for room all the time."""
     try:
         stage.wait_until_standing(len(stage.cluster.replicas))
@@ -233,7 +231,7 @@ def _judge_streams(stage: Stage, watchers: list[Watcher], report: SessionReport)
     report.figures["events of a stream"] = max((len(watcher.seen) for watcher in watchers), default=0)
 
 
-def _judge_safety(stage: Stage, load: ChurningLoad, report: SessionReport) -> None:
+def _judge_safety(stage: Stage, load: SpreadLoad, report: SessionReport) -> None:
     stage.ask(lambda auditor: auditor.settle())
     findings = stage.ask(lambda auditor: auditor.findings)
     for kind, count in findings.counts().items():
@@ -303,6 +301,17 @@ def _holder(stage: Stage, address: str) -> str:
 def _watcher(stage: Stage, reverse: bool) -> Watcher:
     addresses = stage.cluster.addresses
     return Watcher(addresses[::-1] if reverse else addresses, stage.ask(lambda auditor: auditor.revision) + 1).start()
+
+
+def _load(stage: Stage, session: Session, rate: float) -> SpreadLoad:
+    clients = stage.load_clients
+    share, live_max = rate / len(clients), LIVE_MAX // len(clients)
+    return SpreadLoad(
+        [
+            ChurningLoad(client, f"s{number}", share, live_max, session.seed + number, crowded=session.crowded)
+            for number, client in enumerate(clients)
+        ]
+    )
 
 
 def _high_class() -> PriorityClass:

@@ -35,6 +35,7 @@ PLANTED = Path(__file__).parent / "planted"
 READY_SECONDS_MAX = 120.0
 _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
+_LOAD_CLIENTS = 6
 _NODES, _ZONES = 24, 3
 Answer = TypeVar("Answer")
 _REFUSALS = re.compile(r"the store refused writes of an epoch that was over: (.*)")
@@ -54,8 +55,8 @@ class _LinkedCluster(LocalCluster):
         self._ways = ways
         self._broken_rules = broken_rules
 
-    def _command(self, number: int, address: str) -> list[str]:
-        python, *rest = super()._command(number, address)
+    def _command(self, number: int, address: str, http_address: str) -> list[str]:
+        python, *rest = super()._command(number, address, http_address)
         place = rest.index("--etcd-endpoints") + 1
         rest[place] = ",".join(self._ways[number])
         if not self._broken_rules:
@@ -120,8 +121,10 @@ class Stage:
         self.client = Client(self.cluster.addresses, timeout_seconds=30.0)
         owned.callback(self.client.close)
         fronts = [self.network.link(f"api-{number}", address).address for number, address in enumerate(self.cluster.addresses)]
-        self.load_client = Client(fronts, timeout_seconds=30.0)
-        owned.callback(self.load_client.close)
+        self.load_clients = [Client(fronts, timeout_seconds=30.0) for _ in range(_LOAD_CLIENTS)]
+        """A client chooses its replica by chance and stays with it: so many that one replica hardly gets all of them."""
+        for client in self.load_clients:
+            owned.callback(client.close)
         self.wait_until_standing(self._replicas)
         nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": self._cpu, "memory": "256Gi", "pods": "500"}))
         self._agents = HollowNodes(self.client, nodes)
