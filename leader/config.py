@@ -81,6 +81,8 @@ class ElectionConfig:
     address: str = ""
     """Where this candidate is reached; travels in the record."""
     version: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels of the record, by name: set at each renewal; those of others that the record has are kept."""
 
     @classmethod
     def of(cls, profile: Profile, *, identity: str, **rest: object) -> ElectionConfig:

@@ -14,6 +14,7 @@ may add some. Durations are in milliseconds, times are RFC 3339 with microsecond
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -41,6 +42,8 @@ class LeaderRecord:
     renew_us: int = 0
     version: str = ""
     address: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Of anybody who has something to say about the record, by name. Whoever writes it keeps those that are not its own."""
 
     def to_json(self) -> bytes:
         return _dump(
@@ -52,6 +55,7 @@ class LeaderRecord:
                 "renew": _time_text(self.renew_us),
                 "version": self.version,
                 "address": self.address,
+                **({"labels": dict(self.labels)} if self.labels else {}),
             }
         )
 
@@ -67,6 +71,7 @@ class LeaderRecord:
             renew_us=_time(fields, "renew"),
             version=_text(fields, "version"),
             address=_text(fields, "address"),
+            labels=_labels(fields),
         )
 
 
@@ -128,7 +133,7 @@ def read_stored_epoch(value: bytes, mod_revision: int) -> StoredEpoch:
         return StoredEpoch(Epoch(0, UNREADABLE_HOLDER), mod_revision)
 
 
-def _dump(fields: dict[str, str | int]) -> bytes:
+def _dump(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -147,6 +152,13 @@ def _text(fields: dict[str, object], name: str) -> str:
     if not isinstance(value, str):
         raise RecordError(f"{name}: found {value!r}, want a text")
     return value
+
+
+def _labels(fields: dict[str, object]) -> tuple[tuple[str, str], ...]:
+    value = fields.get("labels", {})
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise RecordError(f"labels: found {value!r}, want texts by name")
+    return tuple(sorted(value.items()))
 
 
 def _count(fields: dict[str, object], name: str) -> int:

@@ -38,7 +38,7 @@ class Candidate:
             return 0
         return seen.held_until_ns()
 
-    def record(self, at: Instant, acquired_us: int) -> LeaderRecord:
+    def record(self, at: Instant, acquired_us: int, seen: Observation) -> LeaderRecord:
         return LeaderRecord(
             holder=self.config.identity,
             instance=self.instance,
@@ -47,6 +47,7 @@ class Candidate:
             renew_us=at.wall_us,
             version=self.config.version,
             address=self.config.address,
+            labels=self._labels(seen),
         )
 
     def acquire(self, number: int, at: Instant, seen: Observation) -> fx.Acquire:
@@ -65,21 +66,29 @@ class Candidate:
             self.config.call_timeout_ns,
             seen.record_revision,
             seen.epoch_revision,
-            self.record(at, acquired_us),
+            self.record(at, acquired_us, seen),
             Epoch(transitions, self.config.identity, self.instance),
         )
 
     def renew(self, number: int, at: Instant, guard: int, seen: Observation) -> fx.Renew:
-        return fx.Renew(number, self.config.call_timeout_ns, guard, self.record(at, self._acquired_us(at, seen)))
+        return fx.Renew(number, self.config.call_timeout_ns, guard, self.record(at, self._acquired_us(at, seen), seen))
 
     def begin_term(self, number: int, at: Instant, guard: int, seen: Observation) -> fx.BeginTerm:
         epoch = Epoch(_transitions(seen) + 1, self.config.identity, self.instance)
-        record = self.record(at, self._acquired_us(at, seen))
+        record = self.record(at, self._acquired_us(at, seen), seen)
         return fx.BeginTerm(number, self.config.call_timeout_ns, guard, record, epoch)
 
     def release(self, number: int, at: Instant, guard: int, seen: Observation) -> fx.Release:
-        record = LeaderRecord("", lease_ms=RELEASED_LEASE_MS, acquire_us=at.wall_us, renew_us=at.wall_us)
+        record = LeaderRecord(
+            "", lease_ms=RELEASED_LEASE_MS, acquire_us=at.wall_us, renew_us=at.wall_us, labels=self._labels(seen)
+        )
         return fx.Release(number, self.config.call_timeout_ns, guard, record, Epoch(_transitions(seen), ""))
+
+    def _labels(self, seen: Observation) -> tuple[tuple[str, str], ...]:
+        """The own labels as they shall be, and everybody else's as they were seen."""
+        if seen.record is None or not seen.record.record.labels:
+            return self.config.labels
+        return tuple(sorted({**dict(seen.record.record.labels), **dict(self.config.labels)}.items()))
 
     def _acquired_us(self, at: Instant, seen: Observation) -> int:
         """Of the own record; now, where the record has vanished."""

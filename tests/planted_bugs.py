@@ -10,11 +10,11 @@ this process, for the duration of a with statement; a program of the tests that 
 | only renewals are guarded | S4, S2 | simulation |
 | unguarded release | S5, L2 | simulation |
 | decides on an old cache | S4, S2 | simulation |
-| answers before the commit | S3 | real processes: the API is no core without I/O |
+| answers before the commit | S3 | simulation, real processes |
 | attempts are not recognised | S2, L1 | simulation |
 | a watch resumes at the last revision | S6 | simulation |
 | no list after a compaction | S6, S7 | simulation |
-| durations by the wall clock | E1, L2 | simulation: nobody sets the clock of a real machine |
+| durations by the wall clock | E1, L2 | simulation alone: nobody sets the clock of a real machine |
 | assumptions end late | L1 | simulation |
 | times taken from the record | E1, L2 | simulation |
 | leads on after seeing another holder | E2 | simulation |

@@ -12,7 +12,8 @@ from leader.record import Epoch, LeaderRecord, RecordError, read_stored_epoch, r
 
 texts = st.text(max_size=20)
 times = st.integers(0, 4 * 10**15)
-records = st.builds(LeaderRecord, texts, texts, st.integers(0, 10**9), times, times, texts, texts)
+labels = st.dictionaries(texts, texts, max_size=3).map(lambda found: tuple(sorted(found.items())))
+records = st.builds(LeaderRecord, texts, texts, st.integers(0, 10**9), times, times, texts, texts, labels)
 
 
 @pytest.mark.row("LE-11", "LE-35")

@@ -14,7 +14,20 @@ from leader import events as ev
 from leader.etcd_shim import rpc
 from tests.simulation.replica import KEYS, Replica
 from tests.simulation.safety import Safety
-from tests.simulation.world import MS, SECOND, Weather, World
+from tests.simulation.world import SECOND, Weather, World
+
+_THEMES: Final = (
+    {"pause of a replica", "pause before a write"},
+    {"pause before a write", "resignation", "pause of a scheduler"},
+    {"kill of etcd"},
+    {"kill of etcd", "storm"},
+    {"stalled streams", "lost answers"},
+    {"stalled streams", "kill of a scheduler"},
+    {"compaction", "cut"},
+    {"kill of a replica", "kill of a scheduler", "kill of a queue"},
+    {"step of a wall clock", "cut"},
+)
+"""Half of the worlds know only faults that are worst together, and more of them."""
 
 
 class Faults:
@@ -33,6 +46,7 @@ class Faults:
             (4, "storm", self._storm),
             (2, "broken streams", self._break_streams),
             (4, "stalled streams", self._stall_streams),
+            (3, "lost answers", self._lose_answers),
             (3, "compaction", self._compact),
             (2, "kill of etcd", self._kill_etcd),
             (1, "new leader of etcd", self._etcd_leader),
@@ -40,8 +54,13 @@ class Faults:
             (1, "wiped record", self._wipe),
             (1, "resignation", self._resign),
         ]
-        count = self.random.choice((2, 5, len(known)))
-        self._known = self.random.sample(known, count)
+        if self.random.random() < 0.5:
+            theme = self.random.choice(_THEMES)
+            self._known = [fault for fault in known if fault[1] in theme]
+            self._mean_gap = 0.5
+        else:
+            self._known = self.random.sample(known, self.random.choice((2, 5, len(known))))
+            self._mean_gap = 0.9
 
     def start(self) -> None:
         self.world.after(self._gap(), self._next)
@@ -58,7 +77,7 @@ class Faults:
             stream.stir()
 
     def _gap(self) -> int:
-        return int(self.random.expovariate(1.0 / 0.9) * SECOND)
+        return int(self.random.expovariate(1.0 / self._mean_gap) * SECOND)
 
     def _next(self) -> None:
         if self.world.now >= self._until:
@@ -141,13 +160,16 @@ class Faults:
             late=self.random.choice((0.0, 0.05, 0.2)),
             slow=self.random.choice((1.0, 5.0, 30.0)),
         )
+        self._bad_weather(weather, self._lasts(0.5, 5.0))
+
+    def _bad_weather(self, weather: Weather, lasts_ns: int) -> None:
         self.world.weather = weather
 
         def over() -> None:
             if self.world.weather is weather:
                 self.world.weather = Weather()
 
-        self.world.after(self._lasts(0.5, 5.0), over)
+        self.world.after(lasts_ns, over)
 
     def _break_streams(self) -> None:
         for stream in list(self.world.streams):
@@ -155,25 +177,59 @@ class Faults:
                 stream.end("connection reset")
 
     def _stall_streams(self) -> None:
-        """Watches lag while calls are answered, and some answers get lost."""
-        for stream in list(self.world.streams):
-            if self.random.random() < 0.6:
-                stream.stall(self._lasts(0.05, 3.0))
+        """Watches lag while calls are answered, and many answers get lost; often from the moment of a write on."""
+        lasts_ns = self._lasts(0.05, 3.0)
+
+        def stall() -> None:
+            for stream in list(self.world.streams):
+                if self.random.random() < 0.8:
+                    stream.stall(lasts_ns)
+            self._bad_weather(Weather(loss=self.random.choice((0.0, 0.3, 0.6))), self._lasts(0.1, 2.0))
+
         if self.random.random() < 0.6:
-            self._storm()
+            self._one().scheduling.before_next_write = stall
+        else:
+            stall()
+
+    def _lose_answers(self) -> None:
+        """The connection breaks after something was written, calls work again at once, and the watch takes its time."""
+        scheduling, count, lasts_ns = self._one().scheduling, self.random.choice((1, 1, 2, 3)), self._lasts(0.1, 2.0)
+
+        def lose() -> None:
+            scheduling.link.answers_lost = count
+            for stream in self.world.streams:
+                if stream.link is scheduling.link:
+                    stream.stall(lasts_ns)
+
+        scheduling.before_next_write = lose
 
     def _compact(self) -> None:
+        """Often of what some watches have not delivered yet, and lose now."""
+        behind = [stream for stream in self.world.streams if self.random.random() < 0.5]
+        wait = self._lasts(0.0, 1.5)
+        for stream in behind:
+            stream.stall(wait + SECOND)
+
+        def compact() -> None:
+            self._compact_now()
+            for stream in behind:
+                stream.end("connection reset")
+
+        self.world.after(wait, compact)
+
+    def _compact_now(self) -> None:
         etcd = self.world.etcd
         revision = etcd.revision - self.random.choice((0, 0, 3, 20))
         if self.world.etcd_up and revision > etcd.compacted:
             self.world.serve(lambda: etcd.compact(rpc.CompactionRequest(revision=revision)))
-        if self.random.random() < 0.7:
-            self._break_streams()
 
     def _kill_etcd(self) -> None:
-        if self.world.etcd_up:
-            long = self.random.random() < 0.5
-            self.world.etcd_crashes(self._lasts(2.0, 3.5) if long else self._lasts(0.1, 1.5))
+        """Now, or just before something is to be bound; long enough for the lease to run out, or not."""
+        down_ns = self._lasts(2.0, 3.5) if self.random.random() < 0.5 else self._lasts(0.1, 1.5)
+        if self.random.random() < 0.5:
+            self._one().scheduling.before_next_write = lambda: self.world.etcd_crashes(down_ns)
+        else:
+            self.world.etcd_crashes(down_ns)
 
     def _etcd_leader(self) -> None:
         self.world.leader_of_etcd_changes()
@@ -191,6 +247,3 @@ class Faults:
     def _resign(self) -> None:
         candidate = self._one().candidate
         candidate.process.deliver(lambda: candidate.give(ev.ResignRequested("asked to")))
-
-
-HEALING_NS: Final = 100 * MS

@@ -34,6 +34,7 @@ class Replica:
         profiles: Mapping[str, Profile],
         believing: Callable[[Replica], None],
         delivered: Callable[[Replica, Delivery], None],
+        bound_since: Callable[[int, int], list[str]],
     ) -> None:
         self.world, self.name = world, name
         self.links = [Link(f"{name}'s {what}") for what in ("elector", "scheduler", "API")]
@@ -41,7 +42,7 @@ class Replica:
         wall_offset_ns = random.randrange(-3600 * SECOND, 3600 * SECOND) if random.random() < 0.5 else random.randrange(SECOND)
         self.clock = MachineClock(world, rate, random.randrange(1, 1000) * SECOND, wall_offset_ns)
         self._profiles = profiles
-        self._believing, self._delivered = believing, delivered
+        self._believing, self._delivered, self._bound_since = believing, delivered, bound_since
         self.lives = 0
         self._schedulers = 0
         self.start()
@@ -120,6 +121,7 @@ class Replica:
             session=self.clock.gettime_ns(-1) // MS,
             delivered=lambda delivery: self._delivered(self, delivery),
             synced=self._synced,
+            bound_since=self._bound_since,
         )
         self.scheduling.start()
 

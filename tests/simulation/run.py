@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing import get_context
 from random import Random
 from typing import Final
 
@@ -97,7 +98,7 @@ def _run(world: World, report: Report) -> None:
     rates = _rates(random)
     safety.rates_tolerated = max(*rates, 1.0) / min(*rates, 1.0) < 1.5
     for name, rate in zip(REPLICAS, rates, strict=True):
-        replicas.append(Replica(world, name, rate, _profiles(), believing, delivered))
+        replicas.append(Replica(world, name, rate, _profiles(), believing, delivered, safety.bound_since))
     faults = Faults(world, replicas, safety, troubled_ns)
     faults.start()
     world.run_until(troubled_ns)
@@ -144,13 +145,25 @@ def _profiles() -> Mapping[str, Profile]:
 # -------------------------------------------------------------------------------------------------------------------- many
 
 
-def simulate_many(seeds: Iterable[int], bug: str | None = None, processes: int | None = None) -> Iterator[Report]:
-    """All of them, on all cores; in any order."""
+def worker_pool() -> ProcessPoolExecutor:
+    """Processes for many runs, one for each core. Spawned, not forked: grpc's threads do not survive a fork."""
+    return ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), initializer=_prepare)
+
+
+def simulate_many(seeds: Iterable[int], bug: str | None = None, pool: ProcessPoolExecutor | None = None) -> Iterator[Report]:
+    """All of them, on all cores, in order. Whoever has seen enough may stop taking; what has not begun is dropped then."""
     seeds = list(seeds)
-    tasks = [(seeds[start : start + SEEDS_A_TASK], bug) for start in range(0, len(seeds), SEEDS_A_TASK)]
-    with ProcessPoolExecutor(processes or os.cpu_count(), initializer=_prepare) as pool:
-        for reports in pool.map(_several, tasks):
-            yield from reports
+    workers = pool or worker_pool()
+    tasks = [seeds[start : start + SEEDS_A_TASK] for start in range(0, len(seeds), SEEDS_A_TASK)]
+    futures = [workers.submit(_several, task, bug) for task in tasks]
+    try:
+        for future in futures:
+            yield from future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+        if pool is None:
+            workers.shutdown()
 
 
 def _prepare() -> None:
@@ -159,6 +172,5 @@ def _prepare() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _several(task: tuple[list[int], str | None]) -> list[Report]:
-    seeds, bug = task
+def _several(seeds: list[int], bug: str | None) -> list[Report]:
     return [simulate(seed, bug) for seed in seeds]

@@ -12,6 +12,8 @@ The auditor, which judges real clusters too, does most of it:
 
 Beside it:
 
+* S2: what a leader has bound and its watch has not shown yet takes up room in its own snapshot (in `scheduling.py`): nothing is
+  taken for failed that happened.
 * S3: what was acknowledged is in the store until its owner asked to delete it, and each object has the record of its submission.
 * S4: what a leader writes was decided on a state that is not older than its epoch.
 * S6: what a watch delivers is what happened: no gap, nothing twice, nothing else; a list is the store at its revision.
@@ -92,6 +94,16 @@ class Safety:
         if write.decided_at_revision < write.epoch:
             text = f"{write.op} of {key.decode()} under epoch {write.epoch} was decided on revision {write.decided_at_revision}"
             raise Violation("S4", f"revision {revision}: {text}")
+
+    def bound_since(self, revision: int, epoch: int) -> list[str]:
+        """Uids of pods that were bound under this epoch after a revision, and are there."""
+        found: list[str] = []
+        for binding in reversed(self.auditor.bindings):
+            if binding.revision <= revision:
+                break
+            if binding.epoch == epoch and binding.uid in self.auditor.pods:
+                found.append(binding.uid)
+        return found
 
     # ------------------------------------------------------------------------------------------------------------- watches
 

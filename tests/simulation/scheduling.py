@@ -37,7 +37,7 @@ from rayched.store.list_watch import (
 )
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd import EtcdError
-from tests.simulation.world import MS, SECOND, Link, Process, Stream, World
+from tests.simulation.world import MS, SECOND, Link, Process, Stream, Violation, World
 
 WRITE_NS: Final = 2 * SECOND
 """How long a transaction is waited for."""
@@ -63,6 +63,7 @@ class Scheduling:
         session: int,
         delivered: Callable[[Delivery], None],
         synced: Callable[[], None],
+        bound_since: Callable[[int, int], list[str]],
     ) -> None:
         self.world, self.process, self.link = world, process, link
         self._machine_clock = clock
@@ -70,7 +71,7 @@ class Scheduling:
         self._cell = cell
         self._fence = Fence(cell)
         self._profiles = profiles
-        self._delivered, self._synced = delivered, synced
+        self._delivered, self._synced, self._bound_since = delivered, synced, bound_since
         self.core = SchedulerCore(
             keys,
             profiles,
@@ -164,6 +165,8 @@ class Scheduling:
             busy = self.core.decide()
         finally:
             took, clock.ahead_ns = clock.ahead_ns, 0
+        self._check_nobody_is_forgotten()
+        self._check_what_is_bound_takes_room()
         self._busy_until = self.world.now + took
         if busy:
             self.wake()
@@ -173,6 +176,25 @@ class Scheduling:
             local_ns = int((turn.turn_at - self._clock.now().boot_ns / SECOND) * SECOND)
             idle = min(idle, clock.true_delay_ns(local_ns))
         self.wake(idle)
+
+    def _check_nobody_is_forgotten(self) -> None:
+        """L1 at each quiet moment: all pods that wait for a node, as far as this scheduler knows, are in its queue."""
+        core, link = self.core, self.core.link
+        if link is None or link.backlog or link.is_calling or core.scheduler.occupancy.n_assumed or not core.window.quiet:
+            return
+        waiting, queued = len(core.cache.pending()), sum(link.counts.values())
+        if waiting != queued:
+            raise Violation("L1", f"{self.process.name} knows of {waiting} pods that wait, and its queue of {queued}")
+
+    def _check_what_is_bound_takes_room(self) -> None:
+        """S2 before it is too late: an outcome that this scheduler cannot know yet stays assumed."""
+        core = self.core
+        if core.term.leads:
+            for uid in self._bound_since(core.cache.revision, core.term.epoch):
+                if core.scheduler.occupancy.assumed_on(uid) is None:
+                    raise Violation(
+                        "S2", f"{uid} is bound under epoch {core.term.epoch}, and {self.process.name} counts on its room"
+                    )
 
     def _send(self, send: Send) -> None:
         def answered(answer: Any) -> None:

@@ -49,6 +49,9 @@ class Users:
         namespace = kinds.NAMESPACE.message()
         namespace.metadata.name, namespace.metadata.uid = "default", "uid-default"
         self._put(KEYS.object_key(kinds.NAMESPACE, "", "default"), encode(kinds.wrap(namespace)))
+        high = kinds.PRIORITY_CLASS.message()
+        high.metadata.name, high.metadata.uid, high.value = "high", "uid-high", 100
+        self._put(KEYS.object_key(kinds.PRIORITY_CLASS, "", "high"), encode(kinds.wrap(high)))
         for _ in range(nodes):
             self._add_node()
         self.world.after(0, self._submit_next)
@@ -79,7 +82,8 @@ class Users:
         pod.metadata.name = f"p{record.submitted}"
         pod.metadata.namespace = "default"
         pod.metadata.uid = f"uid-p{record.submitted}"
-        pod.spec.priority = 0
+        if random.random() < 0.15:
+            pod.spec.priority_class_name = "high"
         container = pod.spec.containers.add(name="main", image="registry.example/app:1")
         container.resources.requests["cpu"].string = random.choice(("500m", "1", "1", "2"))
         kind = random.random()

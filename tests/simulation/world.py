@@ -103,10 +103,8 @@ class Link:
     name: str
     requests_pass: bool = True
     answers_pass: bool = True
-
-    @property
-    def open(self) -> bool:
-        return self.requests_pass and self.answers_pass
+    answers_lost: int = 0
+    """So many of the next answers are lost with their connection."""
 
 
 class Stream:
@@ -269,6 +267,9 @@ class World:
                 if random.random() < 0.5:
                     return
                 answer = EtcdError(grpc.StatusCode.UNAVAILABLE, "connection reset")
+            elif link.answers_lost:
+                link.answers_lost -= 1
+                answer = EtcdError(grpc.StatusCode.UNAVAILABLE, "connection reset")
             if link.answers_pass:
                 self.after(self.delay(), lambda: process.deliver(lambda: finish(answer)))
 
@@ -325,6 +326,8 @@ class World:
 
     def etcd_crashes(self, down_ns: int) -> None:
         """Everything stored stays; streams and calls under way are lost, and leases begin anew with the next leader."""
+        if not self.etcd_up:
+            return
         self.etcd_up = False
         for stream in list(self.streams):
             self.after(self.delay(), lambda stream=stream: stream.end("connection reset"))  # type: ignore[misc]

@@ -1,0 +1,46 @@
+"""Each planted bug shows up in the simulation, within a bounded number of seeds, as a violation of a rule that it breaks.
+
+Real processes have the same switches (tests/planted_bugs.py). One bug shows here alone: durations by the wall clock, because
+nobody sets the clock of a real machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.planted_bugs import BUGS
+from tests.simulation.run import simulate_many, worker_pool
+
+SEEDS_MAX = 300
+
+SHOWS_AS = {
+    "unguarded bindings": {"S4", "S2", "S1"},
+    "only renewals are guarded": {"S4", "S2", "S1"},
+    "unguarded release": {"S5", "E1", "L2"},
+    "decides on an old cache": {"S4", "S2"},
+    "answers before the commit": {"S3"},
+    "attempts are not recognised": {"S2", "S8", "L1", "L3"},
+    "a watch resumes at the last revision": {"S6"},
+    "no list after a compaction": {"S6", "S7"},
+    "durations by the wall clock": {"E1", "L2"},
+    "assumptions end late": {"L1", "L3"},
+    "times taken from the record": {"E1", "L2"},
+    "leads on after seeing another holder": {"E2"},
+}
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    with worker_pool() as pool:
+        yield pool
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_simulation_notices(bug: str, workers: ProcessPoolExecutor) -> None:
+    caught = next((report for report in simulate_many(range(SEEDS_MAX), bug, workers) if report.rule), None)
+    assert caught is not None, f"{bug}: nothing is noticed in {SEEDS_MAX} seeds"
+    assert caught.rule in SHOWS_AS[bug], f"{caught.text}\n    repeat it: {caught.command(bug)}"
