@@ -150,11 +150,16 @@ def worker_pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), initializer=_prepare)
 
 
-def simulate_many(seeds: Iterable[int], bug: str | None = None, pool: ProcessPoolExecutor | None = None) -> Iterator[Report]:
+def simulate_many(
+    seeds: Iterable[int],
+    bug: str | None = None,
+    pool: ProcessPoolExecutor | None = None,
+    seeds_a_task: int = SEEDS_A_TASK,
+) -> Iterator[Report]:
     """All of them, on all cores, in order. Whoever has seen enough may stop taking; what has not begun is dropped then."""
     seeds = list(seeds)
     workers = pool or worker_pool()
-    tasks = [seeds[start : start + SEEDS_A_TASK] for start in range(0, len(seeds), SEEDS_A_TASK)]
+    tasks = [seeds[start : start + seeds_a_task] for start in range(0, len(seeds), seeds_a_task)]
     futures = [workers.submit(_several, task, bug) for task in tasks]
     try:
         for future in futures:
