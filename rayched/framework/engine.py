@@ -34,10 +34,12 @@ from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outri
 from rayched.framework.dry_run import DryRun
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
+from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.nominations import Nomination, filter_nominated, rejected_with_nominated
-from rayched.framework.plan import Plan, Planner, Stage
+from rayched.framework.plan import VOLATILE, Plan, Planner, Stage
 from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
 from rayched.framework.profile import Profile
+from rayched.framework.questions import Asked
 from rayched.framework.row_evaluation import Filtered, evaluate_rows, filter_rows
 from rayched.framework.score_range import check_scores, scores_may_be_outside
 from rayched.framework.shards import ColumnBuilder, ShardEvaluator
@@ -208,7 +210,7 @@ class Engine:
             if problem.point not in _SCORING:
                 raise
             # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
-            return self._direct(plan, feasible)
+            return self._direct(plan, feasible, plan.filters)
         self._account([*scoring.entries, *plan.entries])
         self._planner.drop_stage(plan.filtering)
         plan.filtering = None
@@ -336,14 +338,23 @@ class Engine:
         return rejected if without is None else np.union1d(without, rejected)
 
     def _narrowed(self, plan: Plan, without: RowIndex | None) -> Evaluation:
-        index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
+        if not plan.status.ok:
+            return self._direct(plan, np.zeros(0, np.intp), ())
+        if plan.narrowed_rows is None:
+            plan.narrowed_rows = NarrowedRows(self._table, plan.filters, lambda: self._looked_at(plan), VOLATILE)
+        index = plan.narrowed_rows.feasible()
         if without is not None:
             index = np.setdiff1d(index, without)
-        return self._direct(plan, index)
+        if len(index) > 1:
+            return self._direct(plan, index, ())
+        # Nobody is asked for scores, so it is any total from 0 up.
+        total = np.zeros(len(index), self._scale.dtype)
+        best = 0 if len(index) else NOT_FEASIBLE
+        return Evaluation(self._table.n_rows, total, best, rows=index, narrowed=plan.narrowed, n_feasible=len(index))
 
-    def _direct(self, plan: Plan, index: RowIndex) -> Evaluation:
-        """The template over these rows and no others."""
-        total = evaluate_rows(plan.filters, plan.scores, Rows(self._table, index)).total
+    def _direct(self, plan: Plan, index: RowIndex, filters: Sequence[Asked]) -> Evaluation:
+        """The template over these rows and no others, as far as these filters reject none."""
+        total = evaluate_rows(filters, plan.scores, Rows(self._table, index)).total
         best = int(total.max()) if len(total) else NOT_FEASIBLE
         return Evaluation(self._table.n_rows, total, best, status=plan.status, rows=index, narrowed=plan.narrowed)
 

@@ -18,6 +18,7 @@ from rayched.framework.counting import CountedAsked, CountedRejection
 from rayched.framework.diagnosis import nothing_left_by
 from rayched.framework.grouped_scores import GroupedScore
 from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept, RawScoreColumn
+from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.plugin import ColumnPlugin, CountingPlugin, GroupingScorePlugin, NormalizingPlugin
 from rayched.framework.plugin_calls import call_key, call_narrow, call_prepare
 from rayched.framework.profile import Profile
@@ -85,6 +86,8 @@ class Plan:
     """PreFilter's word."""
     narrowed: frozenset[str] | None = None
     """Names of the only nodes worth looking at."""
+    narrowed_rows: NarrowedRows | None = None
+    """Their rows, once they were looked at."""
     narrowing: list[str] = field(default_factory=list)
     """Plugins that left nodes out."""
     filtering: Stage | None = None

@@ -1,0 +1,52 @@
+"""A template that PreFilter narrowed to a few nodes: which of their rows pass what bindings do not change, kept from pod to pod.
+
+Such templates get no columns: each would need its own. So only the rows that are looked at are filtered, and those filters that
+read nothing but node objects are asked again only when a node object changed.
+
+Owner: one plan. Cost: the filters that read usage, ports or counters, over the rows that pass the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from rayched.framework.counting import CountedAsked
+from rayched.framework.kept_columns import Follower
+from rayched.framework.questions import Asked
+from rayched.framework.row_evaluation import filter_rows
+from rayched.framework.status import Code
+from rayched.snapshot.columns import Log, RowIndex
+from rayched.snapshot.rows import Rows
+from rayched.snapshot.table import NodeTable
+
+
+class NarrowedRows:
+    """The rows of one plan's nodes."""
+
+    __slots__ = ("_changing", "_follower", "_lasting", "_looked_at", "_passing", "_table")
+
+    def __init__(self, table: NodeTable, filters: Sequence[Asked], looked_at: Callable[[], RowIndex], changing: Log) -> None:
+        """`looked_at` gives the rows of the nodes that PreFilter leaves, `changing` are the aspects that bindings change."""
+        self._table = table
+        self._looked_at = looked_at
+        self._changing = [one for one in filters if isinstance(one, CountedAsked) or one.plugin.reads & changing]
+        self._lasting = [one for one in filters if one not in self._changing]
+        reads = Log.LABELS
+        for one in self._lasting:
+            reads |= one.plugin.reads
+        self._follower = Follower(table, reads)
+        self._passing: RowIndex = np.zeros(0, np.intp)
+
+    def feasible(self) -> RowIndex:
+        """The rows that no filter rejects, ascending. Raises PluginError."""
+        if self._follower.is_behind():
+            rows = Rows(self._table, self._looked_at())
+            self._passing = rows.index[filter_rows(self._lasting, rows).codes == Code.SUCCESS]
+            self._follower.catch_up()
+        if not len(self._passing):
+            return self._passing
+        codes = filter_rows(self._changing, Rows(self._table, self._passing)).codes
+        feasible: RowIndex = self._passing[codes == Code.SUCCESS]
+        return feasible
