@@ -40,6 +40,7 @@ from rayched.replica.settings import ReplicaSettings
 from rayched.server.app import ApiServer
 from rayched.server.health_checks import PING, Check, HealthChecks
 from rayched.server.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
+from rayched.store.refusals import FENCED_WRITES
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
@@ -92,6 +93,7 @@ class Observability:
         )
         self._registry = CollectorRegistry()
         self._registry.register(_Collector(self._families))
+        self._registry.register(FENCED_WRITES)
         self._slis = CollectorRegistry()
         self._slis.register(_Collector(self._checks.metrics))
 

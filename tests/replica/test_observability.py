@@ -55,6 +55,10 @@ def test_configuration_and_status_are_shown(cluster: SmallCluster) -> None:
     assert json.loads(ask(cluster, "/version")[2])["version"]
 
 
+def test_refused_writes_are_shown_also_while_there_are_none(cluster: SmallCluster) -> None:
+    assert 'rayched_fenced_writes_total{op="bind"} 0.0' in ask(cluster, "/metrics")[2]
+
+
 def test_the_leader_is_named_by_its_advertised_address_and_not_by_where_it_listens(cluster: SmallCluster) -> None:
     assert cluster.client.leader().address == ADVERTISED
     assert f"at {ADVERTISED}, epoch" in ask(cluster, "/statusz")[2]
