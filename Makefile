@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PROTOS := $(wildcard protos/rayched/v1/*.proto)
-SOURCES := rayched leader tests benchmarks
+SOURCES := rayched leader tests benchmarks examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance simulate trace chaos failover bench bench-quick queue-bench lock clean

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +44,8 @@ class ReplicaProcess:
     """Where its health, metrics and status are."""
     log_file: Path
     command: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables beside those of the owner."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -65,6 +67,7 @@ class ReplicaProcess:
                 stderr=subprocess.STDOUT,
                 # Its own session: a Ctrl-C in the terminal is the owner's, and would count as the first of two signals here.
                 start_new_session=True,
+                env={**os.environ, **self.environment},
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -94,15 +97,17 @@ class LocalCluster:
         etcd_endpoints: Sequence[str] = (),
         unsafe_no_fsync: bool = False,
         options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`first_port`: the replicas take it and those after it; None: free ports. `options`: further flags for each replica.
 
-        `first_http_port`: the same of their HTTP endpoints; 0: they have none.
+        `first_http_port`: the same of their HTTP endpoints; 0: they have none. `environment`: variables for the replicas.
         """
         self._directory = directory
         self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync)
         self._etcd_endpoints = tuple(etcd_endpoints)
         self._options = tuple(options)
+        self._environment = dict(environment or {})
         free = iter(free_ports(2 * replicas))
         ports = [next(free) if first_port is None else first_port + i for i in range(replicas)]
         self._addresses = [f"127.0.0.1:{port}" for port in ports]
@@ -143,7 +148,9 @@ class LocalCluster:
             self._etcd_endpoints = (self._etcd.endpoint,)
         for number, (address, http_address) in enumerate(zip(self._addresses, self._http_addresses, strict=True)):
             command = self._command(number, address, http_address)
-            replica = ReplicaProcess(number, address, http_address, self._directory / f"replica-{number}.log", command)
+            replica = ReplicaProcess(
+                number, address, http_address, self._directory / f"replica-{number}.log", command, self._environment
+            )
             replica.start()
             self.replicas.append(replica)
 

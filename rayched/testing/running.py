@@ -1,0 +1,143 @@
+"""RunningCluster: a real cluster on this host: an etcd, replicas and their Ray, gone with the block. Five seconds to start.
+
+    with RunningCluster([a_node("a"), a_node("b", labels={"tier": "gold"})], plugins={"LabelWeight": LabelWeight}) as cluster:
+        cluster.place(a_pod("web")).assert_on("web", "b")
+
+The nodes have no agents: pods are bound, and nothing runs. Nobody misses the nodes for a day.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, cast
+
+from rayched.api.kinds import AnyObject
+from rayched.client import ApiError, Client, EventType
+from rayched.replica.local_cluster import LocalCluster
+from rayched.testing.placements import Placements
+from rayched.testing.plugins import Plugins, configuration_with, python_path_with
+from rayched.v1.core_pb2 import Node, Pod
+
+READY_SECONDS_MAX: Final = 90.0
+PLACED_SECONDS_MAX: Final = 30.0
+_POLL_SECONDS: Final = 0.05
+
+
+class RunningCluster:
+    """A context manager. `client` reaches it."""
+
+    def __init__(
+        self,
+        objects: Iterable[AnyObject] = (),
+        *,
+        plugins: Plugins | None = None,
+        config: str = "",
+        replicas: int = 1,
+        workers: int = 0,
+        directory: Path | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """Objects that are there from the start; `plugins` and `config` as for InProcessCluster, but plugins have to be at the
+        top of a module, as other processes import them. `options`: further flags of the replicas. The directory is a temporary
+        one where none is given.
+        """
+        self._objects = list(objects)
+        self._own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="rayched-test-"))
+        environment = {}
+        if plugins:
+            environment["PYTHONPATH"] = python_path_with(plugins, self.directory / "plugins")
+        if config or plugins:
+            file = self.directory / "config.yaml"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(config or configuration_with(plugins or {}), encoding="utf-8")
+            options = [*options, "--config", str(file)]
+        flags = ["--workers", str(workers), "--node-monitor-grace-period", "24h", *options]
+        self.local = LocalCluster(
+            self.directory / "cluster",
+            replicas,
+            unsafe_no_fsync=True,
+            options=flags,
+            environment=environment,
+        )
+        self.client = Client(self.local.addresses, timeout_seconds=20.0)
+
+    def __enter__(self) -> Self:
+        try:
+            self.local.start()
+            self._wait_for_leader()
+            for item in self._objects:
+                if isinstance(item, Node):
+                    self.client.register_node(item)
+                else:
+                    self.client.submit(item)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.client.close()
+        self.local.stop()
+        if self._own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the replicas listen: what RAYCHED_SERVER, Client and AsyncClient take."""
+        return self.local.addresses
+
+    def place(self, *pods: Pod, timeout_seconds: float = PLACED_SECONDS_MAX) -> Placements:
+        """Submits the pods; what became of each at its first attempt. AssertionError where the scheduler is silent about one."""
+        submitted = [self.client.submit(pod) for pod in pods]
+        names = {response.uid: f"{r.namespace}/{r.name}" for response in submitted for r in (response.object.pod.metadata,)}
+        nodes: dict[str, str] = {}
+        reasons: dict[str, str] = {}
+        if not names:
+            return Placements()
+        start = min(response.revision for response in submitted)
+        with self.client.watch("pods", start_revision=start, timeout_seconds=timeout_seconds) as events:
+            for event in events:
+                pod = cast(Pod, event.object)
+                name = names.get(pod.metadata.uid)
+                if name is None or event.type is EventType.DELETED:
+                    continue
+                if pod.spec.node_name:
+                    nodes[name] = pod.spec.node_name
+                    reasons.pop(name, None)
+                elif reason := _refusal(pod):
+                    reasons[name] = reason
+                if len(nodes) + len(reasons) == len(set(names.values())):
+                    return Placements(nodes, reasons)
+        silent = sorted(set(names.values()) - nodes.keys() - reasons.keys())
+        raise AssertionError(f"nothing was decided within {timeout_seconds:g} s about {', '.join(silent[:5])}")
+
+    def _wait_for_leader(self) -> None:
+        """Raises ReplicaFailed, and ApiError where no replica leads in time."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while True:
+            self.local.check()
+            with contextlib.suppress(ApiError):
+                if self.client.scheduler_status(timeout_seconds=1.0).epoch:
+                    return
+            if time.monotonic() > deadline:
+                self.client.scheduler_status(timeout_seconds=1.0)
+                raise AssertionError(f"nobody leads after {READY_SECONDS_MAX:.0f} s")
+            time.sleep(_POLL_SECONDS)
+
+
+def _refusal(pod: Pod) -> str:
+    """What the scheduler says about a pod that has no node; "" while it has said nothing."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return str(condition.message or condition.reason)
+    return ""
