@@ -56,10 +56,13 @@ from rayched.queue.nominator import Nominator
 from rayched.queue.pending import PendingCounts, PendingPodView
 from rayched.queue.places import INCOMING_LABELS, Places, QueueSettings, SortKey
 from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
+from rayched.queue.unschedulable import Gate, RejectionClass
 from rayched.v1.core_pb2 import Pod
 
 _ADDED: Final = UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = UNSCHEDULABLE_POD_UPDATE.label
+
+Concerned = tuple[tuple[RejectionClass, ...], tuple[Gate, ...]]
 
 PreCheck = Callable[[QueuedPod], bool]
 """False: the event is not for this pod."""
@@ -92,6 +95,8 @@ class SchedulingQueue:
         self._gate = EntryGate(pre_enqueue or {}, durations)
         self.places = Places(sort_key, self._gate, hints, settings or QueueSettings())
         self._closed = False
+        self._concerned: dict[ClusterEvent, tuple[int, Concerned]] = {}
+        """Who waits for an event, and the version of the pool that this holds for: most events concern nobody."""
         self.nominator = Nominator()
         self.scheduling_cycle = 0
         """How many pods were popped."""
@@ -414,19 +419,31 @@ class SchedulingQueue:
     def _worth(self, event: ClusterEvent, old: object, new: object) -> Iterator[tuple[QueuedPod, Requeue]]:
         """The pods that the event makes worth an attempt. One hint answers for all pods of a class and template."""
         hints = self.hints
-        for (profile, rejected, pending), templates in self.places.pool.classes():
-            if not event.is_wildcard and hints.knows(profile) and not hints.asked(profile, event, rejected | pending):
-                continue
-            for pods in templates:
+        classes, gates = self._concerned_by(event)
+        for rejection in classes:
+            for pods in self.places.pool.pods_of(rejection):
                 requeue = hints.judge(next(iter(pods.values())), event, old, new, self._hint_failed)
                 if requeue is not Requeue.SKIP:
                     yield from ((pod, requeue) for pod in pods.values())
-        for (profile, plugin), gated in self.places.pool.gates():
-            if hints.gate_reacts(profile, plugin, event):
-                for pod in gated.values():
-                    requeue = hints.judge(pod, event, old, new, self._hint_failed)
-                    if requeue is not Requeue.SKIP:
-                        yield pod, requeue
+        for gate in gates:
+            for pod in self.places.pool.gated_by(gate).values():
+                requeue = hints.judge(pod, event, old, new, self._hint_failed)
+                if requeue is not Requeue.SKIP:
+                    yield pod, requeue
+
+    def _concerned_by(self, event: ClusterEvent) -> Concerned:
+        """The classes and gates of waiting pods that have a plugin registered for the event, empty ones among them."""
+        pool, hints = self.places.pool, self.hints
+        known = self._concerned.get(event)
+        if known is None or known[0] != pool.version:
+            classes = tuple(
+                (profile, rejected, pending)
+                for profile, rejected, pending in pool.classes()
+                if event.is_wildcard or not hints.knows(profile) or hints.asked(profile, event, rejected | pending)
+            )
+            gates = tuple((profile, plugin) for (profile, plugin), _ in pool.gates() if hints.gate_reacts(profile, plugin, event))
+            known = self._concerned[event] = pool.version, (classes, gates)
+        return known[1]
 
     def _replay(self, flight: Flight, began: int | None) -> Requeue:
         """What the events of its attempt mean for a pod whose attempt failed."""

@@ -30,13 +30,15 @@ FLUSH_PERIOD_SECONDS: Final = 30.0
 class UnschedulablePods:
     """See the module."""
 
-    __slots__ = ("_classes", "_gated", "_gates", "_pods", "_timeouts")
+    __slots__ = ("_classes", "_gated", "_gates", "_pods", "_timeouts", "version")
 
     def __init__(self) -> None:
         self._pods: dict[str, QueuedPod] = {}
         self._classes: dict[RejectionClass, dict[object, dict[str, QueuedPod]]] = {}
         self._gates: dict[Gate, dict[str, QueuedPod]] = {}
         self._gated = 0
+        self.version = 0
+        """Changes with each class or gate that comes."""
         self._timeouts: KeyedHeap[QueuedPod] = KeyedHeap(lambda pod: pod.key, lambda pod: pod.flush_due)
 
     def __iter__(self) -> Iterator[QueuedPod]:
@@ -62,10 +64,18 @@ class UnschedulablePods:
         if pod.gated:
             pod.place = Place.GATED
             self._gated += 1
-            self._gates.setdefault(_gate(pod), {})[pod.key] = pod
+            gate = _gate(pod)
+            if gate not in self._gates:
+                self._gates[gate] = {}
+                self.version += 1
+            self._gates[gate][pod.key] = pod
         else:
             pod.place = Place.UNSCHEDULABLE
-            self._classes.setdefault(_class(pod), {}).setdefault(_sharing(pod), {})[pod.key] = pod
+            found = _class(pod)
+            if found not in self._classes:
+                self._classes[found] = {}
+                self.version += 1
+            self._classes[found].setdefault(_sharing(pod), {})[pod.key] = pod
 
     def remove(self, pod: QueuedPod) -> None:
         del self._pods[pod.key]
@@ -122,10 +132,17 @@ class UnschedulablePods:
             wrong.append("would wait for an event for ever")
         return wrong
 
-    def classes(self) -> Iterator[tuple[RejectionClass, Iterable[Mapping[str, QueuedPod]]]]:
-        """Each class with its pods, those of one template together, never none. Views: no pod may be moved meanwhile."""
-        for found, templates in self._classes.items():
-            yield found, templates.values()
+    def classes(self) -> Iterable[RejectionClass]:
+        """Those that hold pods."""
+        return self._classes.keys()
+
+    def pods_of(self, rejection: RejectionClass) -> Iterable[Mapping[str, QueuedPod]]:
+        """The pods of a class, those of one template together, never none. Views: no pod may be moved meanwhile."""
+        return self._classes.get(rejection, {}).values()
+
+    def gated_by(self, gate: Gate) -> Mapping[str, QueuedPod]:
+        """A view: no pod may be moved meanwhile."""
+        return self._gates.get(gate, {})
 
     def gates(self) -> Iterator[tuple[Gate, Mapping[str, QueuedPod]]]:
         """Each gate with the pods it holds. Views: no pod may be moved meanwhile."""

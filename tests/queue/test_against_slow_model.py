@@ -114,7 +114,8 @@ class Pair:
         assert [pod.uid for pod in popped] == [pod.uid for pod in expected]
 
     def fail(self, pod: ModelPod, rejected_by: set[str], pending_for: set[str], seen: int) -> None:
-        self.advance(1)
+        # Two, so that the millisecond after one pod's time is never the very end of another's: floats cannot tell these apart.
+        self.advance(2)
         began = min(self.model.position, pod.popped_at + seen)
         self.queue.add_unschedulable(
             pod.uid, self.now, unschedulable_plugins=rejected_by, pending_plugins=pending_for, began=began if seen else None
