@@ -86,6 +86,7 @@ bench-quick: $(STAMP) ## a small set in under a minute; fails when a workload ha
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra embedded --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url --no-config --no-header -c requirements.lock pyproject.toml -o deploy/container/requirements.lock
 	@echo 'setuptools>=77' | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url --no-config --no-header -o requirements-build.lock
 
 clean: ## remove .venv and caches

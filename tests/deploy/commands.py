@@ -1,0 +1,60 @@
+"""Command lines held against the real command, without running them.
+
+`parsed` is the command's own parser; `checked` also builds a replica's settings from what was parsed, by their own checks, so
+that a flag that lacks another one (an open address without --insecure-bind) is found as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from rayched.cli.main import app
+from rayched.replica.settings import ReplicaSettings, split_endpoints
+
+_GROUP: Any = get_command(app)
+COMMANDS: dict[str, Any] = _GROUP.commands
+
+
+class WrongCommand(AssertionError):
+    """What the command itself would say."""
+
+
+def parsed(words: Sequence[str]) -> dict[str, Any]:
+    """The parameters of `rayched WORDS...`; raises WrongCommand."""
+    line = " ".join(("rayched", *words))
+    name, rest = (words[0], list(words[1:])) if words else ("", [])
+    if name in ("--version", "--help"):
+        return {}
+    if name not in COMMANDS:
+        raise WrongCommand(f"{line}: there is no command {name!r}")
+    try:
+        return dict(COMMANDS[name].make_context(name, rest).params)
+    except typer.Exit:
+        return {}  # --help
+    except typer.TyperException as error:
+        raise WrongCommand(f"{line}: {error.format_message()}") from None
+
+
+def checked(words: Sequence[str]) -> ReplicaSettings:
+    """The settings of `rayched replica ...`; raises WrongCommand, SettingsError."""
+    given = parsed(words)
+    assert words[0] == "replica", words
+    fields = set(inspect.signature(ReplicaSettings).parameters)
+    renamed = {"etcd_root": "root", "config": "scheduler_configuration"}
+    found = {renamed.get(name, name): value for name, value in given.items()}
+    found["etcd_endpoints"] = split_endpoints(found["etcd_endpoints"])
+    if found["data_dir"] is None:
+        del found["data_dir"]
+    return ReplicaSettings(**{name: value for name, value in found.items() if name in fields})
+
+
+def flags(command: str) -> set[str]:
+    """The long names of a command's options, as its help shows them."""
+    return {
+        name for option in COMMANDS[command].params for name in (*option.opts, *option.secondary_opts) if name.startswith("--")
+    }
