@@ -100,6 +100,11 @@ class Bindings:
         return len(self._ready) + (self._built is not None)
 
     @property
+    def n_under_way(self) -> int:
+        """Attempts between their decision and the store's word."""
+        return len(self._decided) + len(self._sent) + (self._built is not None)
+
+    @property
     def is_full(self) -> bool:
         return len(self._ready) >= READY_MAX
 

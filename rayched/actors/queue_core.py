@@ -57,7 +57,12 @@ def queue_factory(
     pre_enqueue = {name: profile.pre_enqueue for name, profile in profiles.items()}
     backoff = BackoffPolicy(configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds)
     settings = QueueSettings(backoff, flags.unschedulable_seconds_max, flags.retries_in_a_row_max)
-    return lambda durations: SchedulingQueue(sort_key, hints, pre_enqueue, settings, durations)
+
+    def new_queue(durations: PreEnqueueDurations) -> SchedulingQueue:
+        hints.time_with(durations.timed_hint)
+        return SchedulingQueue(sort_key, hints, pre_enqueue, settings, durations)
+
+    return new_queue
 
 
 class QueueCore:

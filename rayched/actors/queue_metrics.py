@@ -10,6 +10,8 @@ whoever serves them registers a collector that yields the families it was last g
 | scheduler_unschedulable_pods | plugin, profile |
 | scheduler_framework_extension_point_duration_seconds | extension_point: PreEnqueue; status; profile |
 | scheduler_plugin_execution_duration_seconds | plugin; extension_point: PreEnqueue; status |
+| scheduler_queueing_hint_execution_duration_seconds | plugin; event; hint: Queue, QueueSkip, Error |
+| scheduler_inflight_events | event; PodPopped: pods in flight |
 | rayched_queue_invariant_violations_total | invariant |
 | rayched_queue_hint_failures_total | plugin |
 
@@ -50,7 +52,14 @@ def _pods(core: QueueCore) -> list[Metric]:
     )
     for (plugin, profile), count in sorted(core.queue.held.items()):
         held.add_metric([plugin, profile], count)
-    return [pending, incoming, held]
+    flights = core.queue.places.in_flight
+    events = GaugeMetricFamily(
+        "scheduler_inflight_events", "Events kept for pods that are being scheduled, and these pods.", labels=["event"]
+    )
+    for event, count in sorted(flights.events().items()):
+        events.add_metric([event], count)
+    events.add_metric(["PodPopped"], len(flights))
+    return [pending, incoming, held, events]
 
 
 def _durations(core: QueueCore) -> list[Metric]:
@@ -68,7 +77,14 @@ def _durations(core: QueueCore) -> list[Metric]:
     )
     for (plugin, status), buckets, seconds in core.durations.plugins.histograms():
         plugins.add_metric([plugin, PRE_ENQUEUE, status], buckets, seconds)
-    return [point, plugins]
+    hints = HistogramMetricFamily(
+        "scheduler_queueing_hint_execution_duration_seconds",
+        "Time that a queueing hint took; sampled.",
+        labels=["plugin", "event", "hint"],
+    )
+    for labels, buckets, seconds in core.durations.hints.histograms():
+        hints.add_metric(labels, buckets, seconds)
+    return [point, plugins, hints]
 
 
 def _faults(core: QueueCore) -> list[Metric]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
+from prometheus_client import Metric
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
@@ -32,6 +33,7 @@ from rayched.actors.explaining import CannotExplain, explain_pod
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
 from rayched.actors.scheduler_core import Ports, SchedulerCore
+from rayched.actors.scheduler_metrics import scheduler_metrics
 from rayched.actors.shards import RayShards
 from rayched.actors.write_window import Send
 from rayched.scheduler.scheduler import Draws
@@ -188,6 +190,10 @@ class SchedulerActor:
     def status(self) -> SchedulerStatus:
         status: SchedulerStatus = self._ask(self._status)
         return status
+
+    def metrics(self) -> list[Metric]:
+        families: list[Metric] = self._ask(lambda: scheduler_metrics(self._core, self._shards.evaluations))
+        return families
 
     def plan_basis(self) -> PlanBasis:
         basis: PlanBasis = self._ask(self._plan_basis)

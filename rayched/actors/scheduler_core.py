@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from rayched.actors import occurrences, pod_changes
+from rayched.actors.attempt_measures import AttemptMeasures
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
 from rayched.actors.event_writes import OP_EVENT, EventWrites
@@ -110,7 +111,7 @@ class SchedulerCore:
         self._epoch_key = keys.epoch
         self._ports = ports
         self.snapshot = snapshot or Snapshot()
-        self.scheduler = Scheduler(self.snapshot, profiles, seed, shards)
+        self.scheduler = Scheduler(self.snapshot, profiles, seed, shards, stopwatch=ports.clock)
         self.cache = Cache(keys, self.snapshot, self.scheduler.occupancy, ports.progress)
         self.term = Term()
         self.window = WriteWindow()
@@ -123,6 +124,7 @@ class SchedulerCore:
         """The session with the queue, while leading."""
         self.attempts: Counter[str] = Counter()
         """Ended attempts by result: scheduled, unschedulable, error."""
+        self.measures = AttemptMeasures(ports.clock)
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
         self._next_session = first_session
         self._roll_call = RollCall(self.cache, self._is_to_be_tried)
@@ -146,7 +148,9 @@ class SchedulerCore:
         """The TxnResponse of a sent transaction, or the StoreError in its place."""
         ended: list[Ended] = []
         now = self._ports.clock()
-        for write, outcome in self.window.answered(number, answer, now):
+        outcomes = self.window.answered(number, answer, now)
+        self.measures.answered(number, answer, outcomes, now)
+        for write, outcome in outcomes:
             if not isinstance(write, GuardedPut):
                 continue
             if isinstance(outcome, Fenced):
@@ -233,6 +237,8 @@ class SchedulerCore:
         self._end_waits(now)
         self._end_all(self.bindings.resolved())
         sends = tuple(self._write(now))
+        for send in sends:
+            self.measures.sent(send.number, send.op, send.n_writes, now)
         self._tell_freed(link)
         lease_wanted = self.events.lease_wanted(now)
         return Turn(sends, link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
@@ -254,7 +260,9 @@ class SchedulerCore:
             count += 1
             if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
                 break
-        link.decided(count, clock() - began, BATCH_SECONDS)
+        ended = clock()
+        self.measures.batch_ended(ended)
+        link.decided(count, ended - began, BATCH_SECONDS)
         return True
 
     def _turn_at(self, link: QueueLink) -> float | None:
@@ -276,6 +284,7 @@ class SchedulerCore:
                 # A session that nobody uses empties the queue: what it held is none of a standby's business.
                 self._farewell = ExchangeRequest(self._next_session, 1, (), self._ports.clock(), 0)
                 self._next_session += 1
+                self.measures.end_term()
                 self.bindings.stop()
                 self.preemptions.stop()
                 self.statuses.clear()
@@ -331,7 +340,7 @@ class SchedulerCore:
 
     def _absorb(self, changes: Iterable[CacheChange]) -> None:
         now = self._ports.clock()
-        for count, change in enumerate(changes, 1):
+        for count, change in enumerate(self.measures.timed(changes), 1):
             if not count % PROGRESS_OBJECTS:
                 self._ports.progress()
             # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
@@ -363,6 +372,7 @@ class SchedulerCore:
             self._attempt_overtaken(attempt, change.new)
         elif self.link is not None:
             self.link.ended(uid)
+        self.measures.forget(uid)
 
     def _attempt_overtaken(self, attempt: Attempt, record: PodRecord | None) -> None:
         """The watch shows what became of the pod before the answer of its binding does."""
@@ -383,9 +393,11 @@ class SchedulerCore:
             link.ended(uid)
             return
         now = self._ports.clock()
+        self.measures.cycle_began.append(now)
         pod = PodToSchedule(uid, record.name, record.template, record.pod)
         result = self.scheduler.schedule(pod, link.end, now, self._ports.wall_clock())
         if isinstance(result, Failure):
+            self.measures.failed(uid, record.template.scheduler_name, result, now)
             self._failed(uid, link.end, result, now)
             return
         self.bindings.decided(result)
@@ -394,6 +406,7 @@ class SchedulerCore:
 
     def _end_waits(self, now: float) -> None:
         for attempt, failure in self.scheduler.decided_waits(now):
+            self.measures.waited(attempt, failure, now)
             if failure is None:
                 self.bindings.ready(attempt.uid)
             else:
@@ -447,6 +460,7 @@ class SchedulerCore:
             self.events.emit(occurrences.preempted(victim, *answered.whom), now, self._ports.wall_clock())
         if room is None:
             return
+        self.measures.made_room(room.uid, "success" if isinstance(outcome, Committed) else "error", now)
         match outcome:
             case Committed():
                 self._tell_failed(room.uid, room.began, room.failure, now)
@@ -469,10 +483,12 @@ class SchedulerCore:
         if ended.end is End.BOUND:
             self.attempts["scheduled"] += 1
             if ended.attempt is not None:
+                self.measures.bound(ended.attempt, now)
                 self.events.emit(occurrences.scheduled(ended.attempt), now, self._ports.wall_clock())
             if link is not None:
                 link.ended(uid)
         elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:
+            self.measures.failed(uid, ended.attempt.template.scheduler_name, ended.failure, ended.attempt.started)
             self._failed(uid, ended.attempt.began, ended.failure, now)
         elif link is not None:
             record = self.cache.pod(uid)

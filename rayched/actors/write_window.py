@@ -43,6 +43,9 @@ class Send:
 
     number: int
     request: Any
+    op: str = ""
+    """What its writes are for."""
+    n_writes: int = 0
 
 
 @dataclass(slots=True)
@@ -138,4 +141,4 @@ class WriteWindow:
         number = self._next_number
         self._next_number += 1
         self._under_way[number] = batch
-        return Send(number, transactions.build(batch.guard, batch.writes))
+        return Send(number, transactions.build(batch.guard, batch.writes), batch.op, len(batch.writes))

@@ -22,7 +22,7 @@ then come one addition and one maximum over the rows.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -38,6 +38,7 @@ from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.nominations import Nomination, filter_nominated, rejected_with_nominated
 from rayched.framework.plan import VOLATILE, Plan, Planner, Stage
 from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
+from rayched.framework.plugin_evaluations import PluginEvaluations
 from rayched.framework.profile import Profile
 from rayched.framework.questions import Asked
 from rayched.framework.row_evaluation import Filtered, evaluate_rows, filter_rows
@@ -77,6 +78,7 @@ class Engine:
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
+        self._evaluations = PluginEvaluations(profile)
 
     # ------------------------------------------------------------------------------------------------------- evaluating
 
@@ -89,6 +91,7 @@ class Engine:
         Raises PluginError.
         """
         plan = self._plan(template)
+        plan.evaluations += 1
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
         try:
@@ -192,6 +195,10 @@ class Engine:
         columns = [kept.codes if isinstance(kept, CountedRejection) else kept.column for kept in codes]
         self._account(codes)
         return diagnose_rows(rows, plan.filters, columns, plan.narrowing, would_be)
+
+    def evaluations(self) -> Counter[tuple[str, str]]:
+        """How often each plugin was asked about a pod, by plugin and extension point."""
+        return self._evaluations.with_plans(self._plans.values())
 
     # -------------------------------------------------------------------------------------------------- the memoised way
 
@@ -316,12 +323,12 @@ class Engine:
             return plan
         plan = self._plans[template.id] = self._planner.plan(template)
         if len(self._plans) > PLANS_MAX:
-            self._planner.drop(self._plans.popitem(last=False)[1])
+            self._drop(self._plans.popitem(last=False)[1])
         return plan
 
     def _forget(self) -> None:
         for plan in self._plans.values():
-            self._planner.drop(plan)
+            self._drop(plan)
         self._plans.clear()
         self._generation, self._capacity = self._table.generation, self._table.capacity
 
@@ -329,7 +336,11 @@ class Engine:
         """Count what these take up (None: everything), and make room for it. The plan that was used last stays."""
         self._store.account(entries)
         while self._store.n_bytes > self._bytes_max and len(self._plans) > 1:
-            self._planner.drop(self._plans.popitem(last=False)[1])
+            self._drop(self._plans.popitem(last=False)[1])
+
+    def _drop(self, plan: Plan) -> None:
+        self._evaluations.note(plan)
+        self._planner.drop(plan)
 
     # ------------------------------------------------------------------------------------------------------------- rows
 

@@ -88,6 +88,8 @@ class Plan:
     """Names of the only nodes worth looking at."""
     narrowed_rows: NarrowedRows | None = None
     """Their rows, once they were looked at."""
+    evaluations: int = 0
+    """How often the template was evaluated."""
     narrowing: list[str] = field(default_factory=list)
     """Plugins that left nodes out."""
     filtering: Stage | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 
 class Code(enum.IntEnum):
@@ -24,6 +25,12 @@ class Code(enum.IntEnum):
     SKIP = 5
     PENDING = 6
     """Waits for something outside the cluster's own events."""
+
+
+CODE_LABELS: Final = {code: "".join(word.capitalize() for word in code.name.split("_")) for code in Code} | {
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable"
+}
+"""Codes as kube-scheduler's metrics name them."""
 
 
 @dataclass(frozen=True, slots=True)

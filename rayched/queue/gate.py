@@ -13,17 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rayched.framework.plugin import PreEnqueuePlugin
-from rayched.framework.status import SUCCESS, Code, Status, error
+from rayched.framework.status import CODE_LABELS, SUCCESS, Status, error
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.queued_pod import QueuedPod
 
 PreEnqueuePlugins = Mapping[str, Sequence[PreEnqueuePlugin]]
 """By scheduler name, in the order of the profile."""
 
-_CODE_LABELS: Final = {code: "".join(word.capitalize() for word in code.name.split("_")) for code in Code} | {
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable"
-}
-"""Codes as kube-scheduler's metrics name them."""
 _NO_PLUGINS: Final[tuple[PreEnqueuePlugin, ...]] = ()
 
 
@@ -44,7 +40,7 @@ class EntryGate:
             return self._ask(pod, None)
         began = durations.stopwatch()
         status = self._ask(pod, durations if durations.is_sampled() else None)
-        durations.extension_point.observe((_CODE_LABELS[status.code], pod.scheduler_name), durations.stopwatch() - began)
+        durations.extension_point.observe((CODE_LABELS[status.code], pod.scheduler_name), durations.stopwatch() - began)
         return status
 
     def _ask(self, pod: QueuedPod, durations: PreEnqueueDurations | None) -> Status:
@@ -58,7 +54,7 @@ class EntryGate:
             except Exception as raised:
                 status = error(f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}')
             if durations is not None:
-                durations.plugins.observe((plugin.name, _CODE_LABELS[status.code]), durations.stopwatch() - began)
+                durations.plugins.observe((plugin.name, CODE_LABELS[status.code]), durations.stopwatch() - began)
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS

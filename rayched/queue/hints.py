@@ -55,6 +55,8 @@ class Requeue(enum.Enum):
 
 HintFailure = Callable[[str, Exception], None]
 """Told which plugin's hint function raised, and what."""
+TimedHint = Callable[[str, ClusterEvent, HintFunction], HintFunction]
+"""Puts a stopwatch around a plugin's hint function for an event."""
 
 # ----------------------------------------------------------------------------------------------------- registrations
 
@@ -109,7 +111,7 @@ ASKED_MAX: Final = 4_096
 class HintTable:
     """Per profile: cluster event -> the plugins to ask, each with its hint function or None for always QUEUE."""
 
-    __slots__ = ("_asked", "_interested", "_of_interest", "_profiles")
+    __slots__ = ("_asked", "_interested", "_of_interest", "_profiles", "_timed")
 
     def __init__(self, profiles: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:
         """scheduler name -> plugin name -> its registrations."""
@@ -119,7 +121,12 @@ class HintTable:
         }
         self._interested: dict[tuple[str, ClusterEvent], tuple[tuple[str, HintFunction | None], ...]] = {}
         self._of_interest: dict[ClusterEvent, bool] = {}
+        self._timed: TimedHint = _untimed
         self._asked: dict[tuple[str, ClusterEvent, frozenset[str]], Asked] = {}
+
+    def time_with(self, timed: TimedHint) -> None:
+        """Hint functions are called through what `timed` makes of them. Before the first event."""
+        self._timed = timed
 
     @classmethod
     def of_profiles(cls, profiles: Iterable[Profile]) -> HintTable:
@@ -157,7 +164,7 @@ class HintTable:
         known = self._interested.get((scheduler_name, event))
         if known is None:
             known = self._interested[scheduler_name, event] = tuple(
-                (plugin, registration.hint)
+                (plugin, None if registration.hint is None else self._timed(plugin, event, registration.hint))
                 for plugin, found in self._profiles.get(scheduler_name, {}).items()
                 for registration in found
                 if registration.event.matches(event)
@@ -205,6 +212,10 @@ def _answer(hint: HintFunction, plugin: str, pod: Pod, old: object, new: object,
         # A pod must not be stuck because somebody's hint is broken.
         failed(plugin, problem)
         return Hint.QUEUE
+
+
+def _untimed(_: str, __: ClusterEvent, hint: HintFunction) -> HintFunction:
+    return hint
 
 
 def _with_taints_of_new_nodes(registrations: tuple[Registration, ...]) -> tuple[Registration, ...]:

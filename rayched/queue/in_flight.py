@@ -19,7 +19,7 @@ event; a replay is linear in the events since the cycle began.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -86,6 +86,10 @@ class InFlightPods:
     @property
     def n_events(self) -> int:
         return len(self._events) - self._head
+
+    def events(self) -> Counter[str]:
+        """Events that are kept, by label."""
+        return Counter(occurrence.event.label for occurrence in self._events[self._head :])
 
     def get(self, uid: str) -> Flight | None:
         return self._flights.get(uid)

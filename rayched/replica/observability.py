@@ -40,7 +40,6 @@ from rayched.replica.settings import ReplicaSettings
 from rayched.server.app import ApiServer
 from rayched.server.health_checks import PING, Check, HealthChecks
 from rayched.server.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
-from rayched.store.refusals import FENCED_WRITES
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
@@ -93,7 +92,6 @@ class Observability:
         )
         self._registry = CollectorRegistry()
         self._registry.register(_Collector(self._families))
-        self._registry.register(FENCED_WRITES)
         self._slis = CollectorRegistry()
         self._slis.register(_Collector(self._checks.metrics))
 
@@ -143,7 +141,9 @@ class Observability:
     def _families(self) -> Iterable[Metric]:
         build = GaugeMetricFamily("rayched_build_info", "1; the version is in the label.", labels=["version"])
         build.add_metric([self._version], 1)
-        return merged([build], REGISTRY.collect(), self._leadership.metrics(), *self._asked_of_loop())
+        of_server, of_actors = self._asked_of_loop()
+        lag = _revision_lag(of_server, of_actors)
+        return merged([build], REGISTRY.collect(), self._leadership.metrics(), of_server, of_actors, lag)
 
     def _asked_of_loop(self) -> tuple[list[Metric], list[Metric]]:
         """What the server and the actors count."""
@@ -199,6 +199,17 @@ class _Collector:
     def describe(self) -> Iterable[Metric]:
         """Names are not checked beforehand."""
         return ()
+
+
+def _revision_lag(of_server: list[Metric], of_actors: list[Metric]) -> list[Metric]:
+    """How far the scheduler is behind the API: each follows etcd by itself. Nothing while one of them is not there."""
+    revisions = {family.name: sample.value for family in (*of_server, *of_actors) for sample in family.samples}
+    seen, read = revisions.get("rayched_watch_revision"), revisions.get("rayched_cache_revision")
+    if seen is None or read is None:
+        return []
+    lag = GaugeMetricFamily("rayched_cache_revision_lag", "Revisions that the API has read and the scheduler has not.")
+    lag.add_metric([], max(0.0, seen - read))
+    return [lag]
 
 
 def _exposition(registry: CollectorRegistry, request: Request) -> Answer:

@@ -49,6 +49,8 @@ class Attempt:
     template: PodTemplate
     pod: Pod
     lifecycle: Lifecycle
+    started: float = 0.0
+    """When its cycle began; seconds of the caller's clock."""
     node_name: str = ""
     id: str = ""
     """Goes with the binding into the store; "" before its binding cycle."""

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from rayched.framework.engine import Engine, PluginError
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.lifecycle import Lifecycle
+from rayched.framework.measured_lifecycle import ATTEMPTS_SAMPLED_EVERY, FILTER, MeasuredLifecycle, PointDurations, Stopwatch
 from rayched.framework.nominations import Nomination
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.preemption import FAILED_ATTEMPT
@@ -81,6 +82,8 @@ class Draws:
 class _ProfileRunner:
     engine: Engine
     lifecycle: Lifecycle
+    measured: Lifecycle
+    """The same with a stopwatch."""
     percentage_of_nodes_to_score: int
     evaluator: Evaluator
     weights: Mapping[str, int]
@@ -96,8 +99,12 @@ class Scheduler:
         seed: int,
         shards: Callable[[str], ShardEvaluator] | None = None,
         chance: Chance | None = None,
+        stopwatch: Stopwatch = lambda: 0.0,
     ) -> None:
-        """`shards` gives the port for the engine of a profile, by the scheduler's name; `chance` stands in for the seed's."""
+        """`shards` gives the port for the engine of a profile, by the scheduler's name; `chance` stands in for the seed's.
+
+        `stopwatch` measures one attempt in ATTEMPTS_SAMPLED_EVERY.
+        """
         self.occupancy = Occupancy(snapshot)
         self.nominations = Nominations(snapshot)
         self.waiting = WaitingPods()
@@ -108,6 +115,9 @@ class Scheduler:
         self._snapshot = snapshot
         self._chance = chance or SeededChance(seed)
         self._decisions = 0
+        self.durations = PointDurations(stopwatch)
+        self.preemption_attempts = 0
+        """How often PostFilter was asked to make room."""
         self._sampling = Sampling(snapshot)
         self._runners: dict[str, _ProfileRunner] = {}
         potential = PotentialVictims(snapshot)
@@ -115,7 +125,8 @@ class Scheduler:
             engine = Engine(snapshot, profile, None if shards is None else shards(name))
             evaluator = Evaluator(snapshot, engine, self.nominations, self._chance, potential)
             lifecycle, percentage = profile.lifecycle(), profile.percentage_of_nodes_to_score
-            self._runners[name] = _ProfileRunner(engine, lifecycle, percentage, evaluator, profile.weights)
+            measured = MeasuredLifecycle(profile, self.durations)
+            self._runners[name] = _ProfileRunner(engine, lifecycle, measured, percentage, evaluator, profile.weights)
         self._attempts: dict[str, Attempt] = {}
         for profile in profiles.values():
             for plugin in profile.plugins():
@@ -140,6 +151,12 @@ class Scheduler:
         """Of the score plugins of a profile, by name."""
         return self._runners[scheduler_name].weights
 
+    def evaluations(self) -> Iterator[tuple[str, str, str, int]]:
+        """Plugin, extension point, profile, and how often the plugin was asked about a pod."""
+        for profile, runner in self._runners.items():
+            for (plugin, point), count in sorted(runner.engine.evaluations().items()):
+                yield plugin, point, profile, count
+
     def draws(self) -> Draws:
         return Draws(self._chance.seed, self._decisions, self._sampling.start)
 
@@ -162,13 +179,15 @@ class Scheduler:
         `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for.
         """
         runner = self._runners[pod.template.scheduler_name]
-        attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, runner.lifecycle)
+        sampled = not self._decisions % ATTEMPTS_SAMPLED_EVERY
+        lifecycle = runner.measured if sampled else runner.lifecycle
+        attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now)
         self._decisions += 1
         try:
             nominated = self.nominations.beside(pod.uid, pod.template.priority)
             row = self._nominated_row(runner, attempt, nominated)
             if row is None:
-                evaluation = self._evaluate(runner, pod.template, nominated)
+                evaluation = (self._measured if sampled else self._evaluate)(runner, pod.template, nominated)
                 if not evaluation.is_feasible:
                     return self._no_node(runner, attempt, nominated, now_unix)
                 row = self._chance.among(evaluation.best_rows, attempt.number)
@@ -249,6 +268,16 @@ class Scheduler:
         left_out = self._sampling.left_out(runner.percentage_of_nodes_to_score, evaluation)
         return evaluation if left_out is None else runner.engine.evaluate(template, left_out, nominated)
 
+    def _measured(self, runner: _ProfileRunner, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
+        """`_evaluate` with a stopwatch."""
+        code, began = Code.ERROR, self.durations.stopwatch()
+        try:
+            evaluation = self._evaluate(runner, template, nominated)
+            code = Code.SUCCESS if evaluation.is_feasible else Code.UNSCHEDULABLE
+            return evaluation
+        finally:
+            self.durations.note(FILTER, code, template.scheduler_name, began)
+
     def _take(self, attempt: Attempt, now: float) -> Attempt | Failure:
         """Assume, Reserve, Permit. The pod's nomination has served."""
         self.nominations.forget(attempt.uid)
@@ -289,6 +318,7 @@ class Scheduler:
         preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, nominated, now_unix, runner.evaluator)
         attempt.state.write(DIAGNOSIS, diagnosis)
         attempt.state.write(FAILED_ATTEMPT, preemptor)
+        self.preemption_attempts += 1
         result, answer = attempt.lifecycle.post_filter(attempt.state, attempt.pod)
         if answer.reasons:
             failure = replace(failure, message=f"{failure.message} {answer.message()}")

@@ -4,6 +4,7 @@
 |---|---|---|
 | rayched_submissions_total | counter | code: of gRPC, OK for those acknowledged |
 | rayched_watch_clients | gauge | |
+| rayched_watch_revision | gauge | |
 | rayched_watch_lag_revisions | gauge | |
 | rayched_watch_overflow_total | counter | |
 
@@ -31,4 +32,6 @@ def api_metrics(submissions: Counter[str], clients: int, hub: WatchHub) -> list[
     lag.add_metric([], max((hub.revision - one.revision for one in hub.subscriptions if one.pending), default=0))
     overflow = CounterMetricFamily("rayched_watch_overflow", "Watches ended because their clients read too slowly.")
     overflow.add_metric([], hub.overflows)
-    return [submitted, watching, lag, overflow]
+    revision = GaugeMetricFamily("rayched_watch_revision", "The revision of etcd that the API has read.")
+    revision.add_metric([], hub.revision)
+    return [submitted, watching, revision, lag, overflow]

@@ -13,6 +13,7 @@ from rayched.framework.cluster_event import Action, ClusterEvent, Resource
 from rayched.framework.queueing_hints import Hint, Registration
 from rayched.framework.status import SUCCESS, Status
 from rayched.plugins.in_tree import IN_TREE
+from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.hints import HintTable, Requeue, default_events, registrations_of
 from rayched.queue.queued_pod import QueuedPod
 from rayched.snapshot.columns import Log
@@ -279,3 +280,26 @@ def test_a_plugin_registered_for_new_nodes_alone_is_woken_by_every_change_of_tai
     assert judge(table, a_rejected("P"), ce.NODE_ADD) is Requeue.SKIP
     assert judge(table, a_rejected("P"), ce.NODE_TAINT_UPDATE) is Requeue.AFTER_BACKOFF
     assert judge(table, a_rejected("Q"), ce.NODE_TAINT_UPDATE) is Requeue.SKIP
+
+
+def test_hints_answer_the_same_under_a_stopwatch_that_runs_for_one_in_ten() -> None:
+    def moody(pod: Pod, old: Any, new: Any) -> Hint:
+        if old == "broken":
+            raise ValueError("no such thing")
+        return Hint.QUEUE if old else Hint.SKIP
+
+    ticks = iter(range(1_000))
+    durations = PreEnqueueDurations(lambda: next(ticks) * 0.0004)
+    plain, timed = (HintTable({"default-scheduler": {"P": [Registration(ce.NODE_ADD, moody)]}}) for _ in range(2))
+    timed.time_with(durations.timed_hint)
+    failures: list[str] = []
+    for old in [True] * 10 + [False] * 10 + ["broken"] * 10:
+        failures.clear()
+        verdicts = [
+            table.judge(a_rejected("P"), ce.NODE_ADD, old, None, lambda plugin, _: failures.append(plugin))
+            for table in (plain, timed)
+        ]
+        assert verdicts[0] is verdicts[1]
+        assert failures == (["P", "P"] if old == "broken" else [])
+    found = {labels: (buckets[-1][1], seconds) for labels, buckets, seconds in durations.hints.histograms()}
+    assert found == {("P", "NodeAdd", label): (1, pytest.approx(0.0004)) for label in ("Queue", "QueueSkip", "Error")}

@@ -1,4 +1,4 @@
-"""What a real replica shows over HTTP."""
+"""What real replicas show over HTTP: health, status, and every metric under its name, with values that agree."""
 
 from __future__ import annotations
 
@@ -6,26 +6,89 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.replica.clusters import SmallCluster
+from rayched.replica.local_cluster import ReplicaProcess
+from tests.replica.clusters import READY_SECONDS_MAX, SmallCluster, small_pod, until_true
 
 pytestmark = pytest.mark.cluster
 
-ADVERTISED = "replica-0.rayched.example:7420"
+PODS = 60
+
+METRICS = {
+    # kube-scheduler's, as of 1.34: name, type, labels; and whether it has values once pods were bound and one was not
+    "scheduler_schedule_attempts_total": ("counter", {"result", "profile"}, True),
+    "scheduler_scheduling_attempt_duration_seconds": ("histogram", {"result", "profile"}, True),
+    "scheduler_scheduling_algorithm_duration_seconds": ("histogram", set(), True),
+    "scheduler_framework_extension_point_duration_seconds": ("histogram", {"extension_point", "status", "profile"}, True),
+    "scheduler_plugin_execution_duration_seconds": ("histogram", {"plugin", "extension_point", "status"}, True),
+    "scheduler_plugin_evaluation_total": ("counter", {"plugin", "extension_point", "profile"}, True),
+    "scheduler_pod_scheduling_sli_duration_seconds": ("histogram", {"attempts"}, True),
+    "scheduler_pod_scheduling_attempts": ("histogram", set(), True),
+    "scheduler_preemption_victims": ("histogram", set(), False),
+    "scheduler_preemption_attempts_total": ("counter", set(), True),
+    "scheduler_preemption_goroutines_duration_seconds": ("histogram", {"result"}, False),
+    "scheduler_preemption_goroutines_execution_total": ("counter", {"result"}, False),
+    "scheduler_pending_pods": ("gauge", {"queue"}, True),
+    "scheduler_queue_incoming_pods_total": ("counter", {"queue", "event"}, True),
+    "scheduler_unschedulable_pods": ("gauge", {"plugin", "profile"}, True),
+    "scheduler_permit_wait_duration_seconds": ("histogram", {"result"}, False),
+    "scheduler_cache_size": ("gauge", {"type"}, True),
+    "scheduler_goroutines": ("gauge", {"operation"}, True),
+    "scheduler_event_handling_duration_seconds": ("histogram", {"event"}, False),
+    "scheduler_queueing_hint_execution_duration_seconds": ("histogram", {"plugin", "event", "hint"}, False),
+    "scheduler_inflight_events": ("gauge", {"event"}, True),
+    "scheduler_async_api_call_execution_total": ("counter", {"call_type", "result"}, True),
+    "scheduler_async_api_call_duration_seconds": ("histogram", {"call_type", "result"}, True),
+    "scheduler_pending_async_api_calls": ("gauge", {"call_type"}, True),
+    "leader_election_master_status": ("gauge", {"name"}, True),
+    "leader_election_slowpath_total": ("counter", {"name"}, True),
+    # rayched's own
+    "rayched_leader_epoch": ("gauge", set(), True),
+    "rayched_leader_transitions_total": ("counter", set(), True),
+    "rayched_leader_renew_duration_seconds": ("histogram", set(), True),
+    "rayched_leader_last_renew_age_seconds": ("gauge", set(), True),
+    "rayched_fenced_writes_total": ("counter", {"op"}, True),
+    "rayched_queue_invariant_violations_total": ("counter", {"invariant"}, True),
+    "rayched_queue_hint_failures_total": ("counter", {"plugin"}, False),
+    "rayched_store_txn_duration_seconds": ("histogram", {"op", "outcome"}, True),
+    "rayched_watch_clients": ("gauge", set(), True),
+    "rayched_watch_revision": ("gauge", set(), True),
+    "rayched_watch_lag_revisions": ("gauge", set(), True),
+    "rayched_watch_overflow_total": ("counter", set(), True),
+    "rayched_submissions_total": ("counter", {"code"}, False),
+    "rayched_cache_revision": ("gauge", set(), True),
+    "rayched_cache_revision_lag": ("gauge", set(), True),
+    "rayched_actor_up": ("gauge", {"actor"}, True),
+    "rayched_actor_restarts_total": ("counter", {"kind"}, False),
+    "rayched_events_total": ("counter", {"outcome"}, True),
+    "rayched_worker_evaluations_total": ("counter", set(), True),
+    "rayched_build_info": ("gauge", {"version"}, True),
+    "process_cpu_seconds_total": ("counter", set(), True),
+    "process_resident_memory_bytes": ("gauge", set(), True),
+}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallCluster]:
-    options = ["--advertise-address", ADVERTISED]
-    with SmallCluster(tmp_path_factory.mktemp("observed"), replicas=1, options=options) as found:
+    """Two replicas; PODS pods are bound, one is too large for any node."""
+    with SmallCluster(tmp_path_factory.mktemp("observed"), replicas=2) as found:
+        found.client.submit(small_pod("too-large", cpu="1000"))
+        found.submit(PODS)
+        found.wait_until_all_bound()
+        until_true(lambda: found.wait_for_leader().attempts["unschedulable"] > 0, 10, "no attempt failed")
+        for replica in found.local.replicas:
+            until_true(lambda one=replica: ask(one, "/readyz")[0] == 200, READY_SECONDS_MAX, "a replica is not ready")  # type: ignore[misc]
         yield found
 
 
-def ask(cluster: SmallCluster, path: str, accept: str = "") -> tuple[int, str, str]:
+def ask(replica: ReplicaProcess, path: str, accept: str = "") -> tuple[int, str, str]:
     """Status, content type, body."""
-    request = urllib.request.Request(f"http://{cluster.local.replicas[0].http_address}{path}", headers={"Accept": accept})
+    request = urllib.request.Request(f"http://{replica.http_address}{path}", headers={"Accept": accept})
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
@@ -33,33 +96,131 @@ def ask(cluster: SmallCluster, path: str, accept: str = "") -> tuple[int, str, s
         return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def test_a_replica_that_leads_is_live_ready_and_healthy(cluster: SmallCluster) -> None:
-    for path in ("/livez", "/readyz", "/healthz", "/readyz/leaderElection"):
-        assert ask(cluster, path) == (200, "text/plain; charset=utf-8", "ok"), path
+def follower(cluster: SmallCluster) -> ReplicaProcess:
+    leader = cluster.leader()
+    return next(replica for replica in cluster.local.replicas if replica is not leader)
+
+
+class Scrape:
+    """One scrape, read by Prometheus' own parser."""
+
+    def __init__(self, replica: ReplicaProcess) -> None:
+        status, content_type, text = ask(replica, "/metrics")
+        assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        families = list(text_string_to_metric_families(text))
+        self.types = {f"{one.name}_total" if one.type == "counter" else one.name: one.type for one in families}
+        assert len(self.types) == len(families), "a name occurs twice"
+        self.samples = [sample for family in families for sample in family.samples]
+
+    def sum(self, name: str, /, **labels: str) -> float:
+        """Of the samples of that name with these labels."""
+        found = [one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items()]
+        assert found, f"no sample {name} {labels}"
+        return sum(found)
+
+    def labels(self, name: str) -> list[set[str]]:
+        """Of the samples of a metric; `le` is the histogram's own."""
+        names = {name, f"{name}_bucket", f"{name}_count", f"{name}_sum"}
+        return [set(one.labels) - {"le"} for one in self.samples if one.name in names]
+
+
+@pytest.mark.row("Q25", "D14")
+def test_a_scrape_has_every_metric_with_its_type_and_labels(cluster: SmallCluster) -> None:
+    scrape = Scrape(cluster.leader())
+    for name, (kind, labels, has_values) in METRICS.items():
+        assert scrape.types.get(name) == kind, name
+        found = scrape.labels(name)
+        assert all(one == labels for one in found), (name, found[0])
+        assert found or not has_values, f"{name} has no values"
+
+
+def test_what_is_counted_in_different_places_agrees(cluster: SmallCluster) -> None:
+    scrape = Scrape(cluster.leader())
+    assert scrape.sum("scheduler_schedule_attempts_total", result="scheduled") == PODS
+    assert scrape.sum("scheduler_scheduling_attempt_duration_seconds_count", result="scheduled") == PODS
+    assert scrape.sum("scheduler_pod_scheduling_sli_duration_seconds_count") == PODS
+    assert scrape.sum("scheduler_pod_scheduling_attempts_count") == PODS
+    assert scrape.sum("scheduler_pod_scheduling_attempts_sum") >= PODS
+    assert scrape.sum("scheduler_cache_size", type="pods") + scrape.sum("scheduler_cache_size", type="assumed_pods") == PODS
+    assert scrape.sum("scheduler_cache_size", type="nodes") == 8
+    attempts = scrape.sum("scheduler_schedule_attempts_total")
+    assert attempts == scrape.sum("scheduler_scheduling_attempt_duration_seconds_count") > PODS
+    assert scrape.sum("scheduler_scheduling_algorithm_duration_seconds_count") >= attempts
+    assert scrape.sum("scheduler_plugin_evaluation_total", plugin="NodeResourcesFit", extension_point="Filter") >= attempts
+    assert scrape.sum("scheduler_pending_pods", queue="unschedulable") == 1
+    assert scrape.sum("scheduler_unschedulable_pods", plugin="NodeResourcesFit") == 1
+    assert scrape.sum("scheduler_queue_incoming_pods_total", queue="active", event="UnschedulablePodAdd") == PODS + 1
+    assert scrape.sum("scheduler_async_api_call_execution_total", call_type="pod_binding", result="success") >= PODS
+    assert scrape.sum("rayched_queue_invariant_violations_total") == scrape.sum("rayched_fenced_writes_total") == 0
+    assert 0 < scrape.sum("scheduler_scheduling_algorithm_duration_seconds_sum") < 60
+
+
+def test_buckets_are_cumulated_and_end_with_the_count(cluster: SmallCluster) -> None:
+    scrape = Scrape(cluster.leader())
+    series: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+    for one in scrape.samples:
+        if one.name.endswith("_bucket"):
+            labels = tuple(sorted((name, value) for name, value in one.labels.items() if name != "le"))
+            series.setdefault((one.name.removesuffix("_bucket"), labels), []).append((float(one.labels["le"]), one.value))
+    for (name, labels), buckets in series.items():
+        values = [value for _, value in buckets]
+        assert buckets == sorted(buckets) and values == sorted(values), (name, labels)
+        assert values[-1] == scrape.sum(f"{name}_count", **dict(labels)), (name, labels)
+    bounds = {name: len(buckets) - 1 for (name, _), buckets in series.items()}
+    assert bounds["scheduler_scheduling_attempt_duration_seconds"] == 15
+    assert bounds["scheduler_pod_scheduling_sli_duration_seconds"] == 20
+    assert bounds["scheduler_framework_extension_point_duration_seconds"] == 12
+
+
+@pytest.mark.row("L30")
+def test_one_replica_shows_that_it_leads_and_all_show_how_often_the_lead_passed(cluster: SmallCluster) -> None:
+    leader, standby = Scrape(cluster.leader()), Scrape(follower(cluster))
+    assert leader.sum("leader_election_master_status", name="rayched") == 1
+    assert standby.sum("leader_election_master_status", name="rayched") == 0
+    found = cluster.client.leader()
+    for scrape in (leader, standby):
+        assert scrape.sum("rayched_leader_epoch") == found.epoch
+        assert scrape.sum("rayched_leader_transitions_total") == found.transitions
+    assert leader.sum("rayched_leader_last_renew_age_seconds") < 2.0
+    assert standby.labels("rayched_leader_last_renew_age_seconds") == []
+
+
+def test_a_standby_counts_no_attempts_and_holds_no_pending_pods(cluster: SmallCluster) -> None:
+    scrape = Scrape(follower(cluster))
+    assert scrape.labels("scheduler_schedule_attempts_total") == []
+    assert scrape.sum("scheduler_pending_pods") == 0
+    assert scrape.sum("rayched_actor_up") == 2
+
+
+def test_openmetrics_is_given_to_whoever_asks_for_it(cluster: SmallCluster) -> None:
+    _, content_type, text = ask(cluster.leader(), "/metrics", "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    names = {family.name for family in openmetrics.text_string_to_metric_families(text)}
+    assert {"scheduler_schedule_attempts", "scheduler_pending_pods"} <= names
+
+
+def test_leader_and_standby_are_live_ready_and_healthy(cluster: SmallCluster) -> None:
     passed = ["ping", "leaderElection", "shutdown", "sched-handler-sync", "watch-sync"]
-    assert ask(cluster, "/readyz?verbose")[2] == "".join(f"[+]{name} ok\n" for name in passed) + "readyz check passed\n"
+    for replica in cluster.local.replicas:
+        for path in ("/livez", "/readyz", "/healthz", "/readyz/leaderElection"):
+            assert ask(replica, path) == (200, "text/plain; charset=utf-8", "ok"), path
+        assert ask(replica, "/readyz?verbose")[2] == "".join(f"[+]{name} ok\n" for name in passed) + "readyz check passed\n"
+    _, _, text = ask(cluster.leader(), "/metrics/slis")
+    slis = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {one.value for one in slis["kubernetes_healthcheck"].samples} == {1.0}
+    assert {one.labels["type"] for one in slis["kubernetes_healthchecks"].samples} == {"livez", "readyz", "healthz"}
 
 
 def test_configuration_and_status_are_shown(cluster: SmallCluster) -> None:
-    status, content_type, body = ask(cluster, "/configz")
+    status, content_type, body = ask(cluster.leader(), "/configz")
     shown = json.loads(body)
     assert (status, content_type) == (200, "application/json")
     assert shown["replica"]["electionProfile"] == "fast"
     assert shown["kubescheduler.config.k8s.io"]["podMaxBackoffSeconds"] == 10
     scores = {one["name"]: one["weight"] for one in shown["profiles"]["default-scheduler"]["plugins"]["score"]}
     assert scores["TaintToleration"] == 3
-    status, content_type, body = ask(cluster, "/statusz")
+    status, content_type, body = ask(cluster.leader(), "/statusz")
     assert (status, content_type) == (200, "text/plain; charset=utf-8")
     assert "Leads: yes\n" in body and "Ready: yes\n" in body
-    assert ask(cluster, "/unknown")[0] == 404
-    assert json.loads(ask(cluster, "/version")[2])["version"]
-
-
-def test_refused_writes_are_shown_also_while_there_are_none(cluster: SmallCluster) -> None:
-    assert 'rayched_fenced_writes_total{op="bind"} 0.0' in ask(cluster, "/metrics")[2]
-
-
-def test_the_leader_is_named_by_its_advertised_address_and_not_by_where_it_listens(cluster: SmallCluster) -> None:
-    assert cluster.client.leader().address == ADVERTISED
-    assert f"at {ADVERTISED}, epoch" in ask(cluster, "/statusz")[2]
-    assert f"API: {cluster.local.addresses[0]}\n" in ask(cluster, "/statusz")[2]
+    assert ask(cluster.leader(), "/unknown")[0] == 404
+    assert json.loads(ask(cluster.leader(), "/version")[2])["version"]
