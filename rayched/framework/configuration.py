@@ -15,7 +15,7 @@ from typing import Any, Final
 from rayched.api.errors import FieldError, quoted
 from rayched.framework import default_plugins, names
 from rayched.framework.extension_points import ExtensionPoint
-from rayched.framework.profile import ALL_NODES
+from rayched.framework.profile import ALL_NODES, WhenExceeded
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 LEASES: Final = "leases"
@@ -58,6 +58,15 @@ class PluginConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginTimeBudget:
+    """How much of a cycle a plugin may take; "*" stands for all plugins that are not named. None: the file does not say."""
+
+    name: str
+    seconds: float | None
+    when_exceeded: WhenExceeded = WhenExceeded.FAIL
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileConfiguration:
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = None
@@ -65,6 +74,8 @@ class ProfileConfiguration:
     plugins: Mapping[ExtensionPoint, PluginSet] = field(default_factory=dict)
     """Only what the file says; the default plugins are merged in when the profile is built."""
     plugin_config: tuple[PluginConfig, ...] = ()
+    time_budgets: tuple[PluginTimeBudget, ...] = ()
+    """A field of rayched's own."""
 
     def plugin_set(self, point: ExtensionPoint) -> PluginSet:
         return self.plugins.get(point, NO_PLUGINS)
@@ -159,6 +170,7 @@ def _validate_profiles(profiles: tuple[ProfileConfiguration, ...]) -> Iterator[F
             yield from _validate_percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
         yield from _validate_plugin_sets(path, profile)
         yield from _validate_plugin_config(path, profile)
+        yield from _validate_time_budgets(path, profile)
     yield from _validate_common_queue_sort(profiles)
 
 
@@ -190,6 +202,21 @@ def _validate_plugin_config(path: str, profile: ProfileConfiguration) -> Iterato
         elif plugin.name in default_plugins.REMOVED:
             yield FieldError(at, _removed(plugin.name))
         seen.add(plugin.name)
+
+
+def _validate_time_budgets(path: str, profile: ProfileConfiguration) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, budget in enumerate(profile.time_budgets):
+        at = f"{path}.pluginTimeBudgets[{i}]"
+        if not budget.name:
+            yield FieldError(f"{at}.name", "is required")
+        elif budget.name in seen:
+            yield FieldError(f"{at}.name", f"{quoted(budget.name)} has a budget already")
+        seen.add(budget.name)
+        if budget.seconds is None:
+            yield FieldError(f"{at}.perCycle", 'is required, a duration such as "50ms"')
+        elif budget.seconds <= 0:
+            yield FieldError(f"{at}.perCycle", f"must be greater than zero, found {budget.seconds:g}s")
 
 
 def _removed(name: str) -> str:

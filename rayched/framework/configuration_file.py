@@ -25,12 +25,13 @@ from rayched.framework.configuration import (
     PluginConfig,
     PluginReference,
     PluginSet,
+    PluginTimeBudget,
     ProfileConfiguration,
     validate,
 )
 from rayched.framework.extension_points import ExtensionPoint
 from rayched.framework.plugin_args_file import INT64_MAX, read_args
-from rayched.framework.profile import Profile
+from rayched.framework.profile import Profile, WhenExceeded
 from rayched.framework.profile_building import build_profiles
 from rayched.framework.registry import Registry
 from rayched.framework.yaml_fields import Document, Section, read_document
@@ -192,9 +193,17 @@ def _read_profile(section: Section, version: str, default_name: str) -> ProfileC
         percentage_of_nodes_to_score=section.optional_integer("percentageOfNodesToScore"),
         plugins={} if plugins is None else _read_plugins(plugins),
         plugin_config=tuple(_read_plugin_config(entry, version) for entry in section.sections("pluginConfig")),
+        time_budgets=tuple(map(_read_time_budget, section.sections("pluginTimeBudgets"))),
     )
     section.close()
     return profile
+
+
+def _read_time_budget(entry: Section) -> PluginTimeBudget:
+    what = WhenExceeded(entry.text("whenExceeded", WhenExceeded.FAIL.value, [one.value for one in WhenExceeded]))
+    budget = PluginTimeBudget(entry.text("name"), entry.optional_duration("perCycle"), what)
+    entry.close()
+    return budget
 
 
 def _read_plugins(section: Section) -> dict[ExtensionPoint, PluginSet]:

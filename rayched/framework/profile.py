@@ -8,6 +8,7 @@ Source: KubeSchedulerProfile and frameworkImpl of kube-scheduler 1.34.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,21 @@ ALL_NODES = 100
 """percentage_of_nodes_to_score that looks at every node: the default here; 0 is kube-scheduler's adaptive share."""
 
 
+class WhenExceeded(enum.Enum):
+    """What a plugin that takes too long costs."""
+
+    FAIL = "Fail"
+    SKIP = "Skip"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBudget:
+    """Of one plugin, for one cycle."""
+
+    seconds: float
+    when_exceeded: WhenExceeded = WhenExceeded.FAIL
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Who is asked at each extension point, first one first."""
@@ -50,6 +66,8 @@ class Profile:
     pre_bind: tuple[PreBindPlugin, ...] = ()
     post_bind: tuple[PostBindPlugin, ...] = ()
     percentage_of_nodes_to_score: int = ALL_NODES
+    time_budgets: Mapping[str, TimeBudget] = field(default_factory=dict)
+    """Of plugins that have one, by name."""
 
     def plugins(self) -> Iterator[Plugin]:
         """Each plugin of the profile once, in the order in which an attempt first meets it."""

@@ -32,7 +32,7 @@ from rayched.framework.configuration import (
 )
 from rayched.framework.extension_points import PROTOCOLS, ExtensionPoint
 from rayched.framework.plugin import MAX_NODE_SCORE, Plugin
-from rayched.framework.profile import Profile
+from rayched.framework.profile import Profile, TimeBudget
 from rayched.framework.registry import Registry
 
 TOTAL_SCORE_MAX: Final = 2**31 - 1
@@ -99,6 +99,7 @@ class _Build:
         if not bind:
             self._error("plugins.bind", "at least one Bind plugin is needed, found none")
         weights = self._weights(points[ExtensionPoint.SCORE], multi_point)
+        budgets = self._time_budgets({plugin.name for plugins in points.values() for plugin in plugins})
         if self.errors:
             return None
         percentage = self.said.percentage_of_nodes_to_score
@@ -116,6 +117,7 @@ class _Build:
             pre_bind=points[ExtensionPoint.PRE_BIND],
             bind=bind,
             post_bind=points[ExtensionPoint.POST_BIND],
+            time_budgets=budgets,
             percentage_of_nodes_to_score=(self.configuration.percentage_of_nodes_to_score if percentage is None else percentage),
         )
 
@@ -236,6 +238,19 @@ class _Build:
         if MAX_NODE_SCORE * sum(weights.values()) > TOTAL_SCORE_MAX:
             self._error("plugins.score", f"the sum of the weights must not exceed {TOTAL_SCORE_MAX // MAX_NODE_SCORE}")
         return weights
+
+    # ---------------------------------------------------------------------------------------------------- budgets
+
+    def _time_budgets(self, plugins: set[str]) -> dict[str, TimeBudget]:
+        """By plugin; what is said of all holds for those that are not named."""
+        said = {b.name: TimeBudget(b.seconds, b.when_exceeded) for b in self.said.time_budgets if b.seconds is not None}
+        for i, budget in enumerate(self.said.time_budgets):
+            if budget.name not in (*plugins, EVERY_PLUGIN):
+                known = ", ".join(sorted(plugins))
+                where = f"pluginTimeBudgets[{i}].name"
+                self._error(where, f"{quoted(budget.name)} is no plugin of this profile; there are {known}")
+        for_all = said.pop(EVERY_PLUGIN, None)
+        return said if for_all is None else {name: said.get(name, for_all) for name in plugins}
 
     # ------------------------------------------------------------------------------------------------------ errors
 

@@ -34,6 +34,7 @@ from rayched.framework.preemption import FAILED_ATTEMPT
 from rayched.framework.profile import ALL_NODES, Profile
 from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import Code, Status, error
+from rayched.framework.time_budget import CycleMeter, without
 from rayched.scheduler.attempt import Attempt, Failure, Phase, Preemption, failed_on_node
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
@@ -87,6 +88,8 @@ class _ProfileRunner:
     percentage_of_nodes_to_score: int
     evaluator: Evaluator
     weights: Mapping[str, int]
+    meter: CycleMeter | None = None
+    """Watches over the time budgets of plugins, where there are any."""
 
 
 class Scheduler:
@@ -103,7 +106,7 @@ class Scheduler:
     ) -> None:
         """`shards` gives the port for the engine of a profile, by the scheduler's name; `chance` stands in for the seed's.
 
-        `stopwatch` measures one attempt in ATTEMPTS_SAMPLED_EVERY.
+        `stopwatch` measures one attempt in ATTEMPTS_SAMPLED_EVERY, and what plugins with a time budget take of a cycle.
         """
         self.occupancy = Occupancy(snapshot)
         self.nominations = Nominations(snapshot)
@@ -120,13 +123,15 @@ class Scheduler:
         """How often PostFilter was asked to make room."""
         self._sampling = Sampling(snapshot)
         self._runners: dict[str, _ProfileRunner] = {}
-        potential = PotentialVictims(snapshot)
+        self._lighter: dict[tuple[str, frozenset[str]], _ProfileRunner] = {}
+        """Runners without plugins that were skipped, made when they are first needed."""
+        self._profiles: dict[str, Profile] = {}
+        self._shards = shards
+        self._potential = PotentialVictims(snapshot)
         for name, profile in profiles.items():
-            engine = Engine(snapshot, profile, None if shards is None else shards(name))
-            evaluator = Evaluator(snapshot, engine, self.nominations, self._chance, potential)
-            lifecycle, percentage = profile.lifecycle(), profile.percentage_of_nodes_to_score
-            measured = MeasuredLifecycle(profile, self.durations)
-            self._runners[name] = _ProfileRunner(engine, lifecycle, measured, percentage, evaluator, profile.weights)
+            meter = CycleMeter(stopwatch, profile.time_budgets) if profile.time_budgets else None
+            self._profiles[name] = profile if meter is None else meter.metered(profile)
+            self._runners[name] = self._runner(self._profiles[name], meter)
         self._attempts: dict[str, Attempt] = {}
         for profile in profiles.values():
             for plugin in profile.plugins():
@@ -183,16 +188,38 @@ class Scheduler:
         lifecycle = runner.measured if sampled else runner.lifecycle
         attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now)
         self._decisions += 1
+        if runner.meter is None:
+            return self._cycle(runner, attempt, now, now_unix, sampled)
+        with runner.meter.cycle():
+            return self._cycle(runner, attempt, now, now_unix, sampled)
+
+    def _cycle(
+        self,
+        runner: _ProfileRunner,
+        attempt: Attempt,
+        now: float,
+        now_unix: float,
+        sampled: bool,
+        skipped: frozenset[str] = frozenset(),
+    ) -> Attempt | Failure:
+        """`skipped`: plugins that the runner is without, as they took too long."""
         try:
-            nominated = self.nominations.beside(pod.uid, pod.template.priority)
+            nominated = self.nominations.beside(attempt.uid, attempt.template.priority)
             row = self._nominated_row(runner, attempt, nominated)
             if row is None:
-                evaluation = (self._measured if sampled else self._evaluate)(runner, pod.template, nominated)
+                evaluation = (self._measured if sampled else self._evaluate)(runner, attempt.template, nominated)
                 if not evaluation.is_feasible:
                     return self._no_node(runner, attempt, nominated, now_unix)
                 row = self._chance.among(evaluation.best_rows, attempt.number)
         except PluginError as problem:
-            return self._broken(attempt, error(str(problem)).by(problem.plugin))
+            meter = runner.meter
+            failed = error((meter and meter.complaint(problem.plugin)) or str(problem)).by(problem.plugin)
+            if meter is None or problem.plugin in skipped or not meter.is_skipped(problem.plugin):
+                return self._broken(attempt, failed)
+            self.plugin_problems.append(failed)
+            skipped |= {problem.plugin}
+            lighter = self._without(attempt.template.scheduler_name, skipped)
+            return self._cycle(lighter, attempt, now, now_unix, sampled, skipped)
         except Exception as problem:
             # A pod that breaks the engine parks itself; the others go on.
             return self._broken(attempt, error(f"evaluating the nodes: {type(problem).__name__}: {problem}"))
@@ -249,6 +276,21 @@ class Scheduler:
             self.occupancy.forget(uid)
 
     # --------------------------------------------------------------------------------------------------------- private
+
+    def _runner(self, profile: Profile, meter: CycleMeter | None) -> _ProfileRunner:
+        engine = Engine(self._snapshot, profile, None if self._shards is None else self._shards(profile.scheduler_name))
+        evaluator = Evaluator(self._snapshot, engine, self.nominations, self._chance, self._potential)
+        percentage = profile.percentage_of_nodes_to_score
+        measured = MeasuredLifecycle(profile, self.durations)
+        return _ProfileRunner(engine, profile.lifecycle(), measured, percentage, evaluator, profile.weights, meter)
+
+    def _without(self, scheduler_name: str, skipped: frozenset[str]) -> _ProfileRunner:
+        """The runner of a profile that lacks these plugins."""
+        key = scheduler_name, skipped
+        if key not in self._lighter:
+            profile = without(self._profiles[scheduler_name], skipped)
+            self._lighter[key] = self._runner(profile, self._runners[scheduler_name].meter)
+        return self._lighter[key]
 
     def _undo(self, attempt: Attempt) -> None:
         self.waiting.remove(attempt.uid)
