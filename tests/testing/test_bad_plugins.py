@@ -1,0 +1,65 @@
+"""A bad plugin of a user in a real cluster: it costs the attempts that meet it and is named; nothing else stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rayched.testing import RunningCluster, a_node, a_pod
+from tests.testing.bad_plugins import Column, Late, Simple
+
+pytestmark = pytest.mark.cluster
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: Column}, {name: Simple}, {name: Late}]
+  pluginTimeBudgets:
+  - {name: Column, perCycle: 200ms}
+  - {name: Late, perCycle: 200ms, whenExceeded: Skip}
+"""
+PLUGINS = {"Column": Column, "Simple": Simple, "Late": Late}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    nodes = [a_node("a"), a_node("b")]
+    with RunningCluster(nodes, plugins=PLUGINS, config=CONFIG, directory=tmp_path_factory.mktemp("bad"), workers=1) as found:
+        yield found
+
+
+@pytest.mark.row("K6.3", "K6.4")
+def test_every_way_to_break_the_contract_costs_the_pods_that_meet_it_and_no_other(cluster: RunningCluster) -> None:
+    expected = {
+        "raises": 'plugin "Column", Score: RuntimeError: no idea what to do',
+        "shape": 'plugin "Column", Score: answered an array of shape (3,) and type int64, expected an array of 2 integers',
+        "range": 'plugin "Column", Score: score 1000 lies outside 0..100',
+        "simple": "plugin \"Simple\", Filter: KeyError: 'a'",
+        "sleeps": 'plugin "Column": took ',
+    }
+    before = cluster.client.scheduler_status()
+    bad = [a_pod(f"bad-{what}", labels={"wants": what}) for what in expected]
+    good = [a_pod(f"good-{number}") for number in range(20)]
+    placed = cluster.place(*bad[:2], *good, *bad[2:])
+    for what, reason in expected.items():
+        placed.assert_pending(f"bad-{what}", reason)
+    assert len(placed.nodes) == len(good)
+    # The same processes and the same epoch: nobody was restarted over it.
+    after = cluster.client.scheduler_status()
+    assert (after.epoch, dict(after.pids)) == (before.epoch, dict(before.pids))
+    told = {pod.name: pod.held_by for pod in cluster.client.queue().pods}
+    assert told.keys() == {f"bad-{what}" for what in expected}
+    # One that is mended is placed.
+    cluster.client.label("pod", "bad-raises", add={"wants": "nothing"}, overwrite=True)
+    assert cluster.client.wait_bound("bad-raises")[0].spec.node_name in ("a", "b")
+
+
+def test_a_plugin_that_may_be_skipped_has_no_say_when_it_is_late(cluster: RunningCluster) -> None:
+    cluster.place(a_pod("late", labels={"wants": "late"})).assert_on("late", "a", "b")
+    log = (cluster.directory / "cluster" / "replica-0.log").read_text(errors="replace")
+    assert 'plugin "Late": took ' in log and "the last call was filter" in log
