@@ -56,7 +56,7 @@ class Simple:
 
 
 class Late:
-    """Rejects every node after a while, where it may be skipped: then nobody hears of it."""
+    """Rejects every node, for some pods after a while."""
 
     reads = Log.LABELS
 
@@ -64,7 +64,7 @@ class Late:
         pass
 
     def filter_node(self, pod: Pod, node: NodeView) -> bool | str:
-        if pod.metadata.labels.get("wants") == "late":
+        wanted = pod.metadata.labels.get("wants")
+        if wanted == "late":
             time.sleep(SLEEP_SECONDS)
-            return False
-        return True
+        return wanted not in ("late", "refused")
