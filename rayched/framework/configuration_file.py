@@ -167,6 +167,8 @@ def _read_leader_election(section: Section | None) -> LeaderElectionConfiguratio
     for name, reason in _WITHOUT_EFFECT_IN_ELECTION.items():
         if section.text(name):
             section.warn(name, f"has no effect: {reason}")
+    if not section.boolean("leaderElect", True):
+        section.warn("leaderElect", "has no effect: every write is fenced by an epoch, which only an elected leader has")
     election = LeaderElectionConfiguration(
         leader_elect=section.boolean("leaderElect", True),
         lease_duration_seconds=section.optional_duration("leaseDuration"),

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from prometheus_client import Metric
 
 from leader.belief import BeliefCell
-from leader.config import PROFILES, ElectionConfig
+from leader.config import ElectionConfig, Profile
 from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
 from leader.lock import Callbacks
@@ -65,7 +65,7 @@ class Leadership:
         version: str,
         endpoints: Sequence[str],
         keys: Keys,
-        profile: str,
+        durations: Profile,
         belief: BeliefCell,
         work: LeadersWork,
     ) -> None:
@@ -74,7 +74,7 @@ class Leadership:
         self._version = version
         self._endpoints = tuple(endpoints)
         self._keys = keys
-        self._durations = PROFILES[profile]
+        self._durations = durations
         self._belief = belief
         self._work = work
         self._counts = ElectionCounts(ELECTION_NAME)

@@ -99,7 +99,13 @@ class _Replica:
         self._belief = BeliefCell.create(belief_file)
         self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file, self._belief.last_tick)
         self._leadership = Leadership(
-            settings.identity, version, endpoints, keys, settings.election_profile, self._belief, self._actors
+            settings.identity,
+            version,
+            endpoints,
+            keys,
+            scheduler.durations(settings.election_profile),
+            self._belief,
+            self._actors,
         )
         self._actors.terms = self._leadership
         options = ServerOptions(

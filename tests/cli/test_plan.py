@@ -99,6 +99,7 @@ def test_a_file_of_pods_alone_is_no_cluster(tmp_path: Path) -> None:
     assert code == 2 and "no node in there" in line
 
 
+@pytest.mark.row("F24")
 @pytest.mark.cluster
 def test_what_a_plan_foretells_of_a_quiet_cluster_comes_true(rayched: Commands, namespace: str) -> None:
     names = [f"foretold-{number:03}" for number in range(200)]

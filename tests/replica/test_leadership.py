@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leader.belief import BeliefCell
+from leader.config import FAST
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
 from rayched.server.ports import Leader
@@ -56,7 +57,7 @@ def candidate(tmp_path: Path, etcd: EtcdServer, etcd_root: str) -> Iterator[Cand
         def make(identity: str) -> Leadership:
             belief = BeliefCell.create(tmp_path / identity)
             work = Work(belief)
-            found = Leadership(identity, "1.0", [etcd.endpoint], Keys(etcd_root), "fast", belief, work)
+            found = Leadership(identity, "1.0", [etcd.endpoint], Keys(etcd_root), FAST, belief, work)
             owned.callback(work.close)
             owned.callback(found.release)
             return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from leader.config import FAST, Profile
 from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpoints
 
@@ -125,3 +126,36 @@ def test_a_configuration_that_cannot_be_read_is_told_with_its_file(tmp_path: Pat
 
 def test_without_a_configuration_the_default_one_is_used() -> None:
     assert read_scheduler_settings(None).source == "default configuration"
+
+
+@pytest.mark.parametrize(
+    ("given", "durations"),
+    [
+        ("", FAST),
+        ("leaderElection: {leaderElect: true}", FAST),
+        ("leaderElection: {leaseDuration: 30s}", Profile(30.0, 10.0, 2.0, 30)),
+        ("leaderElection: {leaseDuration: 3s, renewDeadline: 1800ms, retryPeriod: 0.5s}", Profile(3.0, 1.8, 0.5, 3)),
+    ],
+)
+def test_durations_of_a_configuration_come_before_those_of_the_profile(tmp_path: Path, given: str, durations: Profile) -> None:
+    assert read_scheduler_settings(configuration(tmp_path, given)).durations("fast") == durations
+
+
+def test_durations_that_elect_nobody_safely_are_refused(tmp_path: Path) -> None:
+    file = configuration(tmp_path, "leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1900ms}")
+    with pytest.raises(SchedulerSettingsError) as error:
+        read_scheduler_settings(file)
+    assert error.value.lines == ("leaderElection: renewDeadline must be greater than retryPeriod*JitterFactor",)
+
+
+@pytest.mark.row("L2")
+def test_the_election_cannot_be_switched_off_and_that_is_said(tmp_path: Path) -> None:
+    loaded = read_scheduler_settings(configuration(tmp_path, "leaderElection: {leaderElect: false}")).loaded
+    (warning,) = loaded.warnings
+    assert warning.path == "leaderElection.leaderElect" and "has no effect" in warning.message
+
+
+def configuration(directory: Path, lines: str) -> Path:
+    file = directory / "scheduler.yaml"
+    file.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{lines}\n")
+    return file
