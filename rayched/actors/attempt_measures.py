@@ -45,6 +45,20 @@ FENCED: Final = "fenced"
 UNKNOWN: Final = "unknown"
 
 
+class Told(NamedTuple):
+    """What became of an attempt, for a log."""
+
+    pod: str
+    """namespace/name."""
+    result: str
+    node: str
+    attempt: int
+    """The how-manieth of the pod."""
+    cycle: int
+    """The decision's number; -1 for that of the last cycle."""
+    message: str = ""
+
+
 class _Sent(NamedTuple):
     op: str
     n_writes: int
@@ -68,6 +82,8 @@ class AttemptMeasures:
         self._sent: dict[int, _Sent] = {}
         self._deliveries = 0
 
+        self.tell: Callable[[Told], None] | None = None
+        """Is told of each attempt, where somebody wants to know that much."""
         self.attempts: Counter[tuple[str, str]] = Counter()
         """By result and profile."""
         self.durations = Durations(ATTEMPT_BUCKETS)
@@ -101,6 +117,8 @@ class AttemptMeasures:
         """Its binding is committed."""
         tried = self._tries.pop(attempt.uid, None) if self._tries else None
         profile = attempt.template.scheduler_name
+        if self.tell is not None:
+            self.tell(Told(attempt.name, SCHEDULED, attempt.node_name, 1 + (tried[1] if tried else 0), attempt.number))
         if tried is None:
             self._first_time[profile].append(now - attempt.started)
             return
@@ -110,11 +128,13 @@ class AttemptMeasures:
         self.sli.observe((attempts_label(count + 1),), now - began)
         self.tries.observe((), count + 1)
 
-    def failed(self, uid: str, profile: str, failure: Failure, started: float) -> None:
-        """An attempt that began at `started` failed just now."""
+    def failed(self, uid: str, profile: str, failure: Failure, started: float, name: str = "", cycle: int = -1) -> None:
+        """An attempt that began at `started` failed just now. `name` and `cycle` are for who is told."""
         result = UNSCHEDULABLE if failure.rejected else ERROR
         began, count = self._tries.get(uid, (started, 0))
         self._tries[uid] = (began, count + 1)
+        if self.tell is not None:
+            self.tell(Told(name, result, "", count + 1, cycle, failure.message))
         self.attempts[result, profile] += 1
         self.durations.observe((result, profile), self._clock() - started)
         if failure.preemption is not None:

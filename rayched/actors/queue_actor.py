@@ -3,7 +3,7 @@
 Exchanges and questions (`listing`, `metrics`) run one after the other on one thread, so the core has a single owner although Ray
 has a second thread here: that one is for `alive`, which never returns. Whoever waits for it learns of the actor's death at once.
 
-RAYCHED_LOG_LEVEL=DEBUG in the environment logs each move of a pod.
+At the level debug each move of a pod is logged.
 
 `create_queue_actor` imports Ray only when it is called, because Ray reads its settings from the environment at that moment.
 """
@@ -19,6 +19,7 @@ from typing import Any
 from prometheus_client import Metric
 
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
+from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_core import QueueCore, queue_factory
@@ -33,9 +34,9 @@ log = logging.getLogger(__name__)
 class QueueActor:
     """Shell of the QueueCore."""
 
-    def __init__(self, configuration: ProfilesText, flags: QueueFlags) -> None:
+    def __init__(self, configuration: ProfilesText, flags: QueueFlags, logs: LogTarget | None = None) -> None:
         loaded = profiles_of(configuration)
-        logging.basicConfig(level=os.environ.get("RAYCHED_LOG_LEVEL", "WARNING"))
+        send_logs(logs, "queue")
         moved = log_moves if log.isEnabledFor(logging.DEBUG) else _ignore
         self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags), time.perf_counter, moved)
         self._dead = threading.Event()
@@ -61,17 +62,17 @@ class QueueActor:
 def log_moves(moves: Moves) -> None:
     """A line for each pod that came into a queue."""
     for move in moves:
-        log.debug("pod %s moved to queue %s by %s", move.key, move.place.value, move.event)
+        log.debug("pod %s moved to queue %s by %s", move.key, move.place.value, move.event, extra={"pod": move.key})
 
 
 def _ignore(_: Moves) -> None:
     pass
 
 
-def create_queue_actor(configuration: ProfilesText, flags: QueueFlags = DEFAULT_FLAGS) -> Any:
+def create_queue_actor(configuration: ProfilesText, flags: QueueFlags = DEFAULT_FLAGS, logs: LogTarget | None = None) -> Any:
     """A handle; the actor ends with its creator, or by pid."""
     import ray
 
     remote: Any = ray.remote(QueueActor)
     options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=2, scheduling_strategy=on_this_host())
-    return options.remote(configuration, flags)
+    return options.remote(configuration, flags, logs)

@@ -27,9 +27,11 @@ from prometheus_client import Metric
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
+from rayched.actors.attempt_measures import Told
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.explaining import CannotExplain, explain_pod
+from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
 from rayched.actors.scheduler_core import Ports, SchedulerCore
@@ -93,6 +95,8 @@ class SchedulerActorConfig:
     """Ask the workers for every full evaluation, however small."""
     queue_flags: QueueFlags = DEFAULT_FLAGS
     """For the queue that goes with the scheduler."""
+    logs: LogTarget | None = None
+    """Of the actors; None: only Ray's own files."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,9 @@ class SchedulerActor:
             snapshot=snapshot,
             shards=self._shards.of_profile,
         )
+        send_logs(config.logs, "scheduler", self._log_context)
+        if log.isEnabledFor(logging.DEBUG):
+            self._core.measures.tell = self._log_attempt
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, one exchange, one question a thread."""
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
@@ -409,6 +416,19 @@ class SchedulerActor:
         return Explained(core.term.leads, response)
 
     # --------------------------------------------------------------------------------------------------------- small things
+
+    def _log_context(self) -> dict[str, int]:
+        """On any thread."""
+        term = self._core.term
+        return {"epoch": term.epoch} if term.leads else {}
+
+    def _log_attempt(self, told: Told) -> None:
+        cycle = told.cycle if told.cycle >= 0 else self._core.scheduler.draws().decisions - 1
+        fields = {"pod": told.pod, "attempt": told.attempt, "cycle": cycle, "node": told.node or None}
+        if told.node:
+            log.debug("pod %s is bound to node %s", told.pod, told.node, extra=fields)
+        else:
+            log.debug("pod %s: %s: %s", told.pod, told.result, told.message, extra=fields)
 
     def _epoch(self) -> int | None:
         return self._fence.epoch(time.clock_gettime_ns(time.CLOCK_BOOTTIME))

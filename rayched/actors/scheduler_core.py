@@ -397,7 +397,7 @@ class SchedulerCore:
         pod = PodToSchedule(uid, record.name, record.template, record.pod)
         result = self.scheduler.schedule(pod, link.end, now, self._ports.wall_clock())
         if isinstance(result, Failure):
-            self.measures.failed(uid, record.template.scheduler_name, result, now)
+            self.measures.failed(uid, record.template.scheduler_name, result, now, record.name)
             self._failed(uid, link.end, result, now)
             return
         self.bindings.decided(result)
@@ -488,7 +488,8 @@ class SchedulerCore:
             if link is not None:
                 link.ended(uid)
         elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:
-            self.measures.failed(uid, ended.attempt.template.scheduler_name, ended.failure, ended.attempt.started)
+            of = ended.attempt
+            self.measures.failed(uid, of.template.scheduler_name, ended.failure, of.started, of.name, of.number)
             self._failed(uid, ended.attempt.began, ended.failure, now)
         elif link is not None:
             record = self.cache.pod(uid)

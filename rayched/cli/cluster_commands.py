@@ -77,6 +77,13 @@ DataDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False),
 ]
+LogFormat = Annotated[str, typer.Option(metavar="text|json", help="Lines of the log: for people, or one JSON object each.")]
+LogLevel = Annotated[
+    str,
+    typer.Option(
+        metavar="debug|info|warning|error", envvar="RAYCHED_LOG_LEVEL", help="From which level on; debug has every attempt."
+    ),
+]
 Compaction = Annotated[bool, typer.Option(help="The leader compacts etcd every 5 minutes and keeps 10.")]
 
 
@@ -128,6 +135,8 @@ def replica(
     termination_margin: node_options.TerminationMargin = NODES.termination_margin,
     default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds,
     default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
     shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
 ) -> None:
     """Run one replica in the foreground."""
@@ -152,6 +161,8 @@ def replica(
             seed=seed,
             compact=compact,
             insecure_bind=insecure_bind,
+            log_format=log_format,
+            log_level=log_level.lower(),
             pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
             head_of_line_limit=head_of_line_limit,
             nodes=NodeSettings(
@@ -211,11 +222,13 @@ def up(
     termination_margin: node_options.TerminationMargin = NODES.termination_margin,
     default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds,
     default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
 ) -> None:
     """Run an etcd and several replicas on this host."""
     options = ["--election-profile", election_profile, "--workers", str(workers), "--seed", str(seed), "--etcd-root", etcd_root]
     options += ["--pod-max-in-unschedulable-pods-duration", pod_max_in_unschedulable_pods_duration]
-    options += ["--head-of-line-limit", str(head_of_line_limit)]
+    options += ["--head-of-line-limit", str(head_of_line_limit), "--log-format", log_format, "--log-level", log_level]
     if config is not None:
         options += ["--config", str(config)]
     try:
@@ -248,6 +261,8 @@ def up(
         workers=workers,
         scheduler_configuration=config,
         pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
+        log_format=log_format,
+        log_level=log_level.lower(),
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = LocalCluster(

@@ -92,7 +92,7 @@ class ActorSet:
 
     def create(self) -> None:
         """Starts all of them; they are there when `turn` says so."""
-        self.queue = self._born("queue", create_queue_actor(self._config.profiles, self._config.queue_flags))
+        self.queue = self._born("queue", create_queue_actor(self._config.profiles, self._config.queue_flags, self._config.logs))
         for number, worker in enumerate(create_workers(self._n_workers, self._config.profiles)):
             self.workers.append(self._born(f"worker-{number}", worker))
         self._begin_scheduler()
@@ -176,7 +176,9 @@ class ActorSet:
             case "scheduler":
                 self._begin_scheduler()
             case "queue":
-                self.queue = self._born("queue", create_queue_actor(self._config.profiles, self._config.queue_flags))
+                self.queue = self._born(
+                    "queue", create_queue_actor(self._config.profiles, self._config.queue_flags, self._config.logs)
+                )
                 self._tell("use_queue", self.queue)
             case "spare":
                 if self._is_synced:

@@ -27,6 +27,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText, QueueFlags
+from rayched.actors.log_sending import LogTarget
 from rayched.actors.scheduler_actor import SchedulerActorConfig
 from rayched.replica.actor_set import ActorSet
 from rayched.replica.families import merged
@@ -84,14 +85,15 @@ class ActorSupervisor:
         endpoints: tuple[str, ...],
         belief_file: Path,
         last_tick: Callable[[], int | None],
+        logs: LogTarget | None = None,
     ) -> None:
-        """`last_tick`: when the scheduler last gave a sign of life, CLOCK_BOOTTIME in ns."""
+        """`last_tick`: when the scheduler last gave a sign of life, CLOCK_BOOTTIME in ns. `logs`: where the actors' logs go."""
         self._settings = settings
         self._last_tick = last_tick
         profiles = ProfilesText(scheduler.text, scheduler.source)
         flags = QueueFlags(settings.unschedulable_seconds_max, settings.head_of_line_limit)
         self._config = SchedulerActorConfig(
-            endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always, flags
+            endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always, flags, logs
         )
         self._ray: LocalRay | None = None
         self._actors: ActorSet | None = None

@@ -18,16 +18,16 @@ import logging
 import os
 import shutil
 import socket
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Final
 
 from leader.belief import BeliefCell
 from leader.channel import EndpointError, open_channel
+from rayched.actors.log_sending import LogTarget
 from rayched.controllers.budgets import BudgetStatus
 from rayched.controllers.compaction import Compaction
 from rayched.controllers.garbage import SubmissionGarbage
@@ -36,6 +36,8 @@ from rayched.controllers.node_controller import NodeController
 from rayched.replica.actor_supervisor import ActorSupervisor
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
+from rayched.replica.log_lines import level_of, log_to_stderr
+from rayched.replica.log_receiving import LogReceiver
 from rayched.replica.observability import Observability, ended
 from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory
 from rayched.replica.processes import adopt_orphans
@@ -51,7 +53,6 @@ from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
 _LOOP_SECONDS_MAX: Final = 0.5
-_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 log = logging.getLogger("rayched.replica")
 
@@ -66,7 +67,8 @@ def run(settings: ReplicaSettings) -> int:
     Whoever imports this module calls `block_stop_signals` before, for the import starts threads.
     """
     adopt_orphans()
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr, force=True)
+    context = _LogContext()
+    log_to_stderr(settings.log_format, settings.log_level, context)
     if takes_stop_signals():
         log.warning("a thread was started before the stop signals were blocked: SIGTERM will not end this replica in order")
     scheduler = read_scheduler_settings(settings.scheduler_configuration)
@@ -81,24 +83,45 @@ def run(settings: ReplicaSettings) -> int:
         endpoints = settings.etcd_endpoints if etcd is None else (owned.enter_context(etcd).endpoint,)
         _check_etcd(endpoints, given=etcd is None)
         belief_file = owned.enter_context(_belief_file())
+        logs = owned.enter_context(LogReceiver(belief_file.with_name("logs"), level_of(settings.log_level))).target
         owned.callback(stopping.end_processes)
-        code = 0 if stopping.asked else asyncio.run(_Replica(settings, scheduler, endpoints, belief_file).run(stopping))
+        code = 0
+        if not stopping.asked:
+            replica = _Replica(settings, scheduler, endpoints, belief_file, logs)
+            context.epoch = replica.leadership.epoch
+            code = asyncio.run(replica.run(stopping))
     log.info("stopped")
     return code
+
+
+class _LogContext:
+    """What all lines of this process have in common at the moment."""
+
+    def __init__(self) -> None:
+        self.epoch: Callable[[], int | None] = lambda: None
+
+    def __call__(self) -> dict[str, int]:
+        epoch = self.epoch()
+        return {} if epoch is None else {"epoch": epoch}
 
 
 class _Replica:
     """Everything of one replica that lives in its event loop."""
 
     def __init__(
-        self, settings: ReplicaSettings, scheduler: SchedulerSettings, endpoints: tuple[str, ...], belief_file: Path
+        self,
+        settings: ReplicaSettings,
+        scheduler: SchedulerSettings,
+        endpoints: tuple[str, ...],
+        belief_file: Path,
+        logs: LogTarget,
     ) -> None:
         keys = Keys(settings.root)
         version = importlib.metadata.version("rayched")
         self._advertised = settings.advertise_address
         self._belief = BeliefCell.create(belief_file)
-        self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file, self._belief.last_tick)
-        self._leadership = Leadership(
+        self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file, self._belief.last_tick, logs)
+        self.leadership = Leadership(
             settings.identity,
             version,
             endpoints,
@@ -107,16 +130,16 @@ class _Replica:
             self._belief,
             self._actors,
         )
-        self._actors.terms = self._leadership
+        self._actors.terms = self.leadership
         options = ServerOptions(
             settings.listen, endpoints, keys, version, allow_remote=settings.insecure_bind, tolerations=settings.tolerations
         )
-        self._server = ApiServer(options, self._leadership, self._actors)
+        self._server = ApiServer(options, self.leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
-        self._observability = Observability(settings, scheduler, version, self._leadership, self._actors, self._server)
-        self._housekeeping = Housekeeping(endpoints, duties, self._leadership.epoch)
-        self._budgets = BudgetStatus(endpoints, keys, self._leadership.epoch)
-        self._nodes = NodeController(endpoints, keys, settings.nodes, self._leadership.epoch)
+        self._observability = Observability(settings, scheduler, version, self.leadership, self._actors, self._server)
+        self._housekeeping = Housekeeping(endpoints, duties, self.leadership.epoch)
+        self._budgets = BudgetStatus(endpoints, keys, self.leadership.epoch)
+        self._nodes = NodeController(endpoints, keys, settings.nodes, self.leadership.epoch)
 
     async def run(self, stopping: Stopping) -> int:
         """Exit code."""
@@ -135,7 +158,7 @@ class _Replica:
         if http_address is not None:
             log.info("health, metrics and status are at http://%s", http_address)
         ticking = asyncio.create_task(self._observability.ticking())
-        self._leadership.look_on(self._advertised or self._server.address)
+        self.leadership.look_on(self._advertised or self._server.address)
         self._actors.start()
         self._housekeeping.start()
         self._budgets.start()
@@ -157,7 +180,7 @@ class _Replica:
             loop.start()
         self._observability.stopping()
         await self._server.announce_stop()
-        await asyncio.to_thread(self._leadership.release)
+        await asyncio.to_thread(self.leadership.release)
         await asyncio.gather(self._server.stop(), asyncio.to_thread(self._actors.stop))
         deadline = time.monotonic() + _LOOP_SECONDS_MAX
         for loop in loops:

@@ -17,6 +17,8 @@ DEFAULT_PORT = 7420
 HTTP_PORT_DISTANCE = 100
 """From the API's port to that of the HTTP endpoint, where none is given."""
 NO_ADDRESS = "off"
+LOG_FORMATS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 WILDCARDS = ("0.0.0.0", "::", "*")
 """Every address of the host: good to listen on, but nobody can be sent there."""
@@ -69,6 +71,8 @@ class ReplicaSettings:
     tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
     compact: bool = True
     """The leader compacts etcd every 5 minutes and keeps 10."""
+    log_format: str = "text"
+    log_level: str = "info"
     insecure_bind: bool = False
     pod_max_in_unschedulable_pods_duration: str = "5m"
     """As Go writes durations."""
@@ -84,6 +88,10 @@ class ReplicaSettings:
             raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}")
         if self.election_profile not in ("fast", "kube"):
             raise SettingsError(f"--election-profile {self.election_profile}: allowed are fast and kube")
+        if self.log_format not in LOG_FORMATS:
+            raise SettingsError(f"--log-format {self.log_format}: allowed are {' and '.join(LOG_FORMATS)}")
+        if self.log_level not in LOG_LEVELS:
+            raise SettingsError(f"--log-level {self.log_level}: allowed are {', '.join(LOG_LEVELS)}")
         if not self.root.startswith("/") or self.root.endswith("/"):
             raise SettingsError(f"--etcd-root {self.root}: it starts with a slash and does not end with one")
         for endpoint in self.etcd_endpoints:

@@ -18,6 +18,7 @@ from tests.replica.clusters import READY_SECONDS_MAX, SmallCluster, small_pod, u
 pytestmark = pytest.mark.cluster
 
 PODS = 60
+LOGS = ["--log-format", "json", "--log-level", "debug"]
 
 METRICS = {
     # kube-scheduler's, as of 1.34: name, type, labels; and whether it has values once pods were bound and one was not
@@ -76,7 +77,7 @@ METRICS = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallCluster]:
     """Two replicas; PODS pods are bound, one is too large for any node."""
-    with SmallCluster(tmp_path_factory.mktemp("observed"), replicas=2) as found:
+    with SmallCluster(tmp_path_factory.mktemp("observed"), replicas=2, options=LOGS) as found:
         found.client.submit(small_pod("too-large", cpu="1000"))
         found.submit(PODS)
         found.wait_until_all_bound()
@@ -224,3 +225,16 @@ def test_configuration_and_status_are_shown(cluster: SmallCluster) -> None:
     assert "Leads: yes\n" in body and "Ready: yes\n" in body
     assert ask(cluster.leader(), "/unknown")[0] == 404
     assert json.loads(ask(cluster.leader(), "/version")[2])["version"]
+
+
+def test_each_line_of_the_log_is_one_object_that_tells_pod_attempt_cycle_and_epoch(cluster: SmallCluster) -> None:
+    epoch = cluster.client.leader().epoch
+    lines = [json.loads(line) for line in cluster.leader().log_file.read_text().splitlines()]
+    assert {"time", "level", "logger", "message", "component"} <= set.intersection(*(set(line) for line in lines))
+    assert {"replica", "scheduler", "queue"} <= {line["component"] for line in lines}
+    bound = [line for line in lines if line["component"] == "scheduler" and line.get("node")]
+    assert {line["pod"] for line in bound} == {f"default/pod-{number}" for number in range(PODS)}
+    assert {line["epoch"] for line in bound} == {epoch} and len({line["cycle"] for line in bound}) == PODS
+    failed = next(line for line in lines if line.get("pod") == "default/too-large" and line["component"] == "scheduler")
+    assert failed["attempt"] == 1 and "Insufficient cpu" in failed["message"] and failed["level"] == "DEBUG"
+    assert next(line for line in lines if line["message"] == f"leading under epoch {epoch}")["epoch"] == epoch

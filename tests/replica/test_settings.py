@@ -56,6 +56,8 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
             {"pod_max_in_unschedulable_pods_duration": "five minutes"},
             "--pod-max-in-unschedulable-pods-duration 'five minutes': a duration longer than 0 such as 5m or 90s",
         ),
+        ({"log_format": "xml"}, "--log-format xml: allowed are text and json"),
+        ({"log_level": "loud"}, "--log-level loud: allowed are debug, info, warning, error"),
         ({"head_of_line_limit": -1}, "--head-of-line-limit -1: a number of attempts, or 0 for none"),
     ],
 )
