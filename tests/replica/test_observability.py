@@ -14,64 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rayched.replica.local_cluster import ReplicaProcess
 from tests.replica.clusters import READY_SECONDS_MAX, SmallCluster, small_pod, until_true
+from tests.replica.metric_names import METRICS
 
 pytestmark = pytest.mark.cluster
 
 PODS = 60
 LOGS = ["--log-format", "json", "--log-level", "debug"]
-
-METRICS = {
-    # kube-scheduler's, as of 1.34: name, type, labels; and whether it has values once pods were bound and one was not
-    "scheduler_schedule_attempts_total": ("counter", {"result", "profile"}, True),
-    "scheduler_scheduling_attempt_duration_seconds": ("histogram", {"result", "profile"}, True),
-    "scheduler_scheduling_algorithm_duration_seconds": ("histogram", set(), True),
-    "scheduler_framework_extension_point_duration_seconds": ("histogram", {"extension_point", "status", "profile"}, True),
-    "scheduler_plugin_execution_duration_seconds": ("histogram", {"plugin", "extension_point", "status"}, True),
-    "scheduler_plugin_evaluation_total": ("counter", {"plugin", "extension_point", "profile"}, True),
-    "scheduler_pod_scheduling_sli_duration_seconds": ("histogram", {"attempts"}, True),
-    "scheduler_pod_scheduling_attempts": ("histogram", set(), True),
-    "scheduler_preemption_victims": ("histogram", set(), False),
-    "scheduler_preemption_attempts_total": ("counter", set(), True),
-    "scheduler_preemption_goroutines_duration_seconds": ("histogram", {"result"}, False),
-    "scheduler_preemption_goroutines_execution_total": ("counter", {"result"}, False),
-    "scheduler_pending_pods": ("gauge", {"queue"}, True),
-    "scheduler_queue_incoming_pods_total": ("counter", {"queue", "event"}, True),
-    "scheduler_unschedulable_pods": ("gauge", {"plugin", "profile"}, True),
-    "scheduler_permit_wait_duration_seconds": ("histogram", {"result"}, False),
-    "scheduler_cache_size": ("gauge", {"type"}, True),
-    "scheduler_goroutines": ("gauge", {"operation"}, True),
-    "scheduler_event_handling_duration_seconds": ("histogram", {"event"}, False),
-    "scheduler_queueing_hint_execution_duration_seconds": ("histogram", {"plugin", "event", "hint"}, False),
-    "scheduler_inflight_events": ("gauge", {"event"}, True),
-    "scheduler_async_api_call_execution_total": ("counter", {"call_type", "result"}, True),
-    "scheduler_async_api_call_duration_seconds": ("histogram", {"call_type", "result"}, True),
-    "scheduler_pending_async_api_calls": ("gauge", {"call_type"}, True),
-    "leader_election_master_status": ("gauge", {"name"}, True),
-    "leader_election_slowpath_total": ("counter", {"name"}, True),
-    # rayched's own
-    "rayched_leader_epoch": ("gauge", set(), True),
-    "rayched_leader_transitions_total": ("counter", set(), True),
-    "rayched_leader_renew_duration_seconds": ("histogram", set(), True),
-    "rayched_leader_last_renew_age_seconds": ("gauge", set(), True),
-    "rayched_fenced_writes_total": ("counter", {"op"}, True),
-    "rayched_queue_invariant_violations_total": ("counter", {"invariant"}, True),
-    "rayched_queue_hint_failures_total": ("counter", {"plugin"}, False),
-    "rayched_store_txn_duration_seconds": ("histogram", {"op", "outcome"}, True),
-    "rayched_watch_clients": ("gauge", set(), True),
-    "rayched_watch_revision": ("gauge", set(), True),
-    "rayched_watch_lag_revisions": ("gauge", set(), True),
-    "rayched_watch_overflow_total": ("counter", set(), True),
-    "rayched_submissions_total": ("counter", {"code"}, False),
-    "rayched_cache_revision": ("gauge", set(), True),
-    "rayched_cache_revision_lag": ("gauge", set(), True),
-    "rayched_actor_up": ("gauge", {"actor"}, True),
-    "rayched_actor_restarts_total": ("counter", {"kind"}, False),
-    "rayched_events_total": ("counter", {"outcome"}, True),
-    "rayched_worker_evaluations_total": ("counter", set(), True),
-    "rayched_build_info": ("gauge", {"version"}, True),
-    "process_cpu_seconds_total": ("counter", set(), True),
-    "process_resident_memory_bytes": ("gauge", set(), True),
-}
 
 
 @pytest.fixture(scope="module")
