@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from rayched.actors.records import PodRecord
 from rayched.scheduler.attempt import Attempt
+from rayched.scheduler.shadow import ShadowDecision
 from rayched.v1.core_pb2 import Event
 
 NORMAL: Final = "Normal"
@@ -19,6 +20,7 @@ WARNING: Final = "Warning"
 REASON_SCHEDULED: Final = "Scheduled"
 REASON_FAILED: Final = "FailedScheduling"
 REASON_PREEMPTED: Final = "Preempted"
+REASON_SHADOW: Final = "ShadowDecision"
 MESSAGE_BYTES_MAX: Final = 1_024
 NAMESPACE_OF_CLUSTER: Final = "default"
 """Where Events about objects without a namespace lie."""
@@ -74,6 +76,12 @@ def failed_scheduling(record: PodRecord, message: str) -> Occurrence:
 def preempted(victim: PodRecord, node_name: str, by_uid: str, component: str) -> Occurrence:
     message = f"Preempted by pod {by_uid} on node {node_name}"
     return Occurrence(pod_subject(victim.uid, victim.name), NORMAL, REASON_PREEMPTED, message, component)
+
+
+def shadow_decision(decision: ShadowDecision) -> Occurrence:
+    """A shadow plugin would have decided otherwise, or failed: nothing to do about it now, so never a warning."""
+    subject = pod_subject(decision.uid, decision.pod)
+    return Occurrence(subject, NORMAL, REASON_SHADOW, decision.message(), decision.scheduler_name)
 
 
 def event_of(occurrence: Occurrence, count: int, first_unix: float, last_unix: float) -> Event:

@@ -396,6 +396,9 @@ class SchedulerCore:
         self.measures.cycle_began.append(now)
         pod = PodToSchedule(uid, record.name, record.template, record.pod)
         result = self.scheduler.schedule(pod, link.end, now, self._ports.wall_clock())
+        while self.scheduler.shadows.unread:
+            told = occurrences.shadow_decision(self.scheduler.shadows.unread.popleft())
+            self.events.emit(told, now, self._ports.wall_clock())
         if isinstance(result, Failure):
             self.measures.failed(uid, record.template.scheduler_name, result, now, record.name)
             self._failed(uid, link.end, result, now)

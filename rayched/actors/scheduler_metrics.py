@@ -21,6 +21,7 @@
 | rayched_store_txn_duration_seconds | op; outcome: ok, conflict, fenced, unknown, error |
 | rayched_cache_revision | |
 | rayched_events_total | outcome: written, dropped |
+| rayched_shadow_decisions_total | profile; result: same, other, pending, error; where there are shadow plugins |
 | rayched_worker_evaluations_total | |
 
 What only a leader does is missing until this process has led. Owner: the SchedulerActor's loop.
@@ -48,6 +49,7 @@ def scheduler_metrics(core: SchedulerCore, worker_evaluations: int) -> list[Metr
     """As of now."""
     measures = core.measures
     measures.fold()
+    shadows = [((profile, result.value), count) for (profile, result), count in core.scheduler.shadows.counts.items()]
     return [
         *_attempts(measures),
         *_plugins(core),
@@ -55,6 +57,7 @@ def scheduler_metrics(core: SchedulerCore, worker_evaluations: int) -> list[Metr
         *_state(core),
         *_writes(measures),
         _counter("rayched_events", "Events written and dropped.", ("outcome",), core.events.counts.items()),
+        _counter("rayched_shadow_decisions", "Decisions that shadow plugins were asked about.", ("profile", "result"), shadows),
         _counter("rayched_worker_evaluations", "Evaluations that workers took part in.", (), [((), worker_evaluations)]),
     ]
 

@@ -75,7 +75,9 @@ class ProfileConfiguration:
     """Only what the file says; the default plugins are merged in when the profile is built."""
     plugin_config: tuple[PluginConfig, ...] = ()
     time_budgets: tuple[PluginTimeBudget, ...] = ()
-    """A field of rayched's own."""
+    """A field of rayched's own, as the next one."""
+    shadow_plugins: tuple[PluginReference, ...] = ()
+    """Plugins that are asked beside the others and have no say."""
 
     def plugin_set(self, point: ExtensionPoint) -> PluginSet:
         return self.plugins.get(point, NO_PLUGINS)
@@ -189,6 +191,11 @@ def _validate_plugin_sets(path: str, profile: ProfileConfiguration) -> Iterator[
         for i, name in enumerate(plugins.disabled):
             if not name:
                 yield FieldError(f"{path}.plugins.{point.value}.disabled[{i}].name", "is required")
+    for i, reference in enumerate(profile.shadow_plugins):
+        if not reference.name:
+            yield FieldError(f"{path}.shadowPlugins[{i}].name", "is required")
+        if reference.weight < 0:
+            yield FieldError(f"{path}.shadowPlugins[{i}].weight", f"must not be negative, found {reference.weight}")
 
 
 def _validate_plugin_config(path: str, profile: ProfileConfiguration) -> Iterator[FieldError]:

@@ -196,6 +196,7 @@ def _read_profile(section: Section, version: str, default_name: str) -> ProfileC
         plugins={} if plugins is None else _read_plugins(plugins),
         plugin_config=tuple(_read_plugin_config(entry, version) for entry in section.sections("pluginConfig")),
         time_budgets=tuple(map(_read_time_budget, section.sections("pluginTimeBudgets"))),
+        shadow_plugins=tuple(map(_read_reference, section.sections("shadowPlugins"))),
     )
     section.close()
     return profile

@@ -68,6 +68,8 @@ class Profile:
     percentage_of_nodes_to_score: int = ALL_NODES
     time_budgets: Mapping[str, TimeBudget] = field(default_factory=dict)
     """Of plugins that have one, by name."""
+    shadow: Profile | None = None
+    """This profile with further Filter and Score plugins, which are asked beside it and have no say."""
 
     def plugins(self) -> Iterator[Plugin]:
         """Each plugin of the profile once, in the order in which an attempt first meets it."""

@@ -18,7 +18,7 @@ Source: mergePlugins, expandMultiPointPlugins and NewFramework of kube-scheduler
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rayched.api.errors import FieldError, quoted
@@ -90,6 +90,8 @@ class _Build:
         needed = dict.fromkeys(reference.name for reference in multi_point)
         for point in PROTOCOLS:
             needed.update(dict.fromkeys(self._own(point)))
+        shadows = self._shadows(needed)
+        needed.update(dict.fromkeys(shadows))
         self._make(needed)
         points = {point: self._expand(point, multi_point) for point in PROTOCOLS}
         queue_sort, bind = points[ExtensionPoint.QUEUE_SORT], points[ExtensionPoint.BIND]
@@ -99,11 +101,12 @@ class _Build:
         if not bind:
             self._error("plugins.bind", "at least one Bind plugin is needed, found none")
         weights = self._weights(points[ExtensionPoint.SCORE], multi_point)
-        budgets = self._time_budgets({plugin.name for plugins in points.values() for plugin in plugins})
+        asked = {plugin.name for plugins in points.values() for plugin in plugins}
+        budgets = self._time_budgets(asked | {self.made[name].name for name in shadows if name in self.made})
         if self.errors:
             return None
         percentage = self.said.percentage_of_nodes_to_score
-        return Profile(
+        profile = Profile(
             scheduler_name=self.said.scheduler_name,
             pre_enqueue=points[ExtensionPoint.PRE_ENQUEUE],
             queue_sort=queue_sort[0],
@@ -120,6 +123,7 @@ class _Build:
             time_budgets=budgets,
             percentage_of_nodes_to_score=(self.configuration.percentage_of_nodes_to_score if percentage is None else percentage),
         )
+        return replace(profile, shadow=self._shadowed(profile, shadows)) if shadows else profile
 
     # -------------------------------------------------------------------------------------------------- references
 
@@ -238,6 +242,37 @@ class _Build:
         if MAX_NODE_SCORE * sum(weights.values()) > TOTAL_SCORE_MAX:
             self._error("plugins.score", f"the sum of the weights must not exceed {TOTAL_SCORE_MAX // MAX_NODE_SCORE}")
         return weights
+
+    # ---------------------------------------------------------------------------------------------------- shadows
+
+    def _shadows(self, enabled: Mapping[str, Any]) -> dict[str, int]:
+        """Weights of the shadow plugins."""
+        found: dict[str, int] = {}
+        for i, reference in enumerate(self.said.shadow_plugins):
+            where = f"shadowPlugins[{i}].name"
+            if reference.name in enabled or reference.name in found:
+                self._error(where, f"{quoted(reference.name)} is enabled in this profile already")
+            elif reference.name in self.registry:
+                found[reference.name] = reference.weight or 1
+            elif reference.name:
+                known = ", ".join(sorted(self.registry))
+                self._error(where, f"{quoted(reference.name)} is no plugin that is installed; there are {known}")
+        return found
+
+    def _shadowed(self, profile: Profile, shadows: Mapping[str, int]) -> Profile:
+        """The profile with its shadow plugins at the extension points that evaluate nodes."""
+
+        def more(point: ExtensionPoint) -> Any:
+            return tuple(self.made[name] for name in shadows if self._takes_part(name, point))
+
+        score = more(ExtensionPoint.SCORE)
+        return replace(
+            profile,
+            pre_filter=(*profile.pre_filter, *more(ExtensionPoint.PRE_FILTER)),
+            filter=(*profile.filter, *more(ExtensionPoint.FILTER)),
+            score=(*profile.score, *score),
+            weights={**profile.weights, **{self.made[n].name: w for n, w in shadows.items() if self.made[n] in score}},
+        )
 
     # ---------------------------------------------------------------------------------------------------- budgets
 

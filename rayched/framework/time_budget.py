@@ -122,11 +122,12 @@ class CycleMeter:
 
 
 def without(profile: Profile, skipped: Collection[str]) -> Profile:
-    """The profile with these neither among its Filter nor its Score plugins."""
+    """The profile with these neither among its Filter nor its Score plugins, and without its shadow."""
     return replace(
         profile,
         pre_filter=tuple(plugin for plugin in profile.pre_filter if plugin.name not in skipped),
         filter=tuple(plugin for plugin in profile.filter if plugin.name not in skipped),
         score=tuple(plugin for plugin in profile.score if plugin.name not in skipped),
         weights={name: weight for name, weight in profile.weights.items() if name not in skipped},
+        shadow=None,
     )

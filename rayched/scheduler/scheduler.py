@@ -42,6 +42,7 @@ from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.sampling import Sampling
 from rayched.scheduler.selection import Chance, SeededChance
+from rayched.scheduler.shadow import Shadow, ShadowRecords
 from rayched.scheduler.waiting import UsesPermitHandle, WaitingPods
 from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.snapshot import Snapshot
@@ -90,6 +91,7 @@ class _ProfileRunner:
     weights: Mapping[str, int]
     meter: CycleMeter | None = None
     """Watches over the time budgets of plugins, where there are any."""
+    shadow: Shadow | None = None
 
 
 class Scheduler:
@@ -119,6 +121,7 @@ class Scheduler:
         self._chance = chance or SeededChance(seed)
         self._decisions = 0
         self.durations = PointDurations(stopwatch)
+        self.shadows = ShadowRecords()
         self.preemption_attempts = 0
         """How often PostFilter was asked to make room."""
         self._sampling = Sampling(snapshot)
@@ -211,6 +214,8 @@ class Scheduler:
                 if not evaluation.is_feasible:
                     return self._no_node(runner, attempt, nominated, now_unix)
                 row = self._chance.among(evaluation.best_rows, attempt.number)
+                if runner.shadow is not None:
+                    runner.shadow.ask(attempt, row, nominated, self.shadows)
         except PluginError as problem:
             meter = runner.meter
             failed = error((meter and meter.complaint(problem.plugin)) or str(problem)).by(problem.plugin)
@@ -282,7 +287,8 @@ class Scheduler:
         evaluator = Evaluator(self._snapshot, engine, self.nominations, self._chance, self._potential)
         percentage = profile.percentage_of_nodes_to_score
         measured = MeasuredLifecycle(profile, self.durations)
-        return _ProfileRunner(engine, profile.lifecycle(), measured, percentage, evaluator, profile.weights, meter)
+        shadow = Shadow(self._snapshot, profile, self._chance, self.durations.stopwatch) if profile.shadow is not None else None
+        return _ProfileRunner(engine, profile.lifecycle(), measured, percentage, evaluator, profile.weights, meter, shadow)
 
     def _without(self, scheduler_name: str, skipped: frozenset[str]) -> _ProfileRunner:
         """The runner of a profile that lacks these plugins."""

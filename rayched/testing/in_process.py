@@ -16,6 +16,7 @@ from rayched.api.admission import admit_pod
 from rayched.api.defaulting import default
 from rayched.api.kinds import AnyObject
 from rayched.framework.configuration_file import load
+from rayched.scheduler.shadow import ShadowDecision
 from rayched.testing.placements import Placements
 from rayched.testing.plugins import Plugins, configuration_with, registry_with
 from rayched.v1.core_pb2 import Pod
@@ -50,6 +51,13 @@ class InProcessCluster:
         plan = Planner(self.cluster).plan([self._admitted(pod) for pod in pods])
         nodes = {placement.pod: placement.node_name for placement in plan.placements}
         return Placements(nodes, {unplaced.pod: unplaced.reason for unplaced in plan.unplaced})
+
+    def shadow_decisions(self) -> list[ShadowDecision]:
+        """What shadow plugins would have decided otherwise since the last call."""
+        unread = self.cluster.scheduler.shadows.unread
+        found = list(unread)
+        unread.clear()
+        return found
 
     def explain(self, pod: Pod) -> PodExplanation:
         """What every plugin says about the pod on every node; changes nothing. Raises PluginError."""

@@ -49,6 +49,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_actor_up": ("gauge", {"actor"}, True),
     "rayched_actor_restarts_total": ("counter", {"kind"}, False),
     "rayched_events_total": ("counter", {"outcome"}, True),
+    "rayched_shadow_decisions_total": ("counter", {"profile", "result"}, False),
     "rayched_worker_evaluations_total": ("counter", set(), True),
     "rayched_build_info": ("gauge", {"version"}, True),
     "process_cpu_seconds_total": ("counter", set(), True),

@@ -55,6 +55,18 @@ class Simple:
         return True
 
 
+class Contrary:
+    """For a shadow: has another opinion about every pod, or fails."""
+
+    def __init__(self, args: Any) -> None:
+        pass
+
+    def filter_node(self, pod: Pod, node: NodeView) -> bool | str:
+        if pod.metadata.labels.get("wants") == "raises":
+            raise RuntimeError("no opinion")
+        return "node(s) were not to my liking"
+
+
 class Late:
     """Rejects every node, for some pods after a while."""
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from rayched.testing import RunningCluster, a_node, a_pod
-from tests.testing.bad_plugins import Column, Late, Simple
+from rayched.v1.core_pb2 import Event
+from tests.testing.bad_plugins import Column, Contrary, Late, Simple
 
 pytestmark = pytest.mark.cluster
 
@@ -22,8 +23,10 @@ profiles:
   pluginTimeBudgets:
   - {name: Column, perCycle: 200ms}
   - {name: Late, perCycle: 200ms, whenExceeded: Skip}
+- schedulerName: shadowed-scheduler
+  shadowPlugins: [{name: Contrary}]
 """
-PLUGINS = {"Column": Column, "Simple": Simple, "Late": Late}
+PLUGINS = {"Contrary": Contrary, "Column": Column, "Simple": Simple, "Late": Late}
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +67,22 @@ def test_a_plugin_that_may_be_skipped_has_no_say_when_it_is_late(cluster: Runnin
     placed = cluster.place(a_pod("late", labels={"wants": "late"}), a_pod("refused", labels={"wants": "refused"}))
     placed.assert_pending("refused", "node(s) were rejected by Late")
     placed.assert_on("late", "a", "b")
+
+
+def test_a_shadow_plugin_has_no_say_and_what_it_would_decide_is_told_in_events(cluster: RunningCluster) -> None:
+    pods = [
+        a_pod(f"shadowed-{what}", labels={"wants": what}, scheduler_name="shadowed-scheduler") for what in ("nothing", "raises")
+    ]
+    placed = cluster.place(*pods)
+    assert len(placed.nodes) == 2
+    told: dict[str, str] = {}
+    with cluster.client.watch("events", timeout_seconds=20) as events:
+        for event in events:
+            if isinstance(event.object, Event) and event.object.reason == "ShadowDecision":
+                told[event.object.involved_object.name] = event.object.message
+            if len(told) == 2:
+                break
+    assert told == {
+        "shadowed-nothing": "With Contrary the pod would be pending: 0/2 nodes are available: 2 node(s) were not to my liking.",
+        "shadowed-raises": 'Contrary failed beside the decision: plugin "Contrary", Filter: RuntimeError: no opinion',
+    }
