@@ -48,7 +48,7 @@ from leader.clock import Instant
 from leader.config import JITTER_FACTOR, ElectionConfig
 from leader.drain import Drain
 from leader.flight import Flight, Sent
-from leader.observation import Observation
+from leader.observation import Observation, Vacated
 from leader.progress import ProgressTie
 from leader.record import LeaderRecord, StoredEpoch, StoredRecord, View
 from leader.term import Candidate, written
@@ -140,6 +140,11 @@ class Election:
     def record_since_ns(self) -> int:
         """When the record was last seen to change."""
         return self._seen.record_since_ns
+
+    @property
+    def vacated(self) -> Vacated | None:
+        """The last end of a holder that was seen; where this candidate leads, that of the one before it."""
+        return self._seen.vacated
 
     def step(self, at: Instant, event: ev.Event) -> list[fx.Effect]:
         """Take in one event at one time; the effects are to be performed in order."""

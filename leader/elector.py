@@ -33,6 +33,7 @@ from leader.election import Election, State
 from leader.health import DEFAULT_TOLERANCE_SECONDS, check_leading
 from leader.identity import new_instance
 from leader.lock import Callbacks, ElectionLock, ElectionMetrics
+from leader.observation import Vacated
 from leader.record import LeaderRecord, StoredEpoch
 from leader.work import ElectionThread, WorkRunner
 
@@ -173,6 +174,10 @@ class Elector:
     def observed_epoch(self) -> StoredEpoch | None:
         """The epoch as last seen, with its token; it belongs to the record of `leader` where both name the same instance."""
         return self._election.seen_epoch
+
+    def vacated(self) -> Vacated | None:
+        """The last end of a holder that was seen; to be read when leading begins, it is that of the leader before."""
+        return self._election.vacated
 
     @property
     def identity(self) -> str:

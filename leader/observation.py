@@ -7,7 +7,7 @@ in the record is ever compared with a clock.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from leader.clock import NS_PER_MS, NS_PER_US, Instant
 from leader.record import StoredEpoch, StoredRecord, View
@@ -15,10 +15,19 @@ from leader.record import StoredEpoch, StoredRecord, View
 _NEVER_SEEN = -1
 
 
+class Vacated(NamedTuple):
+    """A holder was there, and then was not."""
+
+    released: bool
+    """It gave the lease back; else it vanished, or lost the lease to another one."""
+    since_ns: int
+    """When it was seen to do so; for one that vanished, when its last renewal was seen. CLOCK_BOOTTIME."""
+
+
 class Observation:
     """Owned by one Election."""
 
-    __slots__ = ("_epoch_as_of", "_record_as_of", "epoch", "record", "record_since_ns")
+    __slots__ = ("_epoch_as_of", "_record_as_of", "epoch", "record", "record_since_ns", "vacated")
 
     RULE_TIMES_ARE_THOSE_OF_SEEING: ClassVar[bool] = True
     """Broken by tests alone."""
@@ -28,6 +37,8 @@ class Observation:
         self.record_since_ns = 0
         """When the record's present revision was first seen."""
         self.epoch: StoredEpoch | None = None
+        self.vacated: Vacated | None = None
+        """The last end of a holder that was seen."""
         self._record_as_of = _NEVER_SEEN
         self._epoch_as_of = _NEVER_SEEN
 
@@ -68,10 +79,16 @@ class Observation:
         changed = first or (record.mod_revision if record else 0) != self.record_revision
         self._record_as_of = as_of
         if changed:
+            self._see_vacated(record, at)
             self.record, self.record_since_ns = record, at.boot_ns
             if record is not None and not self.RULE_TIMES_ARE_THOSE_OF_SEEING:
                 self.record_since_ns -= (at.wall_us - record.record.renew_us) * NS_PER_US
         return changed
+
+    def _see_vacated(self, record: StoredRecord | None, at: Instant) -> None:
+        if self.holder and (record is None or record.record.holder != self.holder):
+            released = record is not None and not record.record.holder
+            self.vacated = Vacated(released, at.boot_ns if released else self.record_since_ns)
 
     def see_epoch(self, epoch: StoredEpoch | None, as_of: int) -> bool:
         if as_of < self._epoch_as_of:

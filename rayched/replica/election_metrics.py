@@ -6,6 +6,7 @@
 | leader_election_slowpath_total | counter | name |
 | rayched_leader_renew_duration_seconds | histogram | |
 | rayched_leader_last_renew_age_seconds | gauge | ; only while this replica leads |
+| rayched_failover_duration_seconds | histogram | kind: released, expired |
 | rayched_leader_transitions_total | counter | ; kept in etcd, so it goes on through all leaders |
 | rayched_leader_epoch | gauge | ; of whoever leads, 0 while nobody does |
 
@@ -20,9 +21,12 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
+from leader.clock import NS_PER_SECOND
+from leader.observation import Vacated
 from rayched.server.ports import Leader
 
 RENEW_BUCKETS: Final = tuple(0.001 * 2**i for i in range(15))
+FAILOVER_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0)
 
 
 class ElectionCounts:
@@ -37,6 +41,13 @@ class ElectionCounts:
             "rayched_leader_renew_duration_seconds",
             "Time that a successful renewal took.",
             buckets=RENEW_BUCKETS,
+            registry=None,
+        )
+        self._failovers = Histogram(
+            "rayched_failover_duration_seconds",
+            "From the last sign of the former leader until this replica led.",
+            ["kind"],
+            buckets=FAILOVER_BUCKETS,
             registry=None,
         )
         self._renewed_at: float | None = None
@@ -58,6 +69,11 @@ class ElectionCounts:
 
     # ---------------------------------------------------------------------------------------------------------- any thread
 
+    def took_over(self, vacated: Vacated) -> None:
+        """This replica begins to lead; `vacated`: how its predecessor went."""
+        kind = "released" if vacated.released else "expired"
+        self._failovers.labels(kind).observe(max(0.0, _boottime() - vacated.since_ns / NS_PER_SECOND))
+
     def families(self, leader: Leader | None, transitions: int | None) -> list[Metric]:
         """`transitions`: as stored in etcd; None before it was read."""
         age = GaugeMetricFamily("rayched_leader_last_renew_age_seconds", "Time since the lease was renewed, on the leader.")
@@ -69,7 +85,7 @@ class ElectionCounts:
             changes.add_metric([], transitions)
         epoch = GaugeMetricFamily("rayched_leader_epoch", "The epoch of the present leader, 0 while nobody leads.")
         epoch.add_metric([], 0 if leader is None else leader.epoch)
-        own = [family for metric in (self._status, self._slow, self._renewals) for family in metric.collect()]
+        own = [family for metric in (self._status, self._slow, self._renewals, self._failovers) for family in metric.collect()]
         return [*own, age, changes, epoch]
 
 

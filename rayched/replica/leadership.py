@@ -78,6 +78,8 @@ class Leadership:
         self._belief = belief
         self._work = work
         self._counts = ElectionCounts(ELECTION_NAME)
+        self._led = 0
+        """The epoch that was led last."""
         self._address = ""
         self._moves = threading.Lock()
         """Held while this replica begins to stand or ceases to."""
@@ -211,6 +213,10 @@ class Leadership:
     # ------------------------------------------------------------------------------------------------ elector's callbacks
 
     def _started(self, epoch: int) -> None:
+        vacated = self._elector.vacated() if self._elector is not None else None
+        if vacated is not None and epoch != self._led:
+            self._counts.took_over(vacated)
+        self._led = epoch
         self._work.begin(epoch)
         self._tell_loop()
 

@@ -34,6 +34,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_leader_epoch": ("gauge", set(), True),
     "rayched_leader_transitions_total": ("counter", set(), True),
     "rayched_leader_renew_duration_seconds": ("histogram", set(), True),
+    "rayched_failover_duration_seconds": ("histogram", {"kind"}, False),
     "rayched_leader_last_renew_age_seconds": ("gauge", set(), True),
     "rayched_fenced_writes_total": ("counter", {"op"}, True),
     "rayched_queue_invariant_violations_total": ("counter", {"invariant"}, True),

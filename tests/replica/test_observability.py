@@ -13,6 +13,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from rayched.replica.local_cluster import ReplicaProcess
+from rayched.replica.processes import end_tree
 from tests.replica.clusters import READY_SECONDS_MAX, SmallCluster, small_pod, until_true
 from tests.replica.metric_names import METRICS
 
@@ -186,3 +187,20 @@ def test_each_line_of_the_log_is_one_object_that_tells_pod_attempt_cycle_and_epo
     failed = next(line for line in lines if line.get("pod") == "default/too-large" and line["component"] == "scheduler")
     assert failed["attempt"] == 1 and "Insufficient cpu" in failed["message"] and failed["level"] == "DEBUG"
     assert next(line for line in lines if line["message"] == f"leading under epoch {epoch}")["epoch"] == epoch
+
+
+@pytest.mark.row("L30")
+def test_a_takeover_is_counted_and_timed_by_the_new_leader(cluster: SmallCluster) -> None:
+    """Ends the leader, so it comes last."""
+    dead, heir = cluster.leader(), follower(cluster)
+    before = Scrape(heir)
+    end_tree(dead.pid)
+    until_true(lambda: Scrape(heir).sum("leader_election_master_status") == 1, 20, "nobody took over")
+    after = Scrape(heir)
+    assert after.sum("rayched_leader_transitions_total") == before.sum("rayched_leader_transitions_total") + 1
+    assert after.sum("rayched_leader_epoch") > before.sum("rayched_leader_epoch")
+    assert after.sum("rayched_failover_duration_seconds_count", kind="expired") == 1
+    assert 0.5 < after.sum("rayched_failover_duration_seconds_sum", kind="expired") < 20
+    # The pod that no node can take is tried anew by the new leader.
+    until_true(lambda: Scrape(heir).labels("scheduler_schedule_attempts_total") != [], 10, "the new leader tries nothing")
+    assert Scrape(heir).sum("scheduler_pending_pods") == 1
