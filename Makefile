@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour conformance simulate trace chaos failover bench bench-quick queue-bench lock clean
+.PHONY: help setup run test test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC
 test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
 	@$(BIN)/python -m pytest -q -m "not cluster and not slow"
 
-check: lint types layers proto-check behaviour ## format, lint, types, import contracts, generated code, behaviour table
+check: lint types layers proto-check behaviour docs-check ## format, lint, types, import contracts, generated code, behaviour table, docs/command.md
 
 format: $(STAMP) ## rewrite the sources in the house's format
 	@$(BIN)/ruff format $(SOURCES)
@@ -59,6 +59,12 @@ proto-check: $(STAMP)
 
 behaviour: $(STAMP) ## count the rows of docs/behaviour.md and hold them against the tests
 	@$(BIN)/python -m tests.behaviour
+
+docs: $(STAMP) ## write docs/command.md from what the command says of itself
+	@$(BIN)/python -m tests.docs.command_page --write
+
+docs-check: $(STAMP)
+	@$(BIN)/python -m tests.docs.command_page
 
 conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler: make conformance [DATA=DIR] [SHARDS=3] [FIXED=1]
 	@$(BIN)/python -m tests.conformance.run $(if $(DATA),'$(DATA)') --shards $(or $(SHARDS),off) $(if $(filter-out 0,$(FIXED)),--fix-upstream-bugs)

@@ -1,0 +1,84 @@
+"""What the pages tell people to type exists: commands and flags, targets of make, files; links lead somewhere.
+
+Commands of rayched are parsed here by the real command, not run; those of the quick start are run (tests/cli/test_quickstart.py).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.commands import COMMANDS, WrongCommand, flags, parsed
+from tests.docs import command_page
+from tests.docs.markdown import PAGES, ROOT, blocks, commands
+
+SHELL = ("sh", "console", "")
+LINES = [
+    pytest.param(block.page, words, id=f"{block.page.relative_to(ROOT)}: {' '.join(words)}"[:120])
+    for page in PAGES
+    for block in blocks(page, *SHELL)
+    for words in commands(block)
+    if words[0].rpartition("/")[2] in ("rayched", "make")
+]
+OWN_FILE = re.compile(r"(?:examples|deploy|docs|benchmarks|tests|leader|rayched|protos)/[\w./-]+")
+
+
+def test_there_are_commands_in_the_pages() -> None:
+    assert len(LINES) > 45
+
+
+@pytest.mark.parametrize(("page", "words"), LINES)
+def test_a_command_in_a_page_is_one_that_the_command_takes(page: Path, words: list[str]) -> None:
+    if words[0] == "make":
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert {word for word in words[1:] if "=" not in word} <= targets
+    else:
+        parsed([word for word in words[1:] if word != "&"])
+    for word in words[1:]:
+        assert not OWN_FILE.fullmatch(word) or (ROOT / word).exists(), f"{word} is not there"
+
+
+@pytest.mark.parametrize("line", ["get pods --colour", "gett pods", "apply", "replica --workers 65", "taint"])
+def test_a_command_that_would_be_refused_is_noticed(line: str) -> None:
+    with pytest.raises(WrongCommand):
+        parsed(line.split())
+
+
+OF_OTHER_PROGRAMS = ("chaos.md", "performance.md")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in OF_OTHER_PROGRAMS], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_flags_named_in_the_text_are_flags_of_some_command(page: Path) -> None:
+    known = {flag for command in COMMANDS for flag in flags(command)} | OTHERS
+    prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    named = set(re.findall(r"`rayched[^`]*?(--[a-z][a-z-]+)|`(--[a-z][a-z-]+)", prose))
+    assert {flag for pair in named for flag in pair if flag} <= known
+
+
+OTHERS = {"--help", "--max-txn-ops", "--volumes"}
+"""Of click, etcd and docker."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        file, _, heading = target.partition("#")
+        found = (page.parent / file) if file else page
+        assert found.exists(), f"{page.name} links to {target}"
+        if heading:
+            anchors = {
+                re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+                for line in found.read_text().splitlines()
+                if line.startswith("#")
+            }
+            assert heading in anchors, f"{page.name} links to {target}"
+
+
+def test_the_page_on_the_command_is_what_its_help_says() -> None:
+    assert command_page.PAGE.read_text() == command_page.page(), "run make docs"
