@@ -10,7 +10,8 @@ has `metadata`, `spec` and `status` as a Node message has them (name, labels, ta
 `requested` in integers. It is made from the row, so the functions see the cluster exactly as column plugins do, also on a worker
 and in a what-if. A class may narrow `reads` (a Log); what belongs to aspects that it does not read is left empty.
 
-The functions must depend on nothing but their arguments. What they raise ends the attempt with an error that names the plugin.
+The functions must depend on nothing but their arguments. What they raise ends the attempt with an error that names the plugin. A
+class of this form has no methods of other forms.
 Cost: one Python call and one view for each row, 10 µs and up: fine for hundreds of nodes, for workers, and for few changes.
 """
 
@@ -30,6 +31,12 @@ from rayched.v1.core_pb2 import Node, NodeSpec, NodeStatus, Pod
 from rayched.v1.meta_pb2 import ObjectMeta
 
 READS_BY_DEFAULT: Final = Log.LABELS | Log.TAINTS | Log.UNSCHEDULABLE | Log.USAGE
+
+
+_OF_OTHER_FORMS: Final = (
+    *("key", "prepare", "narrow", "filter", "reasons", "score", "normalize", "count", "normalize_rows", "registrations"),
+    *("pre_enqueue", "sort_key", "post_filter", "reserve", "unreserve", "permit", "pre_bind", "bind", "post_bind"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,15 @@ def lifting(name: str, factory: Callable[[Any], Any]) -> Callable[[Any], Plugin]
 
 
 def lift(name: str, simple: Any) -> Plugin:
-    """A column plugin that asks a simple one for each row."""
+    """A column plugin that asks a simple one for each row.
+
+    Raises ValueError for one with methods of other forms: nobody would call them.
+    """
+    others = sorted(method for method in _OF_OTHER_FORMS if hasattr(simple, method))
+    if others:
+        raise ValueError(
+            f"{', '.join(others)} would not be called beside filter_node and score_node: make it a plugin of its own"
+        )
     reads = getattr(simple, "reads", READS_BY_DEFAULT)
     filter_node: Any = getattr(simple, "filter_node", None)
     score_node: Any = getattr(simple, "score_node", None)

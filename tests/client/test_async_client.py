@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rayched.client import ApiError, AsyncClient, EventType, NotAllSubmitted, NotBound
+from rayched.client import ApiError, AsyncClient, Client, EventType, NotAllSubmitted, NotBound
 from rayched.replica.etcd_server import EtcdServer
 from rayched.v1.core_pb2 import Pod
 from tests.client.replicas import Process
@@ -86,3 +87,20 @@ def test_a_closed_client_ends_its_watches(api: Process) -> None:
             await asyncio.wait_for(waiting, 5)
 
     asyncio.run(run())
+
+
+def test_the_synchronous_client_watches_and_waits_alike(api: Process) -> None:
+    with Client(api.address) as client:
+        submitted = client.submit([a_pod("same"), a_pod("again")])
+        began_at = time.monotonic()
+        events = list(client.watch("pods", start_revision=submitted[0].revision, timeout_seconds=0.5))
+        assert [event.object.metadata.name for event in events if event.object is not None] == ["same", "again"]
+        assert 0.4 < time.monotonic() - began_at < 3.0
+        with pytest.raises(NotBound, match=r"^1 of 1 pods are not bound after 0\.3 s: default/same$"):
+            client.wait_bound("same", timeout_seconds=0.3)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.wait_bound, submitted, timeout_seconds=20)
+            time.sleep(0.2)
+            client.delete("pods", "again")
+            with pytest.raises(NotBound, match="pod default/again was deleted"):
+                waiting.result(10)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayched.client import ApiError, Client
+from rayched.client import ApiError, Client, NotBound
 from rayched.client.batches import batches
 from rayched.client.endpoints import DEFAULT_ENDPOINTS, endpoints_of
 from rayched.v1.services_pb2 import ListRequest
@@ -60,6 +60,26 @@ def test_nobody_there_is_told_in_one_line_and_in_time() -> None:
         assert str(caught.value) == "no rayched answers at 127.0.0.1:1, 127.0.0.1:2 (UNAVAILABLE)"
         with pytest.raises(ApiError):
             next(client.watch("pods", start_revision=1, patience_seconds=0.3))
+
+
+def test_a_watch_and_a_wait_end_with_their_time_also_where_nobody_answers() -> None:
+    with Client("127.0.0.1:1") as client:
+        began_at = time.monotonic()
+        assert list(client.watch("pods", start_revision=1, timeout_seconds=0.2)) == []
+        assert list(client.watch("pods", timeout_seconds=0.2)) == []
+        with pytest.raises((NotBound, ApiError)):
+            client.wait_bound("web", timeout_seconds=0.2)
+        assert time.monotonic() - began_at < 3.0
+
+
+def test_a_closed_client_ends_its_watches_at_once() -> None:
+    client = Client("127.0.0.1:1")
+    stream = client.watch("pods", start_revision=1)
+    client.close()
+    began_at = time.monotonic()
+    with pytest.raises(ApiError, match="the client is closed"):
+        next(stream)
+    assert time.monotonic() - began_at < 1.0
 
 
 def test_a_closed_client_says_so() -> None:

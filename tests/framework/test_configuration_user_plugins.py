@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.framework.configuration_file import load
+from rayched.framework.configuration_file import ConfigurationErrors, load
 from rayched.framework.engine import Engine, PluginError
 from rayched.framework.plugin import FilterPlugin, ScorePlugin
 from rayched.framework.registry import ENTRY_POINT_GROUP, RegistryError, load_entry_points, merge, registry_of
@@ -96,6 +96,14 @@ profiles:
     other = Engine(snapshot, profiles["any"])
     assert other.evaluate(template).feasible.tolist() == [True, False, False, True]
     assert [snapshot.name_of(int(row)) for row in other.evaluate(template).best_rows] == ["d"]
+
+
+def test_a_simple_plugin_with_methods_that_nobody_would_call_is_refused(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GpuModel, "reserve", lambda *_: None, raising=False)
+    registry = merge(IN_TREE, registry_of(entry_points(GpuModel=f"{module}:GpuModel")))
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+    with pytest.raises(ConfigurationErrors, match='plugin "GpuModel" cannot be made: ValueError: reserve would not be called'):
+        load(text + "- plugins: {multiPoint: {enabled: [{name: GpuModel}]}}\n", "sched.yaml", registry)
 
 
 def test_a_lifted_plugin_has_only_the_methods_of_its_simple_form() -> None:
