@@ -91,7 +91,7 @@ class Engine:
         Raises PluginError.
         """
         plan = self._plan(template)
-        plan.evaluations += 1
+        plan.tally.count += 1
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
         try:
@@ -198,7 +198,7 @@ class Engine:
 
     def evaluations(self) -> Counter[tuple[str, str]]:
         """How often each plugin was asked about a pod, by plugin and extension point."""
-        return self._evaluations.with_plans(self._plans.values())
+        return self._evaluations.total()
 
     # -------------------------------------------------------------------------------------------------- the memoised way
 
@@ -322,13 +322,18 @@ class Engine:
             self._plans.move_to_end(template.id)
             return plan
         plan = self._plans[template.id] = self._planner.plan(template)
+        plan.tally = self._evaluations.tally(
+            (entry.plugin.name for entry in plan.entries if isinstance(entry, Asked)),
+            (asked.plugin.name for asked in plan.filters),
+            (score.asked.plugin.name for score in plan.scores),
+        )
         if len(self._plans) > PLANS_MAX:
-            self._drop(self._plans.popitem(last=False)[1])
+            self._planner.drop(self._plans.popitem(last=False)[1])
         return plan
 
     def _forget(self) -> None:
         for plan in self._plans.values():
-            self._drop(plan)
+            self._planner.drop(plan)
         self._plans.clear()
         self._generation, self._capacity = self._table.generation, self._table.capacity
 
@@ -336,11 +341,7 @@ class Engine:
         """Count what these take up (None: everything), and make room for it. The plan that was used last stays."""
         self._store.account(entries)
         while self._store.n_bytes > self._bytes_max and len(self._plans) > 1:
-            self._drop(self._plans.popitem(last=False)[1])
-
-    def _drop(self, plan: Plan) -> None:
-        self._evaluations.note(plan)
-        self._planner.drop(plan)
+            self._planner.drop(self._plans.popitem(last=False)[1])
 
     # ------------------------------------------------------------------------------------------------------------- rows
 

@@ -21,6 +21,7 @@ from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept,
 from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.plugin import ColumnPlugin, CountingPlugin, GroupingScorePlugin, NormalizingPlugin
 from rayched.framework.plugin_calls import call_key, call_narrow, call_prepare
+from rayched.framework.plugin_evaluations import Tally
 from rayched.framework.profile import Profile
 from rayched.framework.questions import Asked, Part, Question
 from rayched.framework.row_evaluation import AskedScore
@@ -88,8 +89,8 @@ class Plan:
     """Names of the only nodes worth looking at."""
     narrowed_rows: NarrowedRows | None = None
     """Their rows, once they were looked at."""
-    evaluations: int = 0
-    """How often the template was evaluated."""
+    tally: Tally = field(default_factory=lambda: Tally(()))
+    """Counts evaluations of templates that ask the same plugins."""
     narrowing: list[str] = field(default_factory=list)
     """Plugins that left nodes out."""
     filtering: Stage | None = None

@@ -1,7 +1,8 @@
 """How often each plugin was asked about a pod: scheduler_plugin_evaluation_total.
 
 A plugin is asked about a pod where the pod's template does not skip it, whether what it says is computed anew or taken from what
-is kept. So the evaluations of each plan are counted, and the plugins looked up when somebody wants to know.
+is kept. Templates that ask the same plugins share a tally, so an evaluation counts one number up, and whoever wants to know looks
+at a few tallies, however many templates there are.
 
 Source: plugin_evaluation_total of kube-scheduler 1.34, which has no scores where one node at most is feasible; here they count.
 """
@@ -11,33 +12,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from rayched.framework.plan import Plan
 from rayched.framework.profile import Profile
 
 
+class Tally:
+    """How often templates were evaluated that ask the same plugins."""
+
+    __slots__ = ("asked", "count")
+
+    def __init__(self, asked: tuple[tuple[str, str], ...]) -> None:
+        self.asked = asked
+        """Plugins and extension points."""
+        self.count = 0
+
+
 class PluginEvaluations:
-    """Of one profile. `note` whatever plan is dropped."""
+    """The tallies of one profile."""
 
     def __init__(self, profile: Profile) -> None:
         self._pre_filter = frozenset(plugin.name for plugin in profile.pre_filter)
-        self._dropped: Counter[tuple[str, str]] = Counter()
+        self._tallies: dict[tuple[tuple[str, str], ...], Tally] = {}
 
-    def note(self, plan: Plan) -> None:
-        self._add(self._dropped, plan)
-
-    def with_plans(self, plans: Iterable[Plan]) -> Counter[tuple[str, str]]:
-        """By plugin and extension point: those of dropped plans and of these."""
-        found = Counter(self._dropped)
-        for plan in plans:
-            self._add(found, plan)
+    def tally(self, asked: Iterable[str], filters: Iterable[str], scores: Iterable[str]) -> Tally:
+        """The tally of templates that ask these plugins at all, as filters, for scores; each by name."""
+        key = (
+            *((name, "PreFilter") for name in asked if name in self._pre_filter),
+            *((name, "Filter") for name in filters),
+            *((name, "Score") for name in scores),
+        )
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = Tally(key)
         return found
 
-    def _add(self, counts: Counter[tuple[str, str]], plan: Plan) -> None:
-        if not plan.evaluations:
-            return
-        for asked in plan.filters:
-            counts[asked.plugin.name, "Filter"] += plan.evaluations
-            if asked.plugin.name in self._pre_filter:
-                counts[asked.plugin.name, "PreFilter"] += plan.evaluations
-        for score in plan.scores:
-            counts[score.asked.plugin.name, "Score"] += plan.evaluations
+    def total(self) -> Counter[tuple[str, str]]:
+        """By plugin and extension point."""
+        found: Counter[tuple[str, str]] = Counter()
+        for tally in self._tallies.values():
+            if tally.count:
+                for asked in tally.asked:
+                    found[asked] += tally.count
+        return found

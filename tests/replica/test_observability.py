@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -187,6 +191,25 @@ def test_each_line_of_the_log_is_one_object_that_tells_pod_attempt_cycle_and_epo
     failed = next(line for line in lines if line.get("pod") == "default/too-large" and line["component"] == "scheduler")
     assert failed["attempt"] == 1 and "Insufficient cpu" in failed["message"] and failed["level"] == "DEBUG"
     assert next(line for line in lines if line["message"] == f"leading under epoch {epoch}")["epoch"] == epoch
+
+
+def test_an_actor_that_hangs_is_left_out_of_a_scrape_and_holds_up_nobody(cluster: SmallCluster) -> None:
+    leader, queue = cluster.leader(), cluster.pid_of("queue")
+    os.kill(queue, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        scrape = Scrape(leader)
+        seconds = time.monotonic() - began
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # its scheduler may have ended it by now
+            os.kill(queue, signal.SIGCONT)
+    assert seconds < 8
+    assert scrape.sum("rayched_actor_up", actor="queue") == 0 and scrape.labels("scheduler_pending_pods") == []
+    assert scrape.sum("rayched_actor_up", actor="scheduler") == 1
+    assert scrape.sum("scheduler_schedule_attempts_total", result="scheduled") == PODS
+    assert scrape.sum("leader_election_master_status") == 1
+    assert ask(leader, "/livez")[0] == ask(leader, "/healthz")[0] == 200
+    until_true(lambda: Scrape(leader).sum("rayched_actor_up", actor="queue") == 1, 30, "the queue is not there again")
 
 
 @pytest.mark.row("L30")
