@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
+from rayched.api import kinds
+from rayched.api.manifest import ManifestErrors, read_text
 from rayched.framework.configuration_file import Loaded
 from rayched.replica.scheduler_settings import read_scheduler_settings
 from rayched.replica.settings import split_address
@@ -198,3 +200,19 @@ def test_the_chart_speaks_of_the_version_of_the_package() -> None:
     assert package is not None
     assert (CHART.metadata["version"], CHART.metadata["appVersion"]) == (package[1], package[1])
     assert f"RAYCHED_IMAGE:-rayched:{package[1]}" in (ROOT / "deploy" / "compose" / "compose.yaml").read_text()
+
+
+def test_the_objects_have_no_field_that_kubernetes_does_not_have() -> None:
+    """By rayched's own reader, for the kinds that it knows; the pods of the others as pods."""
+    objects = rendered(hollowNodes={"enabled": True}, schedulerConfiguration=CONFIGURATION, tolerations=[{"operator": "Exists"}])
+    readable = [found for (kind, _), found in objects.items() if kind in {known.name for known in kinds.KINDS}]
+    assert {found["kind"] for found in readable} == {"StatefulSet", "Service", "PodDisruptionBudget"}
+    for kind in ("StatefulSet", "Deployment"):
+        (owner,) = [found for (its, _), found in objects.items() if its == kind]
+        template = owner["spec"]["template"]
+        readable.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": template["spec"]})
+    for found in readable:
+        read_text(yaml.safe_dump(found), found["kind"])
+    wrong = yaml.safe_dump(readable[-1]).replace("automountServiceAccountToken", "autoMountServiceAccountToken")
+    with pytest.raises(ManifestErrors):
+        read_text(wrong, "Pod")
