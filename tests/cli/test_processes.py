@@ -64,6 +64,8 @@ def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port
     port, directory = str(free_port()), str(tmp_path / "data")
     table = {
         f"--port {busy_port} --data-dir {directory}": f"--port: cannot listen on 127.0.0.1:{busy_port}: Address already in use; ",
+        f"--port {port} --http-port {busy_port} --data-dir {directory}": f"--http-port: cannot listen on 127.0.0.1:{busy_port}: ",
+        f"--port {port} --log-format xml --data-dir {directory}": "--log-format xml: allowed are text and json",
         f"--port {port} --config {tmp_path}/none.yaml --data-dir {directory}": f"--config {tmp_path}/none.yaml: ",
         f"--port {port} --config {tmp_path}/broken.yaml --data-dir {directory}": f"{tmp_path}/broken.yaml:2: is not valid YAML",
         f"--port {port} --election-profile slow --data-dir {directory}": "--election-profile slow: allowed are fast and kube",
