@@ -56,3 +56,23 @@ def test_the_quick_start_does_what_it_says(rayched: Commands, tmp_path: Path, mo
     assert "FailedScheduling" in said["events --for pod/hello-later"]
     assert "node-003" in said["get pod hello-later -o wide"]
     assert "hello-later" in said["drain node-003 --force --dry-run"]
+
+
+def test_the_commands_of_the_readme_and_of_the_pages_for_operators_do_what_they_say(
+    rayched: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of the pages, on the cluster that is there; not what goes on until Ctrl-C."""
+    monkeypatch.chdir(ROOT)
+    pages = ("README.md", "docs/operations.md", "docs/configuration.md", "deploy/README.md")
+    lines = [words for page in pages for block in blocks(ROOT / page, "sh") for words in commands(block)]
+    lines = [words[1:] for words in lines if words[0].endswith("rayched")]
+    run = [words for words in lines if words[0] not in ("up", "hollow-nodes", "demo", "replica") and "-w" not in words]
+    assert len(run) >= 12
+    try:
+        for words in run:
+            result = rayched(*words)
+            assert result.code in ((0, 1) if words[0] == "plan" else (0,)), (words, result.errors)
+            assert result.out, words
+    finally:
+        rayched("uncordon", "node-001")
+        rayched("delete", "-f", "examples/", "--grace-period", "0", "--ignore-not-found")
