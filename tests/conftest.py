@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# Whoever starts the tests in the background of a shell has them ignore Ctrl-C, and all that they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.etcd_fixture"]
 

@@ -16,6 +16,9 @@ from tests.planted_bugs import BUGS
 
 RATE = 50.0
 
+ATTEMPTS_MAX = 4
+"""Of a planted bug to show itself."""
+
 
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
@@ -54,5 +57,11 @@ def test_the_guard_alone_refuses_whoever_never_ceases_to_believe(tmp_path: Path,
 def test_a_planted_bug_is_noticed(
     tmp_path: Path, lines: list[str], bug: str, switches: list[str], faults: list[Fault], invariant: str
 ) -> None:
-    report = played(tmp_path, lines, faults, BUGS[bug], *switches, until_broken=True)
+    # Whether a write of the former leader is on its way when it is stopped is chance.
+    for attempt in range(ATTEMPTS_MAX):
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        report = played(directory, lines, faults, BUGS[bug], *switches, until_broken=True)
+        if report.violations:
+            break
     assert invariant in report.violations, report.violations

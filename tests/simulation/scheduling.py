@@ -182,6 +182,9 @@ class Scheduling:
         core, link = self.core, self.core.link
         if link is None or link.backlog or link.is_calling or core.scheduler.occupancy.n_assumed or not core.window.quiet:
             return
+        if any(core.preemptions.is_under_way(record.uid) for record in core.cache.pending()):
+            # Its write is to be sent again; a queue that began meanwhile hears of the pod with the outcome.
+            return
         waiting, queued = len(core.cache.pending()), sum(link.counts.values())
         if waiting != queued:
             raise Violation("L1", f"{self.process.name} knows of {waiting} pods that wait, and its queue of {queued}")
