@@ -16,6 +16,8 @@ from tests.planted_bugs import BUGS
 
 RATE = 50.0
 
+pytestmark = pytest.mark.chance
+
 ATTEMPTS_MAX = 4
 """Of a planted bug to show itself."""
 
