@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|sche
 
 bench-quick: $(STAMP) ## a small set in under a minute; fails when a workload has become half as fast
 	@$(BIN)/python -m benchmarks.quick
+
+bench-plot: $(STAMP) ## pods/s over nodes as a picture: make bench-plot JSON=FILE [PNG=FILE], from the lines of make bench
+	@$(BIN)/python -m benchmarks.plot $(if $(PNG),--png $(PNG)) $(if $(JSON),$(JSON),$(error bench-plot: JSON=FILE is missing))
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra embedded --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock
