@@ -24,7 +24,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -143,7 +143,8 @@ class Taken:
 class Driven:
     """Scheduler, queue and store in this thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        """Without `nodes` there are NODES equal ones."""
         profile = default_profile(IN_TREE)
         profiles = {profile.scheduler_name: profile}
         self.store = MemoryStore()
@@ -158,7 +159,8 @@ class Driven:
         self.core = SchedulerCore(_KEYS, profiles, 1, "bench", 1, ports)
         self.queue = QueueCore(queue_factory(Configuration(), profiles), time.perf_counter)
         self.store.put_all([(_KEYS.epoch, b"{}")])
-        self.store.put_all([_stored(a_node(f"node-{number}")) for number in range(NODES)])
+        nodes = list(nodes) or [a_node(f"node-{number}") for number in range(NODES)]
+        self.store.put_all([_stored(node) for node in nodes])
         self._drop_changes()
         self.core.watched(self.store.listed())
 

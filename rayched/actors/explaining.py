@@ -1,6 +1,7 @@
 """A pod explained over the live snapshot: found in the cache, judged by `whatif.explain`, put into an ExplainResponse.
 
 A pod that has a node is taken off it for the time of the question, which is one step of the loop, and put back just as it was.
+With it comes the pod's last decision as it was, where this leader remembers it.
 
 Cost: every plugin once over all nodes (some milliseconds at 5,000 nodes), and the answer, about 20 µs a node that is shown.
 """
@@ -13,7 +14,7 @@ from rayched.api.stages import Stage
 from rayched.framework.plugin_calls import PluginError
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import Snapshot
-from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
+from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse, PastDecision
 from rayched.whatif.explain import PodExplanation, explain
 
 
@@ -43,7 +44,38 @@ def explain_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request:
     response.revision, response.uid, response.node = cache.revision, record.uid, record.node_name
     response.nominated_node = scheduler.nominations.node_of(record.uid)
     response.seed, response.decisions = draws.seed, draws.decisions
+    past = _past(record.uid, scheduler)
+    if past is not None:
+        response.decision.CopyFrom(past)
     return response
+
+
+def _past(uid: str, scheduler: Scheduler) -> PastDecision | None:
+    """The pod's last decision, as it was."""
+    decision = scheduler.decisions.of(uid)
+    if decision is None:
+        return None
+    past = PastDecision(
+        revision=decision.revision,
+        seed=scheduler.draws().seed,
+        number=decision.number,
+        node=decision.node_name,
+        ties=decision.ties,
+        nodes=decision.n_nodes,
+        message=decision.message,
+        nominated_node=decision.nominated,
+        victims=len(decision.victims),
+        seconds=max(0.0, decision.ended - decision.began),
+    )
+    for node_name, total in decision.best:
+        past.best.add(node=node_name, total=None if len(decision.best) == 1 else total)
+    if decision.rejections is not None:
+        past.rejections_revision = decision.revision
+        past.rejections.update(decision.rejections)
+    elif (counted := scheduler.decisions.rejections(decision.template)) is not None and counted.number >= decision.number:
+        past.rejections_revision = counted.revision
+        past.rejections.update(counted.by_plugin)
+    return past
 
 
 def _explained(record: PodRecord, scheduler: Scheduler, snapshot: Snapshot) -> PodExplanation:

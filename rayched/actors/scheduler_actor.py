@@ -282,7 +282,7 @@ class SchedulerActor:
                 self._tick()
                 self._tell_fenced()
                 self._end_hung_queue()
-                busy = self._core.decide()
+                busy = self._core.decide() or self._core.idle()
         except BaseException as error:
             self._fail(error)
 

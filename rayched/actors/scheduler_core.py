@@ -249,6 +249,7 @@ class SchedulerCore:
         link = self.link
         if link is None or not len(link) or self.bindings.is_full:
             return False
+        self.scheduler.decisions.revision = self.cache.revision
         clock, bindings = self._ports.clock, self.bindings
         began = clock()
         count = 0
@@ -264,6 +265,10 @@ class SchedulerCore:
         self.measures.batch_ended(ended)
         link.decided(count, ended - began, BATCH_SECONDS)
         return True
+
+    def idle(self) -> bool:
+        """A piece of work that nobody waits for, while there is nothing to decide. False: there is none."""
+        return self.link is not None and self.scheduler.count_rejections()
 
     def _turn_at(self, link: QueueLink) -> float | None:
         dues = (

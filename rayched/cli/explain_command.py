@@ -16,7 +16,7 @@ from rayched.cli.printing import counted, fail, out, plain_table
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PendingPod
+from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PastDecision, PendingPod
 
 NODES_SHOWN = 10
 NAMES_SHOWN = 5
@@ -42,7 +42,8 @@ def explain(
       rayched explain pod/web-0 --why-not node-7 one node's
       rayched explain web-0 -o json              all of it
 
-    The cluster is judged as it is now; a pod that has a node as if its own room were free.
+    First comes the pod's last attempt as it was, which the leader remembers of its last 10,000. The table is of the cluster as it
+    is now; a pod that has a node is judged as if its own room were free.
     """
     if output not in (None, Output.json):
         fail(f"--output: {output.value} is not possible here; json is", code=2)
@@ -82,7 +83,11 @@ def _print(name: str, namespace: str, found: ExplainResponse, waiting: PendingPo
         rows += [("Queue:", waiting.queue), ("Attempts:", str(waiting.attempts)), ("Held By:", held)]
         if waiting.would_wake:
             rows.append(("Would Wake It:", ", ".join(waiting.would_wake)))
-    rows.append(("Revision:", str(found.revision)))
+    if found.HasField("decision"):
+        rows += _decided(found.decision)
+    elif found.node or (waiting is not None and waiting.attempts):
+        rows.append(("Decided:", "not remembered: by an earlier leader, or too long ago"))
+    rows.append(("Now At Revision:", str(found.revision)))
     if found.rejected:
         rows.append(("Rejected:", found.rejected))
     else:
@@ -95,6 +100,30 @@ def _print(name: str, namespace: str, found: ExplainResponse, waiting: PendingPo
     if found.verdicts:
         out("")
         _print_verdicts(list(found.verdicts), found.nodes)
+
+
+def _decided(decision: PastDecision) -> list[tuple[str, str]]:
+    """The last attempt as it was."""
+    took = f"in {decision.seconds * 1000:.2f} ms" if decision.seconds else ""
+    of = f"decision {decision.number} with seed {decision.seed}, at revision {decision.revision}"
+    rows = [("Decided:", " ".join(filter(None, (of, took))))]
+    if not decision.node:
+        rows.append(("Then:", decision.message))
+        if decision.nominated_node:
+            rows.append(("Preempting:", f"{counted(decision.victims, 'pod')} on node {decision.nominated_node}"))
+    elif decision.ties == 0:
+        rows.append(("Then:", f"{decision.node}, to which the pod was nominated"))
+    else:
+        drawn = f", drawn among {decision.ties} that tied" if decision.ties > 1 else ""
+        rows.append(("Then:", f"{decision.node}{drawn}"))
+        ranked = ", ".join(f"{one.node} {one.total}" if one.HasField("total") else f"{one.node} alone" for one in decision.best)
+        rows.append(("Best Then:", ranked))
+    if decision.rejections:
+        rejected = sorted(decision.rejections.items(), key=lambda item: (-item[1], item[0]))
+        told = ", ".join(f"{plugin} {counted(count, 'node')}" for plugin, count in rejected)
+        later = decision.rejections_revision != decision.revision
+        rows.append(("Rejected By:", told + (f" (at revision {decision.rejections_revision})" if later else "")))
+    return rows
 
 
 def _print_verdicts(verdicts: list[NodeVerdict], nodes: int) -> None:

@@ -47,6 +47,8 @@ class Diagnosis:
     """The place in `filters` of the first filter that rejects the row; -1 where none does."""
     filters: tuple[str, ...] = field(default=())
     """Names of the filters that were asked, in their order."""
+    rejections: Mapping[str, int] = field(default_factory=dict)
+    """Nodes by the first plugin that keeps the pod off them; plugins that left nodes out together are named together."""
 
     def message(self) -> str:
         """The sentence that says so; what PostFilter adds comes after it."""
@@ -76,6 +78,7 @@ def rejected_outright(n_nodes: int, n_rows: int, status: Status, narrowing: Iter
         pending_plugins=frozenset(pending),
         codes=np.full(n_rows, status.code, np.uint8),
         failing=np.full(n_rows, -1, np.int16),
+        rejections={status.plugin: n_nodes} if status.plugin else {},
     )
 
 
@@ -97,6 +100,7 @@ def diagnose_rows(
     failing = np.full(table.n_rows, -1, np.int16)
     counts: dict[str, int] = {}
     rejecting = set(narrowing)
+    rejections: dict[str, int] = {}
     remaining = np.zeros(table.n_rows, np.bool_)
     remaining[rows.index] = True
     if as_nominated is not None:
@@ -108,6 +112,7 @@ def diagnose_rows(
                 codes[refused.index], failing[refused.index] = filtered.codes[found], place
                 remaining[refused.index] = False
                 rejecting.add(asked.plugin.name)
+                rejections[asked.plugin.name] = len(found)
                 _count(asked, refused, filtered.codes[found], counts)
     for place, (asked, column) in enumerate(zip(filters, columns, strict=True)):
         if column is None:
@@ -121,6 +126,7 @@ def diagnose_rows(
         rejection: CodeColumn = column[rejected.selection]
         codes[rejected.selection], failing[rejected.selection] = rejection, place
         rejecting.add(asked.plugin.name)
+        rejections[asked.plugin.name] = rejections.get(asked.plugin.name, 0) + len(at)
         _count(asked, rejected, rejection, counts)
     if narrowing:
         left_out = table.alive.copy()
@@ -130,6 +136,7 @@ def diagnose_rows(
         count = table.n_nodes - (rows.n - int(np.count_nonzero(remaining)))
         if count:
             counts[left_out_by(narrowing)] = count
+            rejections[", ".join(sorted(narrowing))] = count
     return Diagnosis(
         n_nodes=table.n_nodes,
         pre_filter=SUCCESS,
@@ -139,6 +146,7 @@ def diagnose_rows(
         codes=codes,
         failing=failing,
         filters=tuple(asked.plugin.name for asked in filters),
+        rejections=rejections,
     )
 
 

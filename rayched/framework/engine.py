@@ -174,6 +174,18 @@ class Engine:
             reasons += row_reasons(plan.filters, would_be[0], would_be[1].columns, nominated=True)
         return Explanation(plan.status, plan.narrowed, tuple(plan.narrowing), found, tuple(reasons))
 
+    def rejections(self, template: PodTemplate) -> dict[str, int]:
+        """How many nodes each plugin is the first to keep the template off, of those that PreFilter leaves. Raises PluginError.
+
+        Nothing is kept for it.
+        """
+        plan = self._plan(template)
+        if not plan.status.ok:
+            return {plan.status.plugin: self._table.n_nodes}
+        failing = filter_rows(plan.filters, Rows(self._table, self._looked_at(plan))).failing
+        counts = np.bincount(failing[failing >= 0], minlength=len(plan.filters)).tolist()
+        return {asked.plugin.name: count for asked, count in zip(plan.filters, counts, strict=True) if count}
+
     def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Diagnosis:
         """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError."""
         plan, table = self._plan(template), self._table

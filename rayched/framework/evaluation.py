@@ -80,6 +80,28 @@ class Evaluation:
         ties: RowIndex = (self._total == self.best).nonzero()[0]
         return ties if self._rows is None else self._rows[ties]
 
+    def runners_up(self, best_rows: RowIndex, n: int) -> list[tuple[int, int]]:
+        """The `n` feasible rows after the best ones, with their totals; fewer where there are no more. The first row where equal.
+
+        `best_rows` are what the property gives. Cost: for each one search for the highest total.
+        """
+        total = self._total
+        best = best_rows if self._rows is None else np.searchsorted(self._rows, best_rows)
+        found: list[tuple[int, int]] = []
+        # For the time of the search nobody is in the way of the next one.
+        total[best] = NOT_FEASIBLE
+        for _ in range(n):
+            place = int(total.argmax()) if len(total) else 0
+            value = total.item(place) if len(total) else NOT_FEASIBLE
+            if value < 0:
+                break
+            found.append((place, value))
+            total[place] = NOT_FEASIBLE
+        total[best] = self.best
+        for place, value in found:
+            total[place] = value
+        return found if self._rows is None else [(int(self._rows[place]), value) for place, value in found]
+
 
 @dataclass(frozen=True, slots=True)
 class PluginColumns:

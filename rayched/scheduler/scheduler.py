@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.engine import Engine, PluginError
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.lifecycle import Lifecycle
@@ -36,6 +37,7 @@ from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import Code, Status, error
 from rayched.framework.time_budget import CycleMeter, without
 from rayched.scheduler.attempt import Attempt, Failure, Phase, Preemption, failed_on_node
+from rayched.scheduler.decisions import Decisions
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
 from rayched.scheduler.potential_victims import PotentialVictims
@@ -121,6 +123,8 @@ class Scheduler:
         self._chance = chance or SeededChance(seed)
         self._decisions = 0
         self.durations = PointDurations(stopwatch)
+        self.decisions = Decisions(snapshot, stopwatch)
+        """What was decided last."""
         self.shadows = ShadowRecords()
         self.preemption_attempts = 0
         """How often PostFilter was asked to make room."""
@@ -213,9 +217,13 @@ class Scheduler:
                 evaluation = (self._measured if sampled else self._evaluate)(runner, attempt.template, nominated)
                 if not evaluation.is_feasible:
                     return self._no_node(runner, attempt, nominated, now_unix)
-                row = self._chance.among(evaluation.best_rows, attempt.number)
+                best_rows = evaluation.best_rows
+                row = self._chance.among(best_rows, attempt.number)
+                self.decisions.chose(attempt, row, evaluation, best_rows)
                 if runner.shadow is not None:
                     runner.shadow.ask(attempt, row, nominated, self.shadows)
+            else:
+                self.decisions.kept(attempt, row)
         except PluginError as problem:
             meter = runner.meter
             failed = error((meter and meter.complaint(problem.plugin)) or str(problem)).by(problem.plugin)
@@ -243,6 +251,15 @@ class Scheduler:
             else:
                 self.roll_back(attempt)
                 yield attempt, failed_on_node(decided.status)
+
+    def count_rejections(self) -> bool:
+        """Idle work: who keeps how many nodes away from a template that was decided about. False: there is none to do."""
+        try:
+            return self.decisions.count(self._rejections, self._decisions - 1)
+        except Exception as problem:
+            # A plugin's fault, or the engine's with this template: no reason to end the loop.
+            self.plugin_problems.append(error(f"counting who rejects nodes: {problem}"))
+            return True
 
     # --------------------------------------------------------------------------------------------------- binding cycle
 
@@ -303,6 +320,13 @@ class Scheduler:
         self.plugin_problems.extend(attempt.lifecycle.unreserve(attempt.state, attempt.pod, attempt.node_name))
         self.occupancy.forget(attempt.uid)
 
+    def _rejections(self, template: PodTemplate) -> Mapping[str, int]:
+        runner = self._runners[template.scheduler_name]
+        if runner.meter is None:
+            return runner.engine.rejections(template)
+        with runner.meter.cycle():
+            return runner.engine.rejections(template)
+
     def _nominated_row(self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination]) -> int | None:
         """The row that the pod is nominated to, if it fits there."""
         row = self._snapshot.row_of(self.nominations.node_of(attempt.uid))
@@ -360,9 +384,22 @@ class Scheduler:
         )
         if not diagnosis.n_nodes:
             self.nominations.forget(attempt.uid)
-            return replace(failure, nominated_node_name="")
-        if not attempt.lifecycle.has_post_filter:
-            return failure
+            failure = replace(failure, nominated_node_name="")
+        elif attempt.lifecycle.has_post_filter:
+            failure = self._after_post_filter(runner, attempt, failure, diagnosis, nominated, now_unix)
+        self.decisions.failed(attempt, diagnosis, failure)
+        return failure
+
+    def _after_post_filter(
+        self,
+        runner: _ProfileRunner,
+        attempt: Attempt,
+        failure: Failure,
+        diagnosis: Diagnosis,
+        nominated: Sequence[Nomination],
+        now_unix: float,
+    ) -> Failure:
+        """The failure with what PostFilter makes of it."""
         preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, nominated, now_unix, runner.evaluator)
         attempt.state.write(DIAGNOSIS, diagnosis)
         attempt.state.write(FAILED_ATTEMPT, preemptor)
@@ -393,4 +430,5 @@ class Scheduler:
     def _broken(self, attempt: Attempt, status: Status) -> Failure:
         """Something failed that should not; a nomination ends with it, as in kube-scheduler 1.34."""
         self.nominations.forget(attempt.uid)
+        self.decisions.broke(attempt, status.message())
         return Failure(status, status.message(), nominated_node_name="")

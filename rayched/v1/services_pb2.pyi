@@ -490,7 +490,7 @@ class NodeVerdict(_message.Message):
     def __init__(self, node: _Optional[str] = ..., rejections: _Optional[_Iterable[_Union[PluginRejection, _Mapping]]] = ..., scores: _Optional[_Iterable[_Union[PluginScore, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("revision", "uid", "node", "nominated_node", "rejected", "verdicts", "nodes", "feasible", "best", "seed", "decisions", "seconds")
+    __slots__ = ("revision", "uid", "node", "nominated_node", "rejected", "verdicts", "nodes", "feasible", "best", "seed", "decisions", "seconds", "decision")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -503,6 +503,7 @@ class ExplainResponse(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
     revision: int
     uid: str
     node: str
@@ -515,7 +516,53 @@ class ExplainResponse(_message.Message):
     seed: int
     decisions: int
     seconds: float
-    def __init__(self, revision: _Optional[int] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., nominated_node: _Optional[str] = ..., rejected: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., nodes: _Optional[int] = ..., feasible: _Optional[int] = ..., best: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+    decision: PastDecision
+    def __init__(self, revision: _Optional[int] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., nominated_node: _Optional[str] = ..., rejected: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., nodes: _Optional[int] = ..., feasible: _Optional[int] = ..., best: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., seconds: _Optional[float] = ..., decision: _Optional[_Union[PastDecision, _Mapping]] = ...) -> None: ...
+
+class PastDecision(_message.Message):
+    __slots__ = ("revision", "seed", "number", "node", "ties", "best", "rejections", "rejections_revision", "nodes", "message", "nominated_node", "victims", "seconds")
+    class RejectionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TIES_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    REJECTIONS_FIELD_NUMBER: _ClassVar[int]
+    REJECTIONS_REVISION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NOMINATED_NODE_FIELD_NUMBER: _ClassVar[int]
+    VICTIMS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    seed: int
+    number: int
+    node: str
+    ties: int
+    best: _containers.RepeatedCompositeFieldContainer[RankedNode]
+    rejections: _containers.ScalarMap[str, int]
+    rejections_revision: int
+    nodes: int
+    message: str
+    nominated_node: str
+    victims: int
+    seconds: float
+    def __init__(self, revision: _Optional[int] = ..., seed: _Optional[int] = ..., number: _Optional[int] = ..., node: _Optional[str] = ..., ties: _Optional[int] = ..., best: _Optional[_Iterable[_Union[RankedNode, _Mapping]]] = ..., rejections: _Optional[_Mapping[str, int]] = ..., rejections_revision: _Optional[int] = ..., nodes: _Optional[int] = ..., message: _Optional[str] = ..., nominated_node: _Optional[str] = ..., victims: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class RankedNode(_message.Message):
+    __slots__ = ("node", "total")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    total: int
+    def __init__(self, node: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
 
 class GetPlanBasisRequest(_message.Message):
     __slots__ = ("hops",)

@@ -23,6 +23,18 @@ def test_a_bound_pod_shows_every_score_of_its_node_as_if_its_room_were_free(rayc
     assert set(found["best"]) == {name for name, one in verdicts.items() if one["total"] == found["verdicts"][0]["total"]}
 
 
+def test_a_bound_pod_shows_the_decision_as_it_was(rayched: Commands, web: str) -> None:
+    found = json.loads(rayched("explain", "web-0", "-n", web, "-o", "json").out)
+    then = found["decision"]
+    totals = {one["node"]: int(one["total"]) for one in then["best"]}
+    assert 0 < int(then["revision"]) <= int(found["revision"]) and int(then["number"]) < int(found["decisions"])
+    assert then["node"] == found["node"] and then["ties"] >= 1 and 2 <= len(totals) <= 5
+    assert list(totals.values()) == sorted(totals.values(), reverse=True)
+    shown = rayched.ok("explain", "web-0", "-n", web)
+    (line,) = (line for line in shown if line.startswith("Best Then:"))
+    assert line.split(":", 1)[1].split()[0] == then["best"][0]["node"]
+
+
 def test_a_waiting_pod_shows_what_holds_it_and_what_would_wake_it(rayched: Commands, web: str) -> None:
     lines = rayched.ok("explain", "pod/db", "-n", web)
     shown = {head.strip(): rest.strip() for head, _, rest in (line.partition(":") for line in lines) if rest}
@@ -30,6 +42,7 @@ def test_a_waiting_pod_shows_what_holds_it_and_what_would_wake_it(rayched: Comma
     assert "NodeAdd" in shown["Would Wake It"]
     assert shown["Feasible"].startswith("0 of ")
     assert any("Insufficient cpu" in line for line in lines)
+    assert "Insufficient cpu" in shown["Then"] and shown["Rejected By"].startswith("NodeResourcesFit ")
 
 
 def test_one_node_can_be_asked_about(rayched: Commands, web: str, cordoned: str) -> None:

@@ -1,0 +1,86 @@
+"""What keeping the last decisions costs the scheduler: `python -m benchmarks.decisions`.
+
+One scheduler with its queue, in one thread and binding into memory, places ROUND_PODS pods a round, in turn with and without
+keeping its decisions; the median of the ratios of neighbouring rounds is told, for nodes that are equal, so that many tie, and
+for nodes of which hardly two are. Times are those of the thread and of the scheduler's part alone, which is watch, cycle, binding
+and exchange. The difference between rounds that are the same in this respect tells how exact the machine is at the moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.queue import ROUND_PODS, Driven
+from benchmarks.shapes import a_node
+from rayched.scheduler.decisions import DECISIONS_MAX
+from rayched.v1.core_pb2 import Node
+
+NODES: Final = 5_000
+ROUNDS: Final = 40
+WARM_ROUNDS: Final = 3
+COST_MAX: Final = 0.02
+"""Of the scheduler's time a pod; more makes the command fail."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.decisions", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=NODES, help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="with and without, each (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    table = Table(title=f"keeping the last {DECISIONS_MAX:,} decisions, {options.nodes:,} nodes", title_justify="left")
+    for heading in ("nodes", "without, µs a pod", "with, µs a pod", "cost", "exact to"):
+        table.add_column(heading, justify="left" if heading == "nodes" else "right")
+    worst = 0.0
+    for name, nodes in (("equal", equal(options.nodes)), ("diverse", diverse(options.nodes))):
+        without, kept, cost, exact = measured(nodes, options.rounds)
+        worst = max(worst, cost)
+        table.add_row(name, f"{without * 1e6:.1f}", f"{kept * 1e6:.1f}", f"{cost:.1%}", f"{exact:.1%}")
+    Console(width=100, highlight=False).print(table)
+    return 0 if worst <= COST_MAX else 1
+
+
+def measured(nodes: Iterator[Node], rounds: int) -> tuple[float, float, float, float]:
+    """Seconds a pod without and with, the cost as a share, and the share by which rounds without differ among themselves."""
+    driven = Driven(nodes)
+    decisions = driven.core.scheduler.decisions
+    for _ in range(WARM_ROUNDS):
+        driven.round(events=False)
+    with_, without, costs, controls = [], [], [], []
+    for number in range(rounds):
+        taken: dict[str, float] = {}
+        # Without, with, without; then with first, so that a cluster that fills up counts for neither.
+        for what in ("before", "with", "after") if number % 2 else ("after", "with", "before"):
+            decisions.keeps = what == "with"
+            taken[what] = driven.round(events=False).scheduler / ROUND_PODS
+        with_.append(taken["with"])
+        without.append((taken["before"] + taken["after"]) / 2)
+        costs.append(with_[-1] / without[-1] - 1)
+        controls.append(taken["after"] / taken["before"] - 1)
+    return statistics.median(without), statistics.median(with_), statistics.median(costs), abs(statistics.median(controls))
+
+
+def equal(count: int) -> Iterator[Node]:
+    for number in range(count):
+        yield a_node(f"node-{number}", amounts={"cpu": "64", "memory": "256Gi", "pods": "1000"})
+
+
+def diverse(count: int) -> Iterator[Node]:
+    """Nodes of all sizes."""
+    random = Random(1)
+    for number in range(count):
+        amounts = {"cpu": str(random.randrange(2, 97)), "memory": f"{random.randrange(4, 512)}Gi", "pods": "1000"}
+        yield a_node(f"node-{number}", amounts=amounts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The last decisions as they were, for whoever asks later why a pod is where it is, or is nowhere.
+
+A decision is noted down with what only its own moment knew: the revision, the chosen node, how many nodes tied, and the best five
+with their totals. Which plugin keeps how many nodes away is known of a failed attempt; of one that chose a node nobody had to
+know, so it is counted in idle moments for the templates that were decided about last, and says of which revision it is.
+
+Bounded: DECISIONS_MAX decisions of some 500 bytes, and as many counts as templates are in COUNTS_MAX.
+
+Owner: the Scheduler; one thread. Cost: about 1 µs a decision; where fewer than five nodes tie, one search for the highest total
+for each that lacks. Measured by benchmarks/decisions.py.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from rayched.framework.diagnosis import Diagnosis
+from rayched.framework.evaluation import Evaluation
+from rayched.scheduler.attempt import Attempt, Failure
+from rayched.snapshot.columns import RowIndex
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import PodTemplate
+
+DECISIONS_MAX: Final = 10_000
+BEST: Final = 5
+"""Nodes that are kept of a decision."""
+COUNTS_MAX: Final = 1_000
+"""Templates whose counts are kept."""
+UNCOUNTED_MAX: Final = 64
+"""Templates that wait to be counted; older ones are left out."""
+PAUSE_SECONDS: Final = 0.05
+PAUSE_FACTOR: Final = 100
+"""After a count the next one waits so long, or so many times what this one took: at most 1 % of the time goes there."""
+
+
+class Decision(NamedTuple):
+    """One attempt to find a node, as it was."""
+
+    number: int
+    """With the seed it gives the draw between nodes that tie."""
+    uid: str
+    name: str
+    """namespace/name."""
+    revision: int
+    """Everything up to it had been considered."""
+    began: float
+    ended: float
+    """Seconds of the scheduler's clock: from the begin of the cycle to the choice."""
+    template: int
+    """Its id."""
+    node_name: str
+    """"" where no node was feasible."""
+    ties: int
+    """Nodes with the highest total; 0: the pod was nominated to its node, and nobody was asked for scores."""
+    best: tuple[tuple[str, int], ...] = ()
+    """The first BEST nodes by falling total, those that tie in the order of their rows. Of one alone the total means nothing."""
+    rejections: Mapping[str, int] | None = None
+    """Nodes by the first plugin that rejects them, of an attempt without a node."""
+    n_nodes: int = 0
+    """Nodes at that time, of an attempt without a node."""
+    message: str = ""
+    """Why no node was found."""
+    victims: tuple[str, ...] = ()
+    """uids of pods that have to leave the nominated node."""
+    nominated: str = ""
+    """The node that preemption makes room on."""
+
+
+class Rejections(NamedTuple):
+    """How many nodes each plugin keeps a template off."""
+
+    revision: int
+    number: int
+    """Of the decision after which it was counted."""
+    by_plugin: Mapping[str, int]
+
+
+class Decisions:
+    """The last decisions of a scheduler."""
+
+    def __init__(self, snapshot: Snapshot, stopwatch: Callable[[], float]) -> None:
+        self.revision = 0
+        """What the snapshot has seen; whoever feeds it says so."""
+        self.keeps = True
+        """Off only to measure what keeping costs."""
+        self._snapshot = snapshot
+        self._stopwatch = stopwatch
+        self._ring: deque[Decision] = deque(maxlen=DECISIONS_MAX)
+        self._counts: OrderedDict[int, Rejections] = OrderedDict()
+        self._uncounted: OrderedDict[int, PodTemplate] = OrderedDict()
+        self._count_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    # ------------------------------------------------------------------------------------------------------------ noting
+
+    def chose(self, attempt: Attempt, row: int, evaluation: Evaluation, best_rows: RowIndex) -> None:
+        """The attempt takes `row`, one of those that tie; the evaluation still holds."""
+        if not self.keeps:
+            return
+        names, template, ties = self._snapshot.names, attempt.template, len(best_rows)
+        total = evaluation.best
+        best = [(names[one], total) for one in best_rows[:BEST].tolist()]
+        if ties < BEST:
+            best += [(names[one], lower) for one, lower in evaluation.runners_up(best_rows, BEST - ties)]
+        self._note(attempt, template, names[row], ties, tuple(best))
+
+    def kept(self, attempt: Attempt, row: int) -> None:
+        """The attempt takes the node that the pod was nominated to."""
+        if self.keeps:
+            self._note(attempt, attempt.template, self._snapshot.names[row], 0, ())
+
+    def failed(self, attempt: Attempt, diagnosis: Diagnosis, failure: Failure) -> None:
+        """The attempt found no node."""
+        preemption = failure.preemption
+        if self.keeps:
+            self._ring.append(
+                Decision(
+                    attempt.number,
+                    attempt.uid,
+                    attempt.name,
+                    self.revision,
+                    attempt.started,
+                    self._stopwatch(),
+                    attempt.template.id,
+                    "",
+                    0,
+                    rejections=diagnosis.rejections,
+                    n_nodes=diagnosis.n_nodes,
+                    message=failure.message,
+                    victims=() if preemption is None else preemption.victims,
+                    nominated=failure.nominated_node_name or "",
+                )
+            )
+
+    def broke(self, attempt: Attempt, message: str) -> None:
+        """The attempt ended with an error before it had a node."""
+        if self.keeps:
+            now = self._stopwatch()
+            of = attempt.number, attempt.uid, attempt.name, self.revision, attempt.started, now, attempt.template.id
+            self._ring.append(Decision(*of, "", 0, message=message))
+
+    def _note(
+        self, attempt: Attempt, template: PodTemplate, node_name: str, ties: int, best: tuple[tuple[str, int], ...]
+    ) -> None:
+        now = self._stopwatch()
+        of = attempt.number, attempt.uid, attempt.name, self.revision, attempt.started, now, template.id
+        self._ring.append(Decision(*of, node_name, ties, best))
+        self._uncounted[template.id] = template
+        if len(self._uncounted) > UNCOUNTED_MAX:
+            self._uncounted.popitem(last=False)
+
+    # ----------------------------------------------------------------------------------------------------------- asking
+
+    def of(self, uid: str) -> Decision | None:
+        """The pod's last one, if it is kept still. Cost: 1 ms at worst."""
+        return next((one for one in reversed(self._ring) if one.uid == uid), None)
+
+    def rejections(self, template: int) -> Rejections | None:
+        """The last count for a template, by its id; None: there is none."""
+        return self._counts.get(template)
+
+    # --------------------------------------------------------------------------------------------------------- counting
+
+    def count(self, rejections_of: Callable[[PodTemplate], Mapping[str, int]], number: int) -> bool:
+        """In an idle moment: who keeps how many nodes away from one template that was decided about. False: nothing to count.
+
+        `number` is that of the last decision. Raises what `rejections_of` raises; then that template is not counted.
+        """
+        if not self._uncounted:
+            return False
+        now = self._stopwatch()
+        if now < self._count_at:
+            return False
+        _, template = self._uncounted.popitem()
+        self._counts.pop(template.id, None)
+        try:
+            self._counts[template.id] = Rejections(self.revision, number, rejections_of(template))
+        finally:
+            if len(self._counts) > COUNTS_MAX:
+                self._counts.popitem(last=False)
+            ended = self._stopwatch()
+            self._count_at = ended + max(PAUSE_SECONDS, PAUSE_FACTOR * (ended - now))
+        return True

@@ -1,0 +1,125 @@
+"""The last decisions as they were: the best five, the draw, who rejects how many nodes; bounded, and without a say."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from rayched.framework.simple_plugin import NodeView
+from rayched.scheduler import decisions
+from rayched.scheduler.decisions import BEST, Decision
+from rayched.scheduler.selection import draw
+from rayched.testing import InProcessCluster, a_node, a_pod
+from rayched.v1.core_pb2 import Node, Pod
+
+
+def decision_of(cluster: InProcessCluster, pod: Pod) -> Decision:
+    found = cluster.cluster.scheduler.decisions.of(f"default/{pod.metadata.name}")
+    assert found is not None
+    return found
+
+
+def some_nodes(random: Random) -> list[Node]:
+    """Of few sizes, so that some tie; some take nothing."""
+    return [
+        a_node(f"n{number}", cpu=str(random.choice((2, 4, 8))), memory="32Gi", unschedulable=random.random() < 0.2)
+        for number in range(random.randrange(1, 24))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_decision_is_kept_with_the_best_five_as_the_full_evaluation_has_them(seed: int) -> None:
+    random = Random(seed)
+    nodes = some_nodes(random)
+    cluster = InProcessCluster(nodes)
+    rows = {node.metadata.name: row for row, node in enumerate(nodes)}
+    few_tied = 0
+    for number in range(25):
+        pod = a_pod(f"p{number}", cpu=random.choice(("100m", "500m", "1500m")))
+        feasible = [node for node in cluster.explain(pod).nodes if node.feasible]
+        feasible.sort(key=lambda node: (-node.total, rows[node.node_name]))
+        placed = cluster.place(pod)
+        found = decision_of(cluster, pod)
+        if not feasible:
+            assert found.node_name == "" and "Insufficient cpu" in found.message
+            continue
+        ties = sum(node.total == feasible[0].total for node in feasible)
+        assert found.node_name == placed.node_of(pod) == feasible[draw(0, found.number, ties) if ties > 1 else 0].node_name
+        assert found.ties == ties
+        if len(feasible) > 1:
+            assert found.best == tuple((node.node_name, node.total) for node in feasible[:BEST])
+        else:
+            assert [name for name, _ in found.best] == [feasible[0].node_name]
+        few_tied += ties < BEST < len(feasible)
+    assert few_tied or len(nodes) < 10
+
+
+def test_keeping_decisions_changes_none() -> None:
+    placed = []
+    for keeps in (True, False):
+        random = Random(5)
+        cluster = InProcessCluster(some_nodes(random))
+        cluster.cluster.scheduler.decisions.keeps = keeps
+        placed.append(cluster.place(*(a_pod(f"p{n}", cpu=random.choice(("100m", "700m"))) for n in range(80))).nodes)
+        assert (len(cluster.cluster.scheduler.decisions) > 0) == keeps
+    assert placed[0] == placed[1]
+
+
+def test_an_attempt_without_a_node_tells_who_rejected_how_many_nodes() -> None:
+    nodes = [a_node("small", cpu="1"), a_node("tiny", cpu="1"), a_node("closed", unschedulable=True)]
+    cluster = InProcessCluster(nodes)
+    cluster.place(pod := a_pod(cpu="3"))
+    found = decision_of(cluster, pod)
+    assert (found.n_nodes, found.rejections) == (3, {"NodeUnschedulable": 1, "NodeResourcesFit": 2})
+
+
+def test_who_rejects_nodes_of_a_pod_that_found_one_is_counted_afterwards_and_says_of_when_it_is() -> None:
+    cluster = InProcessCluster([a_node("good"), a_node("small", cpu="1"), a_node("closed", unschedulable=True)])
+    scheduler = cluster.cluster.scheduler
+    scheduler.decisions.revision = 7
+    cluster.place(pod := a_pod(cpu="3"))
+    found = decision_of(cluster, pod)
+    assert scheduler.decisions.rejections(found.template) is None
+    scheduler.decisions.revision = 8
+    assert scheduler.count_rejections() and not scheduler.count_rejections(), "it was counted twice"
+    counted = scheduler.decisions.rejections(found.template)
+    assert found.revision == 7 and counted is not None and (counted.revision, counted.number) == (8, found.number)
+    assert counted.by_plugin == {"NodeUnschedulable": 1, "NodeResourcesFit": 1}
+
+
+class Moody:
+    """Raises once its pod has a node."""
+
+    def __init__(self, args: Any) -> None:
+        self.calls = 0
+
+    def filter_node(self, pod: Pod, node: NodeView) -> bool:
+        self.calls += 1
+        if self.calls > 1:
+            raise ValueError("not today")
+        return True
+
+
+def test_a_plugin_that_fails_while_it_is_counted_ends_nothing_and_is_named() -> None:
+    cluster = InProcessCluster([a_node()], plugins={"Moody": Moody})
+    scheduler = cluster.cluster.scheduler
+    cluster.place(a_pod())
+    scheduler.count_rejections()
+    (problem,) = scheduler.plugin_problems
+    assert "Moody" in problem.message() and "not today" in problem.message()
+
+
+def test_only_the_last_ones_are_kept_and_the_last_one_of_a_pod_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "DECISIONS_MAX", 5)
+    cluster = InProcessCluster([a_node(cpu="1")])
+    kept = cluster.cluster.scheduler.decisions
+    waiting = a_pod("waiting", cpu="2")
+    cluster.place(waiting)
+    first = decision_of(cluster, waiting)
+    cluster.place(*(a_pod(f"p{number}", cpu="1m") for number in range(3)))
+    assert decision_of(cluster, waiting).number > first.number
+    for number in range(10, 30):
+        cluster.place(a_pod(f"p{number}", cpu="1m"))
+    assert len(kept) == 5 and kept.of("default/p10") is None
