@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot queue-bench lock clean
+.PHONY: help setup run compiled test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,14 +26,18 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the leader killed; ends by itself
 	@$(BIN)/rayched demo
 
-test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC
-	@$(BIN)/python -m pytest -q -m "not chance"
+# Tests start hundreds of processes, and each would compile the sources anew where the environment forbids Python to write bytecode.
+compiled: $(STAMP)
+	@$(BIN)/python -m compileall -q rayched leader
 
-test-chaos: $(STAMP) ## sessions of faults with planted bugs; whether a bug shows itself takes some luck, so not in make test
+test: compiled ## all tests, with the real etcd, Ray and gRPC, several files at a time
+	@$(BIN)/python -m pytest -q -n auto -m "not chance"
+
+test-chaos: compiled ## sessions of faults with planted bugs; whether a bug shows itself takes some luck, so not in make test
 	@$(BIN)/python -m pytest -q -m chance
 
-test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
-	@$(BIN)/python -m pytest -q -m "not cluster and not slow and not chance"
+test-fast: compiled ## the quick tests that start no processes, under a minute
+	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not chance"
 
 check: lint types layers proto-check behaviour docs-check ## format, lint, types, import contracts, generated code, behaviour table, docs/command.md
 

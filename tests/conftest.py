@@ -9,7 +9,7 @@ import pytest
 # Whoever starts the tests in the background of a shell has them ignore Ctrl-C, and all that they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.etcd_fixture"]
+pytest_plugins = ["tests.distribution", "tests.etcd_fixture"]
 
 ROWS_A_TEST_MAX = 3
 

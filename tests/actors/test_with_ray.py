@@ -45,7 +45,7 @@ PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeS
 WAIT_SECONDS_MAX = 20.0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def local_ray() -> Iterator[Any]:
     """A Ray of this test run's own, with a directory short enough for its sockets."""
     import ray
@@ -128,7 +128,7 @@ def shards_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharding, "LOCAL_WORK_MAX_SECONDS", 0.0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def four_workers(local_ray: Any) -> list[Any]:
     workers = create_workers(4, PROFILES)
     local_ray.get([worker.pid.remote() for worker in workers])

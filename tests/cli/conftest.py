@@ -1,4 +1,4 @@
-"""One cluster for the session: an etcd, one replica with the example profiles, twelve hollow nodes in three zones."""
+"""One cluster for this folder: an etcd, one replica with the example profiles, twelve hollow nodes in three zones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     options = ["--workers", "0", "--config", str(EXAMPLES / "scheduler" / "profiles.yaml")]
     directory = tmp_path_factory.mktemp("cluster")
@@ -31,13 +31,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster.addresses, timeout_seconds=20.0) as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def nodes(client: Client) -> Iterator[HollowNodes]:
     agents = HollowNodes(client, hollow_nodes(12, 3, NodeShape()), heartbeat_seconds=5.0)
     agents.register()
@@ -48,7 +48,7 @@ def nodes(client: Client) -> Iterator[HollowNodes]:
         agents.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def rayched(cluster: LocalCluster, client: Client, nodes: HollowNodes) -> Iterator[Commands]:
     """The command, connected to the cluster."""
     commands = Commands(cluster.addresses[0], cluster.etcd_endpoints[0], client)
