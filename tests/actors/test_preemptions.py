@@ -14,12 +14,9 @@ from rayched.v1.core_pb2 import Event, Pod
 from rayched.v1.storage_pb2 import Stored
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
 from tests.actors.builders import a_node, a_pod, stored
+from tests.actors.leading import key_of
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import KEYS, Clock, Replica
-
-
-def key_of(name: str) -> bytes:
-    return KEYS.object_key(kinds.POD, "default", name)
 
 
 def put(store: ModelStore, pod: Pod) -> None:

@@ -1,0 +1,62 @@
+"""A leader at rest over a model store, for scripted histories: nothing happens by itself, see `Replica`."""
+
+from __future__ import annotations
+
+from rayched.api import kinds
+from rayched.v1.core_pb2 import Node, Pod
+from tests.actors.builders import a_node, stored
+from tests.actors.model_store import ModelStore
+from tests.actors.replica import KEYS, Clock, Replica
+
+
+def put_node(store: ModelStore, node: Node) -> int:
+    return store.put(KEYS.object_key(kinds.NODE, "", node.metadata.name), stored(node))
+
+
+def key_of(name: str) -> bytes:
+    return KEYS.object_key(kinds.POD, "default", name)
+
+
+def put_pod(store: ModelStore, pod: Pod) -> int:
+    return store.put(key_of(pod.metadata.name), stored(pod))
+
+
+def reason_of(replica: Replica, name: str) -> tuple[str, str]:
+    """Reason and message of the stored pod's condition."""
+    pod = replica.store.pod(key_of(name))
+    assert pod is not None
+    (condition,) = pod.status.conditions
+    return condition.reason, condition.message
+
+
+def nowhere(n_nodes: int) -> str:
+    """What a pod is told that asks for more CPU than any node has."""
+    none = f"0/{n_nodes} nodes are available: {n_nodes}"
+    return f"{none} Insufficient cpu. preemption: {none} Preemption is not helpful for scheduling."
+
+
+def a_replica(*nodes: str, **options: object) -> Replica:
+    """A leader at rest over these nodes of 4 CPUs."""
+    store = ModelStore()
+    for name in nodes:
+        put_node(store, a_node(name))
+    replica = Replica(store, Clock(), **options)  # type: ignore[arg-type]
+    replica.list()
+    replica.lead()
+    replica.settle()
+    return replica
+
+
+def decide(replica: Replica) -> None:
+    """Let the leader see the store, fetch its pods and decide them; nothing is written yet."""
+    replica.watch()
+    replica.turn()
+    while replica.exchange():
+        replica.exchanged()
+        replica.turn()
+    replica.exchanged()
+    replica.core.decide()
+
+
+def assumed(replica: Replica) -> int:
+    return replica.core.scheduler.occupancy.n_assumed
