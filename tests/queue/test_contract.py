@@ -31,7 +31,7 @@ def test_every_operation_of_the_queue_is_there_and_works_with_the_others() -> No
     queue = q.queue
     queue.add(pending("a", nominated="n1"), q.now)
     queue.add(pending("b"), q.now)
-    assert queue.nominator.on("n1") == ("uid-a",)
+    assert queue.nominator.node_of("uid-a") == "n1"
     assert q.pop() == "a" and queue.scheduling_cycle == 1
     queue.add_unschedulable("uid-a", q.now, unschedulable_plugins=["Fit"])
     assert queue.pending().text == "activeQ:1; backoffQ:0; unschedulablePods:1"
@@ -39,7 +39,7 @@ def test_every_operation_of_the_queue_is_there_and_works_with_the_others() -> No
     assert queue.move_all(NODE_ADD, q.now) and q.place() is Place.BACKOFF
     queue.activate(["default/a"], q.now)
     assert q.place() is Place.ACTIVE
-    assert queue.delete("uid-a", "default/a") is Place.ACTIVE and queue.nominator.on("n1") == ()
+    assert queue.delete("uid-a", "default/a") is Place.ACTIVE and queue.nominator.node_of("uid-a") == ""
     assert q.pop() == "b" and queue.done("uid-b")
     queue.close()
     assert queue.pending().total == 0

@@ -35,7 +35,7 @@ def test_a_pod_that_was_scheduled_is_in_no_queue() -> None:
     q.pop()
     assert q.queue.done("uid-a")
     assert not q.queue.done("uid-a")
-    assert (q.queue.pending().total, q.queue.nominator.on("n1")) == (0, ())
+    assert (q.queue.pending().total, q.queue.nominator.node_of("uid-a")) == (0, "")
 
 
 @pytest.mark.row("Q40")
@@ -91,7 +91,7 @@ def test_a_failed_attempt_keeps_ends_or_changes_the_nomination(given: str | None
     q.queue.add_unschedulable("uid-a", q.now, unschedulable_plugins=["Fit"], nominated_node_name=given)
     assert q.queue.nominator.node_of("uid-a") == q.queue.view(q.pod(), q.now).nominated_node_name == kept
     q.queue.delete("uid-a", "default/a")
-    assert q.queue.nominator.on(kept) == ()
+    assert q.queue.nominator.node_of("uid-a") == ""
 
 
 @pytest.mark.row("Q42", "D12", "D13")

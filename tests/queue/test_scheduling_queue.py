@@ -132,7 +132,7 @@ def test_a_new_pod_of_an_old_name_replaces_the_one_whose_deletion_was_missed() -
     q = a_queue(ON_NODES)
     q.add("a", uid="old", nominated="n1")
     assert to(Place.ACTIVE, q.add("a", uid="new")) == ["a"]
-    assert (q.queue.pending().total, q.pod("a").uid, q.queue.nominator.on("n1")) == (1, "new", ())
+    assert (q.queue.pending().total, q.pod("a").uid, q.queue.nominator.node_of("old")) == (1, "new", "")
     assert q.pop() == "a"
     q.add("a", uid="newest")
     assert q.queue.add_unschedulable("new", q.now, unschedulable_plugins=["Fit"]) == ()
