@@ -17,9 +17,10 @@ from rayched.audit.follower import Follower
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.local_cluster import ReplicaProcess
 from rayched.replica.own_directories import MEMORY, SHORT
 from rayched.replica.processes import alive, descendants, end_tree
+from rayched.testing.running import RunningCluster
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 
@@ -33,38 +34,29 @@ class SmallCluster:
     """Replicas, eight nodes, a client, and an auditor that has seen everything. A context manager."""
 
     def __init__(self, directory: Path, replicas: int = 1, workers: int = 0, options: Sequence[str] = ()) -> None:
-        # Nobody answers for the nodes, and nobody shall miss them.
-        silence = ("--node-monitor-grace-period", "24h")
-        self.local = LocalCluster(
-            directory, replicas, unsafe_no_fsync=True, options=["--workers", str(workers), "--no-compact", *silence, *options]
+        self._running = RunningCluster(
+            hollow_nodes(8, 2, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "500"})),
+            replicas=replicas,
+            workers=workers,
+            directory=directory,
+            options=["--no-compact", *options],
         )
-        self.client = Client(self.local.addresses, timeout_seconds=20.0)
+        self.local, self.client = self._running.local, self._running.client
         self.follower: Follower | None = None
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
-        try:
-            self.local.start()
-            self.wait_for_leader()
-            self.follower = Follower(self.local.etcd_endpoints, Auditor()).start()
-            for node in hollow_nodes(8, 2, NodeShape({"cpu": "64", "memory": "256Gi", "pods": "500"})):
-                self.client.register_node(node)
-        except BaseException:
-            self.close()
-            raise
+        self._running.__enter__()
+        self.follower = Follower(self.local.etcd_endpoints, Auditor()).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        if self.follower is not None:
+            self.follower.stop()
+        self._running.close()
         if kind is not None:
             for replica in self.local.replicas:
                 print(f"--- end of the log of replica {replica.number}\n{replica.log_tail()}")
-
-    def close(self) -> None:
-        if self.follower is not None:
-            self.follower.stop()
-        self.client.close()
-        self.local.stop()
 
     def wait_for_leader(self) -> GetSchedulerStatusResponse:
         """What the leader's scheduler says of itself, once there is one."""
