@@ -54,13 +54,35 @@ def test_a_judge_sees_what_is_not_allowed() -> None:
         ("a taint is not tolerated", tainted, [(a_pod("default"), "node-4")]),
         ("the node is not selected", plain, [(a_pod("node-affinity"), "node-0")]),
         ("its anti-affinity", plain, [(a_pod("pod-anti-affinity", n), "node-1") for n in range(2)]),
-        ("the anti-affinity of pod-0", plain, [(carrier, "node-1"), (other, "node-1")]),
+        ("the anti-affinity of a pod there", plain, [(carrier, "node-1"), (other, "node-1")]),
         ("its affinity", zones, [(a_pod("pod-affinity", 0), "node-0"), (a_pod("pod-affinity", 1), "node-1")]),
         ("its spread", zones, spread),
     ):
         wrong = judged(nodes, *placements)
         assert len(wrong) == 1, expected
         assert expected in wrong[0]
+
+
+def test_what_a_pod_took_is_free_again_when_it_has_ended() -> None:
+    judge = Judge(shapes.plain_nodes(1), {})
+    for number in range(2):
+        judge.place(a_pod("high-priority", number), "node-0")
+    assert judge.n_wrong == 1
+    for number in range(2):
+        judge.end(a_pod("high-priority", number).metadata.uid)
+    judge.place(a_pod("high-priority", 2), "node-0")
+    for number in range(2):
+        judge.place(a_pod("pod-anti-affinity", number), "node-0")
+        judge.end(a_pod("pod-anti-affinity", number).metadata.uid)
+    assert judge.n_wrong == 1
+
+
+def test_nobody_ends_for_a_pod_that_is_no_more_important() -> None:
+    judge = Judge(shapes.plain_nodes(1), {})
+    judge.preempted(a_pod("low-priority"), 10)
+    assert judge.wrong == []
+    judge.preempted(a_pod("high-priority"), 10)
+    assert judge.n_wrong == 1 and "ended for a pod of priority 10, its own is 10" in judge.wrong[0]
 
 
 def test_pods_of_a_variety_come_from_so_many_templates() -> None:
