@@ -1,46 +1,48 @@
-"""From submission to the client's own watch: gRPC, admission, etcd, decision, guarded binding, watch. One replica, one client.
+"""Depth `cluster`: from submission to the client's own watch: gRPC, admission, etcd, decision, guarded binding, watch.
 
-Nodes are registered and nobody answers for them, so that what is measured is scheduling alone. Pods of one template are submitted
-in batches of 100; the clock runs from the first submission to the moment at which the client's watch has shown the last one
-bound. Latency is measured apart, with single submissions at a steady rate on the idle cluster.
+Nodes are registered. Nobody answers for them, so that what is measured is scheduling alone, unless pods have to go: then agents
+end them. One client submits pods in batches of 100; the clock runs from the first submission to the moment at which its watch has
+shown the last one bound. Latency is measured apart, with single submissions at a steady rate on the idle cluster.
 """
 
 from __future__ import annotations
 
 import itertools
-import statistics
 import threading
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from benchmarks.load import small_pods
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from benchmarks import shapes
+from benchmarks.load import SteadyLoad
+from benchmarks.measured import Measured, percentile
+from benchmarks.processes import cpu_seconds, peak_memory_bytes
+from benchmarks.workloads import Workload
+from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.client import Client
 from rayched.client.watch import StreamClosed, WatchStream
-from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.v1.core_pb2 import Pod
+from rayched.v1.core_pb2 import Namespace, Pod
 
-_ZONES = 3
 _SECONDS_MAX = 300.0
 _LATENCY_PODS = 400
 _LATENCY_RATE = 200.0
+_CONFIGURATION = """apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+percentageOfNodesToScore: {percentage}
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class EndToEnd:
-    """Figures of one run. Seconds and milliseconds are wall time."""
+    """One run."""
 
-    nodes: int
-    measured_pods: int
-    replicas: int
-    pods_per_second: float
-    latency_ms_p50: float
-    latency_ms_p99: float
-    violations: int
+    measured: Measured
+    violations: tuple[str, ...]
+    """What the auditor found."""
 
 
 class BoundWatch:
-    """When each pod was first seen bound, by name, on a thread of its own."""
+    """When each pod was first seen bound, by namespace/name, on a thread of its own."""
 
     def __init__(self, client: Client) -> None:
         self._stream: WatchStream = client.watch("pods", start_revision=client.list_all("pods").revision + 1)
@@ -49,9 +51,17 @@ class BoundWatch:
         self._thread = threading.Thread(target=self._run, name="bound-watch", daemon=True)
         self._thread.start()
 
-    def wait_for(self, pods: int, seconds: float) -> bool:
+    def wait_for(self, names: Iterable[str], seconds: float) -> int:
+        """How many of these pods were not bound within the time."""
+        missing = set(names)
+
+        def all_there() -> bool:
+            missing.difference_update([name for name in missing if name in self.seen])
+            return not missing
+
         with self._changed:
-            return self._changed.wait_for(lambda: len(self.seen) >= pods, seconds)
+            self._changed.wait_for(lambda: len(self.seen) >= len(missing) and all_there(), seconds)
+        return len(missing)
 
     def stop(self) -> None:
         self._stream.close()
@@ -62,57 +72,113 @@ class BoundWatch:
             for event in self._stream:
                 if isinstance(event.object, Pod) and event.object.spec.node_name:
                     with self._changed:
-                        self.seen.setdefault(event.object.metadata.name, time.monotonic())
+                        self.seen.setdefault(_name(event.object), time.monotonic())
                         self._changed.notify_all()
         except StreamClosed:
             return
 
 
-def run(nodes: int, pods: int, replicas: int = 1) -> EndToEnd:
+def run(workload: Workload, templates: int, percentage: int, replicas: int = 1) -> EndToEnd:
     """Raises RehearsalFailed where pods stay unbound."""
-    shape = NodeShape({"cpu": "32", "memory": "128Gi", "pods": "110"})
-    with (
-        scratch_directory("bench") as directory,
-        Rehearsal(directory, hollow_nodes(nodes, _ZONES, shape), replicas, agents=False) as rehearsal,
-    ):
-        rate = _throughput(rehearsal, pods)
-        latencies = _latencies(rehearsal)
-        verdict = rehearsal.verdict()
-    return EndToEnd(
-        nodes=nodes,
-        measured_pods=pods,
-        replicas=replicas,
-        pods_per_second=round(rate, 1),
-        latency_ms_p50=round(1000 * statistics.median(latencies), 2),
-        latency_ms_p99=round(1000 * statistics.quantiles(latencies, n=100)[98], 2),
-        violations=len(verdict.words),
+    with scratch_directory("bench") as directory:
+        configuration = directory / "configuration.yaml"
+        configuration.write_text(_CONFIGURATION.format(percentage=percentage))
+        nodes = list(workload.make_nodes(workload.nodes))
+        options = ["--config", str(configuration)]
+        with Rehearsal(directory, nodes, replicas, options=options, agents=workload.preempts) as rehearsal:
+            _prepare(rehearsal, workload)
+            measured = _measure(rehearsal, workload, templates)
+            verdict = rehearsal.verdict()
+    return EndToEnd(measured, tuple(verdict.words))
+
+
+def _prepare(rehearsal: Rehearsal, workload: Workload) -> None:
+    """Objects, and the pods that are there before."""
+    before = list(workload.pods_before())
+    used = {pod.metadata.namespace for _, pod in before} | set(workload.measured.namespaces) | {"churn"}
+    namespaces = [Namespace() for _ in used - set(workload.namespaces)]
+    for namespace, name in zip(namespaces, sorted(used - set(workload.namespaces)), strict=True):
+        namespace.metadata.name = name
+    apply_all(rehearsal.client, [*namespaces, *workload.objects])
+    _bind(rehearsal, [_submittable(pod) for group, pod in before if not group.gated])
+    rehearsal.submit(_submittable(pod) for group, pod in before if group.gated)
+
+
+def _measure(rehearsal: Rehearsal, workload: Workload, templates: int) -> Measured:
+    pods = [_submittable(pod) for pod in workload.pods_measured(templates)]
+    pids = _pids(rehearsal)
+    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+    churn = workload.churn
+    beside = None
+    if churn is not None:
+        beside = SteadyLoad(rehearsal.client, _churn(churn.pod), 1 / churn.period_seconds, batch=1).start()
+    seconds = _bind(rehearsal, pods)
+    cpu = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
+    if beside is not None:
+        beside.stop()
+        rehearsal.acknowledged += beside.acknowledged
+    # Where each pod takes its node for itself there is none for another one.
+    latencies = [] if workload.victims_each else sorted(1000 * one for one in _latencies(rehearsal, workload))
+    return Measured(
+        seconds=seconds,
+        cpu_seconds=cpu,
+        latency_ms_p50=percentile(latencies, 50),
+        latency_ms_p99=percentile(latencies, 99),
+        peak_bytes={name: peak_memory_bytes(pid) for name, pid in pids.items()},
     )
 
 
-def _throughput(rehearsal: Rehearsal, pods: int) -> float:
-    load = list(itertools.islice(small_pods("burst"), pods))
+def _bind(rehearsal: Rehearsal, pods: list[Pod]) -> float:
+    """Seconds from the first submission until the last of them was seen bound."""
+    if not pods:
+        return 0.0
     watch = BoundWatch(rehearsal.client)
     began = time.monotonic()
-    rehearsal.submit(load)
-    complete = watch.wait_for(pods, _SECONDS_MAX)
+    rehearsal.submit(pods)
+    names = [_name(pod) for pod in pods]
+    missing = watch.wait_for(names, _SECONDS_MAX)
     watch.stop()
-    if not complete:
-        raise RehearsalFailed(f"{len(watch.seen)} of {pods} pods were bound within {_SECONDS_MAX:.0f} s")
-    return pods / (max(watch.seen.values()) - began)
+    if missing:
+        raise RehearsalFailed(f"{len(pods) - missing} of {len(pods)} pods were bound within {_SECONDS_MAX:.0f} s")
+    return max(watch.seen[name] for name in names) - began
 
 
-def _latencies(rehearsal: Rehearsal) -> list[float]:
+def _latencies(rehearsal: Rehearsal, workload: Workload) -> list[float]:
     """Seconds from the call of submit to the watch's event, of single submissions."""
     watch = BoundWatch(rehearsal.client)
     submitted: dict[str, float] = {}
     due = time.monotonic()
-    for pod in itertools.islice(small_pods("single"), _LATENCY_PODS):
-        submitted[pod.metadata.name] = time.monotonic()
-        rehearsal.client.submit(pod)
+    for pod in workload.measured.pods(_LATENCY_PODS, "single"):
+        submitted[_name(pod)] = time.monotonic()
+        rehearsal.acknowledged.append(rehearsal.client.submit(_submittable(pod)).uid)
         due += 1 / _LATENCY_RATE
         time.sleep(max(0.0, due - time.monotonic()))
-    complete = watch.wait_for(_LATENCY_PODS, 30.0)
+    missing = watch.wait_for(submitted, 30.0)
     watch.stop()
-    if not complete:
-        raise RehearsalFailed(f"{len(watch.seen)} of {_LATENCY_PODS} single pods were bound")
+    if missing:
+        raise RehearsalFailed(f"{missing} of {_LATENCY_PODS} single pods were not bound")
     return [watch.seen[name] - since for name, since in submitted.items()]
+
+
+def _churn(shape: str) -> Iterator[Pod]:
+    for number in itertools.count():
+        yield _submittable(shapes.a_pod(shape, "churn", f"churn-{number}"))
+
+
+def _submittable(pod: Pod) -> Pod:
+    """The server gives uids."""
+    pod.metadata.uid = ""
+    return pod
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _pids(rehearsal: Rehearsal) -> Mapping[str, int]:
+    """The leader's processes by their roles, and etcd."""
+    found = {"replica": rehearsal.leader().pid} | dict(rehearsal.client.scheduler_status().pids)
+    etcd = rehearsal.cluster.etcd
+    if etcd is not None and etcd.pid is not None:
+        found["etcd"] = etcd.pid
+    return found

@@ -54,9 +54,8 @@ class EngineRun:
         self.placements: list[tuple[Pod, str]] = []
 
     def run(self, *, verify: bool = False) -> Measured:
-        if not self._workload.gated:
-            for pod in self._interned(self._workload.pods_before()):
-                self._decide(pod, verify=verify)
+        for pod in self._interned(pod for group, pod in self._workload.pods_before() if not group.gated):
+            self._decide(pod, verify=verify)
         pods = self._interned(self._workload.pods_measured(self._templates))
         never_fits = self._churn()
         self.unplaced = 0

@@ -59,6 +59,15 @@ class MemoryStore:
                 self._happening.append(Deleted(key, self.revision))
                 self._tell()
 
+    def alter(self, key: bytes, change: Callable[[bytes], bytes]) -> None:
+        """Nothing where the key is gone."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self.revision += 1
+                self._put(key, change(entry.value))
+                self._tell()
+
     def txn_future(self, request: Any) -> Future[Any]:
         """As StoreClient.txn_future; the answer is there at once."""
         future: Future[Any] = Future()

@@ -11,7 +11,6 @@ are submitted to the idle cluster, one at a time.
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,32 +20,25 @@ from typing import Any, Final
 
 from benchmarks import shapes
 from benchmarks.measured import Measured, percentile
-from benchmarks.memory_store import MemoryStore, MemoryWatcher
+from benchmarks.memory_cluster import EPOCH, MemoryCluster, Pair
+from benchmarks.memory_store import MemoryWatcher
 from benchmarks.processes import cpu_seconds, peak_memory_bytes
-from benchmarks.validity import Judge
-from benchmarks.workloads import Churn, Workload
+from benchmarks.workloads import Workload
 from leader.belief import BeliefCell
 from rayched.actors.configured import ProfilesText
 from rayched.actors.placement import on_this_host
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_actor import SchedulerActor, SchedulerActorConfig, Transactions, Watch
 from rayched.actors.worker import create_workers
-from rayched.api import kinds
-from rayched.api.kinds import AnyObject
 from rayched.replica.local_ray import LocalRay
-from rayched.store.codec import encode
-from rayched.store.entries import Change, Entry
+from rayched.store.entries import Change
 from rayched.store.keys import Keys
-from rayched.v1.core_pb2 import Namespace
-from rayched.v1.storage_pb2 import Stored
 
 ROOT: Final = "/bench"
 PUT_BATCH: Final = 100
 """Pods that arrive at one revision: a batch of submissions."""
 SECONDS_MAX: Final = 300.0
 SINGLE_PODS: Final = 100
-EPOCH: Final = 2
-"""The revision of the epoch's key: the first thing that the store holds."""
 _EPOCH_SECONDS: Final = 1e6
 _CONFIGURATION: Final = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -96,55 +88,43 @@ class MeasuredSchedulerActor(SchedulerActor):
         return self._load.measure(templates, others)
 
 
-class Load:
-    """The objects of a workload, and when its pods were seen bound. Two threads: the actor's loop and whoever measures."""
-
-    def __init__(self, workload: Workload, keys: Keys) -> None:
-        self._workload = workload
-        self._keys = keys
-        self.memory = MemoryStore()
-        self.memory.put_all([(keys.epoch, b"")])
-        nodes = list(workload.make_nodes(workload.nodes))
-        self.memory.put_all([self._pair(item) for item in (*workload.objects, *nodes)])
-        self._bound: dict[bytes, float] = {}
-        self._wanted = 0
-        self._there = threading.Event()
-
-    def seen(self, changes: Sequence[Change]) -> None:
-        """The cache has absorbed these."""
-        now = time.perf_counter()
-        for change in changes:
-            if isinstance(change, Entry) and change.mod_revision != change.create_revision and b"/pods/" in change.key:
-                self._bound.setdefault(change.key, now)
-        if len(self._bound) >= self._wanted:
-            self._there.set()
+class Load(MemoryCluster):
+    """Submits a workload's pods and measures. Two threads: the actor's loop and whoever measures."""
 
     def prepare(self) -> None:
-        pods = [self._pair(pod) for pod in self._workload.pods_before()]
-        self._submit(pods, 0 if self._workload.gated else len(pods))
-        if self._workload.gated:
+        """The pods that are there before: those that get a node have one, the others are left to themselves."""
+        waited: list[Pair] = []
+        others: list[Pair] = []
+        for group, pod in self.workload.pods_before():
+            stays = self.workload.ending is not None and self.workload.ending.stays
+            (others if group.gated or (group.ends and stays) else waited).append(self.pair(pod))
+        self._submit(others, wait=False)
+        if any(group.gated for group in self.workload.init):
             # Their conditions are written; after that nothing happens to them.
             self._wait_until_quiet()
+        self._submit(waited)
 
     def measure(self, templates: int, others: dict[str, int]) -> Result:
-        workload = self._workload
-        pods = [self._pair(pod) for pod in workload.pods_measured(templates)]
-        churning = _Churning(workload.churn, self) if workload.churn is not None else None
+        """`others` are processes whose CPU and memory count as well, by name."""
+        workload = self.workload
+        pods = self.pairs(workload.pods_measured(templates))
+        meanwhile = self.meanwhile()
         before = {name: cpu_seconds(pid) for name, pid in others.items()}
-        if churning is not None:
-            churning.start()
+        for one in meanwhile:
+            one.start()
         cpu_began, began = time.process_time(), time.perf_counter()
-        problem = self._submit(pods, len(pods))
+        problem = self._submit(pods)
         arrived = self._arrived
-        ended = max((self._bound.get(key, 0.0) for key, _ in pods), default=0.0)
+        ended = max((self.bound.get(key, 0.0) for key, _ in pods), default=0.0)
         cpu = {"scheduler": time.process_time() - cpu_began}
         cpu |= {name: cpu_seconds(pid) - before[name] for name, pid in others.items()}
-        if churning is not None:
-            churning.stop()
-        latencies = sorted(1000 * (self._bound[key] - arrived[key]) for key, _ in pods if key in self._bound)
+        for one in meanwhile:
+            one.stop()
+        latencies = sorted(1000 * (self.bound[key] - arrived[key]) for key, _ in pods if key in self.bound)
         peak = {"scheduler": peak_memory_bytes()} | {name: peak_memory_bytes(pid) for name, pid in others.items()}
-        single = [] if problem else sorted(self._single(number) for number in range(SINGLE_PODS))
-        judge = self._judge()
+        # Where each pod takes its node for itself there is none for another one.
+        single = [] if problem or workload.victims_each else sorted(self._single(number) for number in range(SINGLE_PODS))
+        judge = self.judged(templates)
         measured = Measured(
             seconds=ended - began,
             cpu_seconds=cpu,
@@ -156,93 +136,34 @@ class Load:
         )
         return Result(measured, judge.n_wrong, tuple(judge.wrong), problem)
 
-    def put(self, item: AnyObject) -> bytes:
-        key, value = self._pair(item)
-        self.memory.put_all([(key, value)])
-        return key
-
     # ---------------------------------------------------------------------------------------------------------- private
 
-    def _submit(self, pods: Sequence[tuple[bytes, bytes]], wait_for: int) -> str:
-        """Hand pods over as fast as they are taken; then wait until so many more are seen bound. What went wrong, if anything."""
+    def _submit(self, pods: Sequence[Pair], *, wait: bool = True) -> str:
+        """Hand pods over as fast as they are taken; then wait until they are seen bound. What went wrong, if anything."""
         self._arrived: dict[bytes, float] = {}
-        self._bound.clear()
-        self._there.clear()
-        self._wanted = wait_for or len(pods) + 1
+        self.await_pods(key for key, _ in pods if wait)
         for start in range(0, len(pods), PUT_BATCH):
             batch = pods[start : start + PUT_BATCH]
             now = time.perf_counter()
             self._arrived.update((key, now) for key, _ in batch)
             self.memory.put_all(batch)
-        if wait_for and not self._there.wait(SECONDS_MAX):
-            return f"{len(self._bound)} of {wait_for} pods were bound within {SECONDS_MAX:.0f} s"
+        if wait and pods and not self.all_bound.wait(SECONDS_MAX):
+            return f"{len(self.bound)} of {len(pods)} pods were bound within {SECONDS_MAX:.0f} s"
         return ""
 
     def _single(self, number: int) -> float:
         """Milliseconds of one pod that comes alone."""
-        template = next(iter(self._workload.measured.pods(1, "single")))
+        template = next(iter(self.workload.measured.pods(1, "single")))
         shapes.named(template, f"single-{number}")
-        self._submit([self._pair(template)], 1)
-        return 1000 * (max(self._bound.values()) - min(self._arrived.values()))
+        key, value = self.pair(template)
+        self._submit([(key, value)])
+        return 1000 * (self.bound[key] - self._arrived[key])
 
     def _wait_until_quiet(self) -> None:
         revision = -1
         while revision != self.memory.revision:
             revision = self.memory.revision
             time.sleep(1.0)
-
-    def _pair(self, item: AnyObject) -> tuple[bytes, bytes]:
-        kind = kinds.of_message(item)
-        key = self._keys.object_key(kind, item.metadata.namespace if kind.namespaced else "", item.metadata.name)
-        return key, encode(kinds.wrap(item))
-
-    def _judge(self) -> Judge:
-        """Replays what happened."""
-        namespaces = {
-            item.metadata.name: dict(item.metadata.labels) for item in self._workload.objects if isinstance(item, Namespace)
-        }
-        judge = Judge(self._workload.make_nodes(self._workload.nodes), namespaces)
-        placed: set[bytes] = set()
-        for change in self.memory.history:
-            if isinstance(change, Entry) and b"/pods/" in change.key and change.key not in placed:
-                pod = Stored.FromString(change.value).object.pod
-                if pod.spec.node_name:
-                    placed.add(change.key)
-                    judge.place(pod, pod.spec.node_name)
-        return judge
-
-
-class _Churning:
-    """What happens beside the measured pods, on a thread of its own."""
-
-    def __init__(self, churn: Churn, load: Load) -> None:
-        self._churn = churn
-        self._load = load
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        made: list[bytes] = []
-        while True:
-            for key in made:
-                self._load.memory.delete(key)
-            made = [self._load.put(shapes.a_pod(self._churn.pod, "churn", f"churn-{number}"))]
-            if self._churn.recreates:
-                node = shapes.a_node("churn-node", amounts={"cpu": "0", "memory": "0", "pods": "0"})
-                made += [self._load.put(node), self._load.put(shapes.a_service("churn", "churn-service"))]
-            else:
-                made = []
-            number += 1
-            if self._stopped.wait(self._churn.period_seconds):
-                return
 
 
 # ---------------------------------------------------------------------------------------------- in the driver's process

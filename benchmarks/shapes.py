@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from rayched.api import defaulting
+from rayched.api.quantity import milli_value
 from rayched.v1.core_pb2 import Namespace, Node, Pod, PodAffinityTerm, Service
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -101,12 +102,17 @@ def template(shape: str, namespace: str, variant: int | None = None) -> Pod:
 
 
 def _vary(pod: Pod, random: Random, variant: int) -> None:
+    """Half to once the usual CPU, and a fifth to once the memory, so that all pods of the workload still fit."""
     pod.metadata.labels["app"] = pod.metadata.labels.get("app", f"app-{variant}")
     pod.metadata.labels["variant"] = f"v{variant}"
     resources = pod.spec.containers[0].resources
     if "cpu" in resources.requests:
-        # Half to once the usual request, so that all pods of the workload still fit.
-        for name, amount in (("cpu", f"{random.randrange(50, 101, 5)}m"), ("memory", f"{random.randrange(100, 501, 50)}Mi")):
+        usual = {name: milli_value(resources.requests[name].string) for name in ("cpu", "memory")}
+        varied = {
+            "cpu": f"{usual['cpu'] * random.randrange(50, 101, 5) // 100}m",
+            "memory": str(usual["memory"] * random.randrange(20, 101, 10) // 100_000),
+        }
+        for name, amount in varied.items():
             resources.requests[name].string = amount
             resources.limits[name].string = amount
     for number in range(random.randrange(3)):
@@ -211,6 +217,19 @@ def _labelled(pod: Pod) -> None:
     pod.metadata.labels["app"] = "scheduler-perf"
 
 
+def _gated(pod: Pod) -> None:
+    pod.spec.scheduling_gates.add(name="test.k8s.io/hold")
+
+
+def _light(pod: Pod) -> None:
+    pod.spec.termination_grace_period_seconds = 0
+
+
+def _light_with_finalizer(pod: Pod) -> None:
+    _light(pod)
+    pod.metadata.finalizers.append("test.k8s.io/finalizer")
+
+
 def _gated_and_together(pod: Pod) -> None:
     _labelled(pod)
     pod.spec.scheduling_gates.add(name="scheduling-gate-1")
@@ -237,8 +256,10 @@ SHAPES: Final[Mapping[str, Fill]] = {
     "low-priority": _of_priority("900m", 0),
     "high-priority": _of_priority("3000m", 10),
     "high-priority-9cpu": _of_priority("9", 10),
-    "light": lambda pod: None,  # noqa: ARG005
+    "light": _light,
+    "light-with-finalizer": _light_with_finalizer,
     "labelled": _labelled,
+    "gated": _gated,
     "gated-with-affinity": _gated_and_together,
     "extended-resource": lambda pod: _requests(pod, "100m", "500Mi", **{EXTENDED_RESOURCE: "1"}),
 }

@@ -1,6 +1,6 @@
 """The workloads: which nodes there are, which pods are there before, which are measured, and what happens meanwhile.
 
-Sizes are those at which kube-scheduler was measured (`kube_scheduler`), and where it was not, the largest of the published ones.
+Sizes are the published ones, and those at which kube-scheduler was measured (`kube_scheduler`).
 
 Source: the workloads of kubernetes' scheduler_perf, as facts.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks import shapes
 from rayched.api.kinds import AnyObject
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Namespace, Node, Pod
 
 MEASURED_NAMESPACE: Final = "sched-1"
 INIT_NAMESPACE: Final = "sched-0"
@@ -27,6 +27,10 @@ class Group:
     namespaces: tuple[str, ...] = (INIT_NAMESPACE,)
     share: int = 1
     """Of the workload's init pods, one in `share` belongs to this group."""
+    gated: bool = False
+    """They stay gated."""
+    ends: bool = False
+    """They are deleted meanwhile, see Ending."""
 
     def pods(self, count: int, prefix: str, templates: int = 1) -> Iterator[Pod]:
         """With `templates` above 1 the pods come from so many, in turn."""
@@ -54,6 +58,15 @@ class Churn:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """Pods that were there before are deleted beside the measured ones."""
+
+    per_second: float
+    stays: bool = False
+    """A finalizer keeps them; nobody waits until they have a node."""
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """One of the list below, at one size."""
 
@@ -67,8 +80,31 @@ class Workload:
     objects: tuple[AnyObject, ...] = ()
     """Namespaces and Services."""
     churn: Churn | None = None
-    gated: bool = False
-    """The init pods stay gated."""
+    ending: Ending | None = None
+    preempts: bool = False
+    """Some pods need others to go; agents let those go at once."""
+    victims_each: int = 0
+    """So many have to go for each measured pod, on a node of its own; 0: there is no such number."""
+
+    @property
+    def is_for_the_engine(self) -> bool:
+        """Whether the scheduling cycle alone can do it: it neither writes nor deletes."""
+        return not self.preempts and self.ending is None
+
+    @property
+    def is_for_a_cluster(self) -> bool:
+        """Whether it can be carried out through the API: nothing is deleted meanwhile but by preemption."""
+        return self.ending is None and not (self.churn is not None and self.churn.recreates)
+
+    @property
+    def namespaces(self) -> dict[str, dict[str, str]]:
+        """Labels of each namespace that is given."""
+        return {item.metadata.name: dict(item.metadata.labels) for item in self.objects if isinstance(item, Namespace)}
+
+    @property
+    def highest_priority(self) -> int:
+        shapes_used = [self.measured.shape, *([self.churn.pod] if self.churn is not None else [])]
+        return max(shapes.template(shape, MEASURED_NAMESPACE).spec.priority for shape in shapes_used)
 
     def sized(self, nodes: int | None, init_pods: int | None, measured_pods: int | None) -> Workload:
         """With other numbers where they are given."""
@@ -79,9 +115,11 @@ class Workload:
             measured_pods=self.measured_pods if measured_pods is None else measured_pods,
         )
 
-    def pods_before(self) -> Iterator[Pod]:
-        for group in self.init:
-            yield from group.pods(self.init_pods // group.share, "init")
+    def pods_before(self) -> Iterator[tuple[Group, Pod]]:
+        """Each with its group."""
+        for place, group in enumerate(self.init):
+            for pod in group.pods(self.init_pods // group.share, f"init-{place}"):
+                yield group, pod
 
     def pods_measured(self, templates: int = 1) -> Iterator[Pod]:
         return self.measured.pods(self.measured_pods, "measured", templates)
@@ -90,6 +128,11 @@ class Workload:
 _MEASURED: Final = (MEASURED_NAMESPACE,)
 _TEAMS: Final = tuple(f"init-ns-{number}" for number in range(100))
 _TEAM_OBJECTS: Final = tuple(shapes.a_namespace(name) for name in (*_TEAMS, "measure-ns-0"))
+_FEW_TEAMS: Final = 10
+"""At the small size."""
+
+Sizes = tuple[tuple[int, int, int], ...]
+"""Nodes, init pods, measured pods."""
 
 
 def _workloads() -> Iterator[Workload]:
@@ -106,40 +149,44 @@ def _workloads() -> Iterator[Workload]:
         measured: Group = default,
         objects: tuple[AnyObject, ...] = (),
         churn: Churn | None = None,
-        gated: bool = False,
+        ending: Ending | None = None,
+        preempts: bool = False,
+        victims_each: int = 0,
     ) -> Iterator[Workload]:
         """`alike`: all pods are of this shape; `of_teams`: and in the namespaces of the team."""
-        if alike:
-            init, measured = (Group(alike),), Group(alike, _MEASURED)
-        if of_teams:
-            init, measured, objects = (Group(of_teams, _TEAMS),), Group(of_teams, ("measure-ns-0",)), _TEAM_OBJECTS
         for n_nodes, n_init, n_measured in sizes:
-            yield Workload(name, n_nodes, n_init, n_measured, nodes, init, measured, objects, churn, gated)
+            if alike:
+                init, measured = (Group(alike),), Group(alike, _MEASURED)
+            if of_teams:
+                teams = _TEAMS if n_nodes > 500 else _TEAMS[:_FEW_TEAMS]
+                init, measured, objects = (Group(of_teams, teams),), Group(of_teams, ("measure-ns-0",)), _TEAM_OBJECTS
+            size = name, n_nodes, n_init, n_measured
+            yield Workload(*size, nodes, init, measured, objects, churn, ending, preempts or bool(victims_each), victims_each)
 
-    sizes: tuple[tuple[int, int, int], ...]
-    sizes = ((500, 500, 1000), (500, 500, 10_000), (5000, 1000, 10_000), (15_000, 1000, 10_000))
-    yield from of("SchedulingBasic", *sizes)
+    sizes: Sizes = ((500, 500, 1000), (500, 500, 10_000), (5000, 1000, 1000), (5000, 1000, 10_000), (15_000, 1000, 10_000))
+    yield from of("SchedulingBasic", *sizes, (5000, 5000, 50_000))
     apart = Group("pod-anti-affinity")
-    yield from of("SchedulingPodAntiAffinity", (500, 100, 400), (5000, 1000, 2000), alike="pod-anti-affinity")
+    sizes = ((500, 100, 400), (5000, 1000, 1000), (5000, 1000, 2000))
+    yield from of("SchedulingPodAntiAffinity", *sizes, alike="pod-anti-affinity")
     yield from of(
         "SchedulingPodMatchingAntiAffinity",
-        (5000, 1000, 5000),
+        *((500, 100, 400), (5000, 1000, 5000)),
         init=(apart,),
         measured=Group("anti-affinity-label-only", _MEASURED),
     )
-    sizes = ((500, 500, 1000), (5000, 5000, 2000), (5000, 5000, 5000))
-    yield from of("SchedulingPodAffinity", *sizes, nodes=one_zone, alike="pod-affinity")
-    sizes = ((500, 500, 1000), (5000, 5000, 5000))
+    sizes = ((500, 500, 1000), (5000, 5000, 1000), (5000, 5000, 5000))
+    yield from of("SchedulingPodAffinity", *sizes, (5000, 5000, 2000), nodes=one_zone, alike="pod-affinity")
     yield from of("SchedulingPreferredPodAffinity", *sizes, alike="preferred-pod-affinity")
-    yield from of("SchedulingPreferredPodAntiAffinity", (5000, 5000, 5000), alike="preferred-pod-anti-affinity")
-    yield from of("SchedulingNodeAffinity", (5000, 5000, 10_000), nodes=one_zone, alike="node-affinity")
-    sizes = ((500, 1000, 1000), (5000, 5000, 5000), (5000, 2000, 3000))
-    yield from of("TopologySpreading", *sizes, nodes=three_zones, measured=Group("spread", _MEASURED))
-    sizes = ((500, 1000, 1000), (5000, 5000, 5000))
+    yield from of("SchedulingPreferredPodAntiAffinity", *sizes, alike="preferred-pod-anti-affinity")
+    sizes = ((500, 500, 1000), (5000, 5000, 1000), (5000, 5000, 10_000))
+    yield from of("SchedulingNodeAffinity", *sizes, nodes=one_zone, alike="node-affinity")
+    sizes = ((500, 1000, 1000), (5000, 5000, 2000), (5000, 5000, 5000))
+    spread = Group("spread", _MEASURED)
+    yield from of("TopologySpreading", *sizes, (5000, 2000, 3000), nodes=three_zones, measured=spread)
     yield from of("PreferredTopologySpreading", *sizes, nodes=three_zones, measured=Group("preferred-spread", _MEASURED))
     yield from of(
         "DefaultTopologySpreading",
-        (5000, 5000, 10_000),
+        *((500, 1000, 1000), (5000, 5000, 10_000), (5000, 5000, 50_000)),
         nodes=three_zones,
         measured=Group("labelled", _MEASURED),
         objects=(shapes.a_service(MEASURED_NAMESPACE, "service"),),
@@ -147,32 +194,60 @@ def _workloads() -> Iterator[Workload]:
     mixed = ("default", "pod-affinity", "pod-anti-affinity", "preferred-pod-affinity", "preferred-pod-anti-affinity")
     yield from of(
         "MixedSchedulingBasePod",
-        (5000, 10_000, 5000),
+        *((500, 1000, 1000), (5000, 10_000, 1000), (5000, 10_000, 5000)),
         nodes=one_zone,
         init=tuple(Group(shape, share=len(mixed)) for shape in mixed),
     )
     never_fits = Churn(0.2, "high-priority-9cpu")
-    yield from of("Unschedulable", (5000, 100, 10_000), (5000, 20_000, 10_000), churn=never_fits)
-    yield from of("SchedulingWithMixedChurn", (5000, 0, 10_000), churn=Churn(1.0, "high-priority-9cpu", recreates=True))
+    sizes = ((500, 10, 1000), (5000, 100, 1000), (5000, 100, 10_000), (5000, 20_000, 10_000))
+    yield from of("Unschedulable", *sizes, churn=never_fits)
+    sizes = ((1000, 0, 1000), (5000, 0, 2000), (5000, 0, 10_000))
+    yield from of("SchedulingWithMixedChurn", *sizes, churn=Churn(1.0, "high-priority-9cpu", recreates=True))
     yield from of("SchedulingDaemonset", (15_001, 0, 30_000), nodes=shapes.the_named_node, measured=Group("daemonset", _MEASURED))
     yield from of(
         "SchedulingWithNodeInclusionPolicy",
-        (5000, 0, 4000),
+        *((500, 0, 400), (5000, 0, 4000)),
         nodes=shapes.a_fifth_tainted,
         measured=Group("node-inclusion", _MEASURED),
     )
-    yield from of("SchedulingRequiredPodAntiAffinityWithNSSelector", (6000, 4000, 2000), of_teams="ns-anti-affinity")
-    yield from of("SchedulingPreferredAntiAffinityWithNSSelector", (5000, 4000, 2000), of_teams="ns-preferred-anti-affinity")
-    yield from of("SchedulingRequiredPodAffinityWithNSSelector", (5000, 5000, 2000), nodes=one_zone, of_teams="ns-affinity")
-    yield from of("SchedulingPreferredAffinityWithNSSelector", (5000, 5000, 5000), of_teams="ns-preferred-affinity")
+    small: Sizes = ((500, 40, 100),)
+    sizes = (*small, (5000, 4000, 1000), (6000, 4000, 2000))
+    yield from of("SchedulingRequiredPodAntiAffinityWithNSSelector", *sizes, of_teams="ns-anti-affinity")
+    sizes = (*small, (5000, 4000, 1000), (5000, 4000, 2000))
+    yield from of("SchedulingPreferredAntiAffinityWithNSSelector", *sizes, of_teams="ns-preferred-anti-affinity")
+    sizes = (*small, (5000, 5000, 1000), (5000, 5000, 2000))
+    yield from of("SchedulingRequiredPodAffinityWithNSSelector", *sizes, nodes=one_zone, of_teams="ns-affinity")
+    sizes = (*small, (5000, 5000, 1000), (5000, 5000, 5000))
+    yield from of("SchedulingPreferredAffinityWithNSSelector", *sizes, of_teams="ns-preferred-affinity")
     yield from of(
         "SchedulingGatedPodsWithPodAffinityImpactForThroughput",
         (1, 10_000, 20_000),
         nodes=shapes.the_named_node,
-        init=(Group("gated-with-affinity"),),
+        init=(Group("gated-with-affinity", gated=True),),
         measured=Group("labelled", _MEASURED),
-        gated=True,
     )
+    light = Group("light", _MEASURED)
+    going = Group("light", share=3, ends=True)
+    yield from of(
+        "SchedulingWhileGated",
+        (1, 30_000, 20_000),
+        nodes=shapes.the_named_node,
+        init=(Group("gated", share=3, gated=True), going, going),
+        measured=light,
+        ending=Ending(50.0),
+    )
+    yield from of(
+        "SchedulingDeletedPodsWithFinalizers",
+        *((1000, 1000, 1000), (5000, 5000, 5000)),
+        init=(Group("light-with-finalizer", ends=True),),
+        measured=light,
+        ending=Ending(100.0, stays=True),
+    )
+    low, high = (Group("low-priority"),), Group("high-priority", _MEASURED)
+    sizes = ((500, 2000, 500), (1000, 4000, 1000), (5000, 20_000, 500))
+    yield from of("PreemptionBasic", *sizes, init=low, measured=high, victims_each=3)
+    sizes = ((500, 2000, 500), (5000, 20_000, 5000))
+    yield from of("PreemptionAsync", *sizes, init=low, churn=Churn(0.2, "high-priority"), preempts=True)
     yield from of(
         "SchedulingWithExtendedResource",
         (5000, 0, 5000),

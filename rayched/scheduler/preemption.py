@@ -9,7 +9,7 @@
   one preemptor is kept for the next equal one, see `row_outcomes`.
 
 It decides and changes nothing. Owner: the Scheduler. Source: preemption.Evaluator and DefaultPreemption of kube-scheduler 1.34.
-Cost: see benchmarks/preemption.py; for each row tried about 1 µs a pod that could go, and the dry run.
+Cost: see benchmarks/one_thread.py; for each row tried about 1 µs a pod that could go, and the dry run.
 """
 
 from __future__ import annotations
