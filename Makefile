@@ -7,7 +7,7 @@ PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compiled test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot queue-bench lock clean
+.PHONY: help setup run compiled test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,7 +88,10 @@ chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover
 
-queue-bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable pods costs the others
+queue-warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes with 50,000 pods, and its scheduler's memory: make warmup [ARGS=...]
+	@$(BIN)/python -m benchmarks.warmup $(ARGS)
+
+bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable pods costs the others
 	@$(BIN)/python -m benchmarks.queue
 
 bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [WORKLOADS=NAME,NAME] [JSON=FILE] [ARGS=...]

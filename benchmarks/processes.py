@@ -4,6 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Memory(NamedTuple):
+    """In bytes."""
+
+    resident: int
+    """Mapped and present, pages shared with other processes included."""
+    unique: int
+    """What would be free if the process ended."""
+
+
+def memory_of(pid: int) -> Memory:
+    """At present."""
+    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {name: int(rest.split()[0]) << 10 for name, rest in (row.split(":", 1) for row in rows)}
+    return Memory(sizes["Rss"], sizes["Private_Clean"] + sizes["Private_Dirty"])
 
 
 def cpu_seconds(pid: int) -> float:
