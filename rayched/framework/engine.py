@@ -278,9 +278,9 @@ class Engine:
         total = self._total[:n_rows]
         np.add(stage.usage.column[:n_rows], stage.static.column(stage.bounds)[:n_rows], out=total)
         for rejection in stage.rejections:
-            rejected = rejection.rejected
-            if rejected is not None:
-                total[rejected] = self._scale.infeasible
+            ceilings = rejection.ceilings()
+            if ceilings is not None:
+                np.minimum(total, ceilings[:n_rows], out=total)
         if without is not None:
             total[without] = self._scale.infeasible
         return total
@@ -306,8 +306,9 @@ class Engine:
         feasible = total >= 0
         if np.count_nonzero(feasible) < 2:
             return False
-        free = without is None and all(rejection.rejected is None for rejection in stage.rejections)
-        circumstances = stage.static.version if free else None
+        circumstances = None
+        if without is None:
+            circumstances = stage.static.version, *(rejection.version for rejection in stage.rejections)
         added = False
         rows: Rows | None = None
         for score in speaking:

@@ -19,7 +19,7 @@ from rayched.framework.diagnosis import nothing_left_by
 from rayched.framework.grouped_scores import GroupedScore
 from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept, RawScoreColumn
 from rayched.framework.narrowed_rows import NarrowedRows
-from rayched.framework.plugin import ColumnPlugin, CountingPlugin, GroupingScorePlugin, NormalizingPlugin
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin, GroupingScorePlugin, NormalizingPlugin, RefusingPlugin
 from rayched.framework.plugin_calls import call_key, call_narrow, call_prepare
 from rayched.framework.plugin_evaluations import Tally
 from rayched.framework.profile import Profile
@@ -103,7 +103,7 @@ class Plan:
 class Planner:
     """Makes plans and their stages for one profile over one table."""
 
-    __slots__ = ("_counting", "_grouping", "_normalizing", "_profile", "_scale", "_store", "_table")
+    __slots__ = ("_counting", "_grouping", "_normalizing", "_profile", "_refusing", "_scale", "_store", "_table")
 
     def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
         self._table = table
@@ -113,6 +113,7 @@ class Planner:
         # Asked once: in Python 3.11 it takes 100 µs to find out whether an object is of a protocol.
         self._counting = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, CountingPlugin))
         self._grouping = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, GroupingScorePlugin))
+        self._refusing = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, RefusingPlugin))
         self._normalizing = frozenset(plugin.name for plugin in profile.score if isinstance(plugin, NormalizingPlugin))
 
     def plan(self, template: PodTemplate) -> Plan:
@@ -233,7 +234,8 @@ class Planner:
 
     def _rejection(self, entries: list[SharedEntry], asked: CountedAsked) -> CountedRejection:
         key = ("rejection", asked.key)
-        rejection = self._store.take(key, lambda: CountedRejection(key, self._table, asked))
+        by_domain = asked.plugin.name in self._refusing
+        rejection = self._store.take(key, lambda: CountedRejection(key, self._table, self._scale, asked, by_domain=by_domain))
         entries.append(rejection)
         return rejection
 

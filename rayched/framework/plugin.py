@@ -27,6 +27,7 @@ from rayched.framework.cycle_state import CycleState
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.domains import Refusals
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -132,6 +133,20 @@ class CountingPlugin(ColumnPlugin, Protocol):
             revision       equal to the one before only if it says the same as before about every row
             verdict        hashable; equal to the one before only if `filter` says the same about every row as it is
             adds_nothing   whether `score`, where the plugin has it, answers None now
+        """
+
+
+@runtime_checkable
+class RefusingPlugin(CountingPlugin, FilterPlugin, Protocol):
+    """A counting plugin whose filter rejects a row for the domains that it is in, and for nothing else.
+
+    Refusals say the same as `filter` of rows as they are, faster: of a binding only the domains are looked at that it changed.
+    """
+
+    def refusals(self, state: Any) -> Sequence[Refusals]:
+        """For what `count` gave: a row is rejected where any of these refuses its domain.
+
+        The same objects for as long as they follow their domains; their topologies are refreshed already.
         """
 
 

@@ -24,10 +24,12 @@ from rayched.framework.plugin import (
     GroupingScorePlugin,
     NarrowingPlugin,
     NormalizingPlugin,
+    RefusingPlugin,
     ScorePlugin,
 )
 from rayched.framework.status import Code, Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, ScoreColumn
+from rayched.snapshot.domains import Refusals
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -162,6 +164,13 @@ def call_normalize_rows(plugin: CountingScorePlugin, state: Any, rows: Rows, raw
         raise _raised(plugin, NORMALIZE_SCORE, problem) from problem
     _check_column(plugin, NORMALIZE_SCORE, scores, rows.n)
     return scores.astype(np.int64, copy=False)
+
+
+def call_refusals(plugin: RefusingPlugin, state: Any) -> tuple[Refusals, ...]:
+    try:
+        return tuple(plugin.refusals(state))
+    except Exception as problem:
+        raise _raised(plugin, FILTER, problem) from problem
 
 
 def call_groups(plugin: GroupingScorePlugin, state: Any) -> RowGroups | None:

@@ -50,6 +50,16 @@ class Scale:
     dtype: np.dtype[np.signedinteger[Any]]
     infeasible: int
 
+    @property
+    def open(self) -> np.signedinteger[Any]:
+        """More than any total."""
+        return self.dtype.type(-self.infeasible)
+
+    @property
+    def below_open(self) -> np.signedinteger[Any]:
+        """From there to `infeasible`."""
+        return self.dtype.type(2 * self.infeasible)
+
 
 def scale_for(weights: Sequence[int]) -> Scale:
     """The narrowest type with room for the highest total, for `infeasible` below its negative, and for four times that."""

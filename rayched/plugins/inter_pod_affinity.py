@@ -31,6 +31,7 @@ from rayched.plugins import inter_pod_affinity_hints
 from rayched.plugins.coding import coded
 from rayched.plugins.inter_pod_affinity_counts import AffinityCounts, Incoming, Weighing
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.domains import Refusals
 from rayched.snapshot.pod_selection import TermKind, of_kind, terms_of, terms_of_bound
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
@@ -87,6 +88,9 @@ class InterPodAffinity:
         if state.incoming.affinity:
             codes[_alone(state, rows)] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return codes
+
+    def refusals(self, state: AffinityCounts) -> Sequence[Refusals]:
+        return state.refusals
 
     def reasons(self, state: AffinityCounts, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:
         """The first of the three that holds for a row is its only reason."""

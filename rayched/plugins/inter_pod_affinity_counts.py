@@ -9,22 +9,21 @@ each sum in use.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.snapshot.domains import DomainSums, SumByDomain, Topology
+from rayched.snapshot.columns import BoolColumn
+from rayched.snapshot.domains import DomainSums, Refusals, SumByDomain, Topology
 from rayched.snapshot.pod_counts import Counted, handles_of
 from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 
-DOMAINS_COMPARED_MAX: Final = 1_024
-"""With more domains it is not worth finding out whether pods are in the same ones as before."""
 GROUPS_MAX: Final = 64
 """With more groups, rows are scored one by one."""
 NO_LABELS: Final[Mapping[str, str]] = {}
@@ -59,11 +58,13 @@ class Weighing:
 class ByKey:
     """Weighted sums by domain for each topology key."""
 
-    __slots__ = ("_parts", "_vectors")
+    __slots__ = ("_parts", "_vectors", "touched")
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[DomainSums, int]]] = {}
         self._vectors: dict[str, SumByDomain] = {}
+        self.touched: dict[str, list[int] | None] = {}
+        """For each key whose sums the last `refresh` changed, the domains in question; None: any may be."""
 
     def __bool__(self) -> bool:
         """Whether any pod counts in any domain."""
@@ -82,17 +83,32 @@ class ByKey:
 
     def refresh(self, cluster: Snapshot) -> bool:
         """Returns whether anything may have changed."""
-        changed = False
+        if self.touched:
+            self.touched = {}
         for key, parts in self._parts.items():
             # Refreshes the topology that the parts share.
             topology = cluster.topology(key)
+            changed = False
+            touched: list[int] | None = []
             for part, _ in parts:
                 if part.topology is not topology:
                     part.topology.refresh()
-                changed |= part.refresh()
-        if changed:
-            self._vectors.clear()
-        return changed
+                if part.refresh():
+                    changed = True
+                    touched = None if touched is None or part.touched is None else touched + part.touched
+            if changed:
+                self.touched[key] = touched
+                self._follow(key, parts, touched)
+        return bool(self.touched)
+
+    def _follow(self, key: str, parts: Sequence[tuple[DomainSums, int]], touched: Sequence[int] | None) -> None:
+        if touched is None:
+            self._vectors.pop(key, None)
+            return
+        vector = self._vectors.get(key)
+        if vector is not None:
+            for domain in touched:
+                vector[domain] = sum(part.sums.item(domain) * weight for part, weight in parts)
 
     def topology(self, key: str) -> Topology:
         return self._parts[key][0][0].topology
@@ -142,6 +158,10 @@ class AffinityCounts:
     _terms_seen: int = -1
     _begun: int = 0
     cluster: Snapshot | None = None
+    _refusals: dict[tuple[int, str], Refusals] = field(default_factory=dict)
+    """By the place in `_parts` and the topology key."""
+    _is_first: bool = False
+    """The pod matches its own terms, and no bound one does: it may go anywhere that has the labels."""
     _compared: dict[Hashable, int] = field(default_factory=dict)
     """How many of the cluster's terms of each handle were looked at."""
 
@@ -165,9 +185,45 @@ class AffinityCounts:
                 changed = True
                 for term in terms[compared:]:
                     self._take_carried(cluster, term)
-        for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
+        for part in (*self._parts, self.preferences):
             changed |= part.refresh(cluster)
         self.revision += changed
+        if changed:
+            self._refuse()
+
+    @property
+    def _parts(self) -> tuple[ByKey, ByKey, ByKey]:
+        """What the filter asks about."""
+        return self.affinity, self.anti_affinity, self.carried
+
+    @property
+    def refusals(self) -> Sequence[Refusals]:
+        """Domains with pods that keep this one off, or without those it wants to be with."""
+        return list(self._refusals.values())
+
+    def _refuse(self) -> None:
+        was_first, self._is_first = self._is_first, self.matches_itself and self.affinity.total() == 0
+        for place, part in enumerate(self._parts):
+            if part is self.affinity and self._is_first is not was_first:
+                for key in part.keys:
+                    self._refuse_by(place, part, key, None)
+            else:
+                for key, touched in part.touched.items():
+                    self._refuse_by(place, part, key, touched)
+
+    def _refuse_by(self, place: int, part: ByKey, key: str, touched: Sequence[int] | None) -> None:
+        found = self._refusals.get((place, key))
+        if found is None:
+            found = self._refusals[place, key] = Refusals(part.topology(key))
+        wants, vector = part is self.affinity, part.vector(key)
+        if touched is None or len(vector) != len(found.refused):
+            refused: BoolColumn = np.zeros(len(vector), np.bool_) if wants and self._is_first else (vector > 0) ^ wants
+            # Those it wants to be with are missing where the label is; those it avoids are not there.
+            refused[-1] = wants
+            found.set_all(refused)
+        else:
+            for domain in touched:
+                found.set(domain, not self._is_first and vector.item(domain) <= 0 if wants else vector.item(domain) > 0)
 
     @property
     def adds_nothing(self) -> bool:
@@ -176,12 +232,7 @@ class AffinityCounts:
     @property
     def verdict(self) -> Hashable:
         """Where there are pods of each kind, as far as the filter asks."""
-        parts = (self.affinity, self.anti_affinity, self.carried)
-        if any(part.topology(key).n_domains > DOMAINS_COMPARED_MAX for part in parts for key in part.keys):
-            return self.revision
-        there = tuple((key, (part.vector(key) > 0).tobytes()) for part in parts for key in part.keys)
-        versions = tuple(part.topology(key).version for part in parts for key in part.keys)
-        return self._begun, self.affinity.total() == 0, versions, there
+        return self._begun, tuple((one.topology.version, one.log.end) for one in self._refusals.values())
 
     def groups(self, cluster: Snapshot) -> RowGroups | None:
         """Rows alike in the domains that preferences are about; None: there are too many."""
@@ -205,6 +256,7 @@ class AffinityCounts:
         self.cluster = cluster
         self.namespace_labels = dict(cluster.surroundings.labels_of(incoming.namespace))
         self.affinity, self.anti_affinity, self.carried, self.preferences = ByKey(), ByKey(), ByKey(), ByKey()
+        self._refusals, self._is_first = {}, False
         self.affinity_pods = tuple(self._selector(cluster, term) for term in incoming.affinity)
         self.matches_itself = all(one.matches(incoming.namespace, incoming.labels) for one in self.affinity_pods)
         for key in dict.fromkeys(term.topology_key for term in incoming.affinity):

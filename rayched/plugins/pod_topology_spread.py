@@ -41,6 +41,7 @@ from rayched.plugins.pod_topology_spread_counts import (
     Spreading,
 )
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.domains import Refusals
 from rayched.snapshot.pod_selection import LabelConditions, conditions_of
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
@@ -123,6 +124,9 @@ class PodTopologySpread:
             codes[_exceeds(one, domains, rows)] = Code.UNSCHEDULABLE
             codes[domains < 0] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return codes
+
+    def refusals(self, state: SpreadCounts) -> Sequence[Refusals]:
+        return state.refusals
 
     def reasons(self, state: SpreadCounts, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
         return (REASON_SKEW, codes == Code.UNSCHEDULABLE), (REASON_LABEL, codes == Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
@@ -215,7 +219,8 @@ class PodTopologySpread:
 def _exceeds(one: ConstraintCounts, domains: NDArray[np.int32], rows: Rows) -> BoolColumn:
     """Rows whose domain would be too full with the pod. Shape (rows,)."""
     if not rows.changes:
-        return one.too_full[domains]
+        assert one.refusals is not None
+        return one.refusals.refused[domains]
     constraint, sums = one.constraint, one.sums
     is_short, lowest = one.n_domains < constraint.min_domains, one.lowest
     pods = sums[domains]

@@ -18,7 +18,7 @@ from rayched.api.selectors import NodeSelectorMatcher, Requirement
 from rayched.api.tolerations import first_untolerated
 from rayched.plugins.node_selection import by_selector, with_labels
 from rayched.snapshot.columns import BoolColumn, Log
-from rayched.snapshot.domains import CHANGES_MAX, DomainSums, SumByDomain
+from rayched.snapshot.domains import CHANGES_MAX, DomainSums, Refusals, SumByDomain
 from rayched.snapshot.pod_counts import CountColumn, PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
 from rayched.snapshot.row_groups import RowGroups
@@ -29,8 +29,6 @@ from rayched.v1.core_pb2 import Pod, Taint, Toleration
 NO_DOMAIN_MIN: Final = 2**31 - 1
 """The minimum over no domains at all: nothing is out of balance then."""
 HOSTNAME: Final = "kubernetes.io/hostname"
-DOMAINS_COMPARED_MAX: Final = 1_024
-"""With more domains it is not worth finding out whether the same ones are too full as before."""
 GROUPS_MAX: Final = 64
 """With more groups, rows are scored one by one."""
 
@@ -69,12 +67,32 @@ class Spreading:
 class ConstraintCounts:
     """One constraint over one cluster."""
 
-    __slots__ = ("_sums", "constraint", "eligible", "has_eligible", "own", "selector", "topology")
+    __slots__ = (
+        "_emptiest",
+        "_highest",
+        "_sums",
+        "constraint",
+        "eligible",
+        "has_eligible",
+        "lowest",
+        "n_domains",
+        "own",
+        "refusals",
+        "selector",
+        "topology",
+    )
 
     def __init__(
-        self, constraint: Constraint, conditions: LabelConditions, state: Spreading, cluster: Snapshot, eligible: BoolColumn
+        self,
+        constraint: Constraint,
+        conditions: LabelConditions,
+        state: Spreading,
+        cluster: Snapshot,
+        eligible: BoolColumn,
+        *,
+        refuses: bool,
     ) -> None:
-        """`eligible` are the rows that count. Shape (n_rows,)."""
+        """`eligible` are the rows that count. Shape (n_rows,). `refuses`: the constraint is a hard one."""
         self.constraint = constraint
         self.selector = PodSelector(frozenset((state.namespace,)), conditions, terminating=False)
         self.own = int(hold(conditions, state.labels))
@@ -84,9 +102,21 @@ class ConstraintCounts:
         present = np.bincount(self.topology.column[: len(eligible)][eligible] + 1, minlength=self.topology.n_domains + 1)
         self.has_eligible: BoolColumn = present[1:] > 0
         """Domains with a row that counts. Shape (domains,)."""
+        self.n_domains = int(np.count_nonzero(present[1:]))
+        """How many of them there are."""
         self._sums: DomainSums | None = None
         if conditions:
             self._sums = DomainSums(cluster.pod_counts, (self.selector,), self.topology, eligible)
+        self.lowest = 0
+        """Pods in the emptiest domain; 0 while there are too few domains. Of a hard constraint alone, as the next two."""
+        self._emptiest = -1
+        """One of the emptiest domains."""
+        self._highest = -1
+        """More pods than this are too many in a domain."""
+        self.refusals = Refusals(self.topology) if refuses else None
+        """Domains that would be too full with the incoming pod."""
+        if refuses and self._sums is None:
+            self._refuse_anew()
 
     @property
     def is_by_host(self) -> bool:
@@ -102,27 +132,48 @@ class ConstraintCounts:
         """Pods by domain. Shape (domains + 1,)."""
         return np.zeros(self.topology.n_domains + 1, np.int64) if self._sums is None else self._sums.sums
 
-    @property
-    def n_domains(self) -> int:
-        return int(np.count_nonzero(self.has_eligible))
-
     def refresh(self) -> bool:
         """Returns whether anything may have changed."""
-        return self._sums is not None and self._sums.refresh()
+        if self._sums is None or not self._sums.refresh():
+            return False
+        if self.refusals is not None:
+            touched = self._sums.touched
+            if touched is None or not self._is_lowest_known(touched):
+                self._refuse_anew()
+            else:
+                sums = self._sums.sums
+                for domain in touched:
+                    self.refusals.set(domain, sums.item(domain) > self._highest)
+        return True
 
-    @property
-    def lowest(self) -> int:
-        """Pods in the emptiest domain; 0 while there are too few domains."""
+    def _is_lowest_known(self, touched: Sequence[int]) -> bool:
+        """Whether the emptiest domain is what it was, after the sums of these have changed."""
+        if self._emptiest < 0:
+            return True
+        sums = self.sums
+        if sums.item(self._emptiest) != self.lowest:
+            return False
+        return all(sums.item(domain) >= self.lowest or not self.has_eligible.item(domain) for domain in touched)
+
+    def _refuse_anew(self) -> None:
+        assert self.refusals is not None
+        sums = self.sums
+        self._emptiest = -1
         if self.n_domains < self.constraint.min_domains:
-            return 0
-        present = self.sums[:-1][self.has_eligible]
-        return int(present.min()) if len(present) else NO_DOMAIN_MIN
-
-    @property
-    def too_full(self) -> BoolColumn:
-        """Domains that would be too full with the incoming pod. Shape (domains + 1,)."""
-        too_full: BoolColumn = self.sums > self.constraint.max_skew - self.own + self.lowest
-        return too_full
+            self.lowest = 0
+        elif self.n_domains:
+            candidates = sums[:-1]
+            if self.n_domains < len(candidates):
+                candidates = np.where(self.has_eligible, candidates, NO_DOMAIN_MIN)
+            self._emptiest = int(candidates.argmin())
+            self.lowest = candidates.item(self._emptiest)
+        else:
+            self.lowest = NO_DOMAIN_MIN
+        self._highest = self.constraint.max_skew - self.own + self.lowest
+        refused: BoolColumn = sums > self._highest
+        # A row without the label is none of those that the constraint is about.
+        refused[-1] = True
+        self.refusals.set_all(refused)
 
     def on_node(self, cluster: Snapshot) -> CountColumn:
         """Pods on each row, whichever rows count. Shape (capacity,)."""
@@ -192,9 +243,11 @@ class SpreadCounts:
     @property
     def verdict(self) -> Hashable:
         """Which domains are too full, and for which nodes."""
-        if any(one.topology.n_domains > DOMAINS_COMPARED_MAX for one in self.hard):
-            return self.revision
-        return self._built, tuple(one.too_full.tobytes() for one in self.hard)
+        return self._built, tuple(one.log.end for one in self.refusals)
+
+    @property
+    def refusals(self) -> tuple[Refusals, ...]:
+        return tuple(one.refusals for one in self.hard if one.refusals is not None)
 
     def groups(self) -> RowGroups | None:
         """Rows alike in what soft constraints read of them; None: they are too many to be worth it.
@@ -279,11 +332,11 @@ class SpreadCounts:
             self.hard = self.soft = ()
             return
         rows = Rows(cluster, slice(0, cluster.n_rows))
-        self.hard = self._over(cluster, rows, state.hard, needs_all_keys=True)
-        self.soft = self._over(cluster, rows, state.soft, needs_all_keys=state.needs_all_keys)
+        self.hard = self._over(cluster, rows, state.hard, needs_all_keys=True, refuse=True)
+        self.soft = self._over(cluster, rows, state.soft, needs_all_keys=state.needs_all_keys, refuse=False)
 
     def _over(
-        self, cluster: Snapshot, rows: Rows, constraints: Sequence[Constraint], *, needs_all_keys: bool
+        self, cluster: Snapshot, rows: Rows, constraints: Sequence[Constraint], *, needs_all_keys: bool, refuse: bool
     ) -> tuple[ConstraintCounts, ...]:
         there: BoolColumn = rows.alive.copy()
         if needs_all_keys:
@@ -297,7 +350,7 @@ class SpreadCounts:
             if constraint.honors_taints:
                 eligible = eligible & tolerated(self.state, rows)
             conditions = self.conditions if self.state.by_default else constraint.conditions
-            found.append(ConstraintCounts(constraint, conditions, self.state, cluster, eligible))
+            found.append(ConstraintCounts(constraint, conditions, self.state, cluster, eligible, refuses=refuse))
         return tuple(found)
 
 

@@ -2,10 +2,11 @@
 
 A `Topology` numbers the values of one label key 0, 1, 2, ... in the order in which they were first seen, and knows each row's
 domain; a row without the label has -1. `DomainSums` adds a counter up over each domain, and follows the counter's log, so that a
-binding changes one number. Arrays by domain have one more place at their end, which -1 reads and which holds nothing.
+binding changes one number. Arrays by domain have one more place at their end, which -1 reads and which holds nothing. `Refusals`
+say which domains are out of the question, and log those that come to be so or no longer are.
 
-Owner: topologies belong to one Snapshot, sums to whoever made them. Cost: one pass over the rows where the label changed anywhere
-or more rows changed than that is worth; else 0.2 µs for each change of the counter.
+Owner: topologies belong to one Snapshot, sums and refusals to whoever made them. Cost: one pass over the rows where the label
+changed anywhere or more rows changed than that is worth; else 0.2 µs for each change of the counter.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.snapshot.columns import BoolColumn, IdColumn, Log
+from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.columns import BoolColumn, IdColumn, Log, RowIndex
 from rayched.snapshot.pod_counts import Counted, PodCounter, PodCounts
+from rayched.snapshot.rows import Selection, compact
 from rayched.snapshot.table import NO_VALUE, NodeTable
 
 SPARE_DOMAINS: Final = 64
@@ -31,7 +34,7 @@ SumByDomain = NDArray[np.int64]
 class Topology:
     """Which domain of one topology key each row belongs to."""
 
-    __slots__ = ("_ids", "_position", "_table", "column", "key", "n_domains", "version")
+    __slots__ = ("_ids", "_order", "_ordered", "_position", "_starts", "_table", "column", "key", "n_domains", "version")
 
     def __init__(self, table: NodeTable, key: str) -> None:
         self.key = key
@@ -45,6 +48,10 @@ class Topology:
         self._ids: dict[int, int] = {}
         """Number of the label's value to number of the domain."""
         self._position = -1
+        self._ordered = -1
+        """The version for which rows were put in the order of their domains."""
+        self._order: RowIndex = np.zeros(0, np.intp)
+        self._starts: RowIndex = np.zeros(1, np.intp)
 
     def refresh(self) -> None:
         """Follow the nodes' labels."""
@@ -72,6 +79,16 @@ class Topology:
         number = self._table.label_value_id(value)
         return None if number is None else self._ids.get(number)
 
+    def rows_of(self, domain: int) -> Selection | None:
+        """The rows of a domain, -1 for those without one; None where there are none."""
+        if self._ordered != self.version:
+            self._order = self.column.argsort(kind="stable")
+            self._starts = np.searchsorted(self.column[self._order], np.arange(NO_VALUE, self.n_domains + 1))
+            self._ordered = self.version
+        place = domain - NO_VALUE
+        first, end = self._starts.item(place), self._starts.item(place + 1)
+        return compact(self._order[first:end]) if end > first else None
+
     def _rebuild(self, values: IdColumn | None) -> None:
         self.version += 1
         self.column = np.full(self._table.capacity, NO_VALUE, np.int32)
@@ -87,13 +104,15 @@ class Topology:
 class DomainSums:
     """A counter added up over the domains of a topology, over all rows or over those that are eligible."""
 
-    __slots__ = ("_counter", "_counts", "_eligible", "_position", "_topology", "_version", "_what", "sums", "total")
+    __slots__ = ("_counter", "_counts", "_eligible", "_position", "_topology", "_version", "_what", "sums", "total", "touched")
 
     def __init__(self, counts: PodCounts, what: Counted, topology: Topology, eligible: BoolColumn | None = None) -> None:
         """`eligible` has the shape (n_rows,), as of the topology's version now; None: all rows."""
         self.sums: SumByDomain = np.zeros(1, np.int64)
         self.total = 0
         """Over all domains."""
+        self.touched: list[int] | None = None
+        """Domains of which the last `refresh` that returned True changed the sum, with repetitions; None: any may have."""
         self._counts = counts
         self._what = what
         self._topology = topology
@@ -132,16 +151,57 @@ class DomainSums:
 
     def _follow(self, changes: list[int]) -> None:
         column, eligible, sums = self._topology.column, self._eligible, self.sums
+        touched = self.touched = []
         for entry in changes:
             row, change = (entry, 1) if entry >= 0 else (~entry, -1)
             domain = column.item(row)
             if domain >= 0 and (eligible is None or (row < len(eligible) and eligible.item(row))):
                 sums[domain] += change
                 self.total += change
+                touched.append(domain)
 
     def _rebuild(self, counter: PodCounter) -> None:
         self.sums = sums_over(counter.column, self._topology, self._eligible)
         self.total = int(self.sums.sum())
+        self.touched = None
+
+
+class Refusals:
+    """Which domains of a topology are out of the question."""
+
+    __slots__ = ("log", "n_refused", "refused", "topology")
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.refused: BoolColumn = np.zeros(0, np.bool_)
+        """Shape (domains + 1,); the last place is for rows without a domain."""
+        self.n_refused = 0
+        """Places that are refused."""
+        self.log = ChangeLog()
+        """Domains that changed."""
+
+    def set(self, domain: int, refused: bool) -> None:
+        if self.refused.item(domain) is not refused:
+            self.refused[domain] = refused
+            self.n_refused += 1 if refused else -1
+            self.log.append(domain)
+
+    def set_all(self, refused: BoolColumn) -> None:
+        """Shape (domains + 1,); from now on the array is this object's own."""
+        if len(refused) != len(self.refused):
+            self.log.cut()
+        else:
+            changed = (refused != self.refused).nonzero()[0]
+            if not len(changed):
+                return
+            if len(changed) > CHANGES_MAX:
+                self.log.cut()
+            else:
+                last = len(refused) - 1
+                for domain in changed.tolist():
+                    self.log.append(NO_VALUE if domain == last else domain)
+        self.refused = refused
+        self.n_refused = int(np.count_nonzero(refused))
 
 
 def sums_over(column: NDArray[np.int32], topology: Topology, eligible: BoolColumn | None) -> SumByDomain:
