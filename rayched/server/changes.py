@@ -4,9 +4,10 @@ An object that a selector begins to match is ADDED, one that it ceases to match 
 that cannot be decoded counts as no object: it is logged and skipped, and never stops a stream.
 
 Bytes of an event are a whole WatchResponse with that one event. Protobuf messages concatenate, so a response of many events is
-the join of such bytes, and each event is encoded once, however many subscribers read it.
+the join of such bytes, and each event is encoded once, however many subscribers read it. The frame around the object is put
+together here: protobuf copies an object three times on its way into a response.
 
-Source: the semantics of Kubernetes' watch cache. Cost: decoding 1 µs, encoding 2 µs, a repeated encoding a dictionary look-up.
+Source: the semantics of Kubernetes' watch cache. Cost: decoding 3 µs, encoding 2 µs, a repeated encoding a dictionary look-up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
 from rayched.v1.services_pb2 import WatchEvent, WatchResponse
+from rayched.v1.workloads_pb2 import Object
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +31,14 @@ DECODED_KEPT: Final = 4096
 """Objects that selectors looked at last; subscribers read the same changes at about the same time."""
 
 EventType = WatchEvent.Type
+# Asking the enumeration for a value by name takes as long as encoding a pod.
+_ADDED: Final = EventType.ADDED
+_MODIFIED: Final = EventType.MODIFIED
+_DELETED: Final = EventType.DELETED
+_HEADS: Final = {kind: WatchEvent(type=kind).SerializeToString() for kind in (_ADDED, _MODIFIED, _DELETED)}
+_EVENTS_TAG: Final = bytes([WatchResponse.DESCRIPTOR.fields_by_name["events"].number << 3 | 2])
+_OBJECT_TAG: Final = bytes([WatchEvent.DESCRIPTOR.fields_by_name["object"].number << 3 | 2])
+_REVISION_TAG: Final = bytes([WatchEvent.DESCRIPTOR.fields_by_name["revision"].number << 3])
 
 
 @dataclass(slots=True, eq=False)
@@ -53,33 +63,36 @@ class EventEncoder:
     """Turns changes and entries into bytes of events. Owned by one thread."""
 
     def __init__(self) -> None:
-        self._message = functools.lru_cache(maxsize=DECODED_KEPT)(_decoded)
+        self._item = functools.lru_cache(maxsize=DECODED_KEPT)(_decoded)
 
     def message(self, entry: Entry | None) -> AnyObject | None:
         """The object of an entry: shared, not to be changed. None when there is none that can be read."""
-        return None if entry is None else self._message(entry)
+        item = None if entry is None else self._item(entry)
+        return None if item is None else unwrap(item)
 
     def encode(self, change: Change, selection: Selection) -> bytes | None:
         """The event that `selection` sees in a change that it covers, or None."""
-        before, after = self.message(change.before), self.message(change.after)
-        was = before is not None and (selection.by_key or selection.matches(before))
-        now = after is not None and (selection.by_key or selection.matches(after))
+        before = None if change.before is None else self._item(change.before)
+        after = None if change.after is None else self._item(change.after)
+        by_key = selection.by_key
+        was = before is not None and (by_key or selection.matches(unwrap(before)))
+        now = after is not None and (by_key or selection.matches(unwrap(after)))
         if not (was or now):
             return None
-        kind = EventType.MODIFIED if was and now else EventType.ADDED if now else EventType.DELETED
+        kind = _MODIFIED if was and now else _ADDED if now else _DELETED
         found = change.encoded.get(kind)
         if found is None:
             item = after if now else before
             assert item is not None
-            found = change.encoded[kind] = _encoded(kind, item, change.revision)
+            found = change.encoded[kind] = _encoded(kind, item if now else _as_of(item, change.revision), change.revision)
         return found
 
     def encode_initial(self, entry: Entry, selection: Selection) -> bytes | None:
         """The event that tells of an object that was there before the watch began."""
-        message = self.message(entry)
-        if message is None or not (selection.by_key or selection.matches(message)):
+        item = self._item(entry)
+        if item is None or not (selection.by_key or selection.matches(unwrap(item))):
             return None
-        return _encoded(EventType.ADDED, message, entry.mod_revision)
+        return _encoded(_ADDED, item, entry.mod_revision)
 
 
 def bookmark(revision: int) -> bytes:
@@ -92,15 +105,34 @@ def up_to(revision: int) -> bytes:
     return WatchResponse(revision=revision).SerializeToString()
 
 
-def _decoded(entry: Entry) -> AnyObject | None:
+def _decoded(entry: Entry) -> Object | None:
     try:
-        return unwrap(decode_entry(entry))
+        return decode_entry(entry)
     except PoisonedObject as error:
         _log.warning("skipped an object that cannot be read: %s", error)
         return None
 
 
-def _encoded(kind: EventType, item: AnyObject, revision: int) -> bytes:
-    whole = wrap(item)
-    unwrap(whole).metadata.resource_version = str(revision)
-    return WatchResponse(events=[WatchEvent(type=kind, object=whole, revision=revision)]).SerializeToString()
+def _as_of(item: Object, revision: int) -> Object:
+    """A copy with another resource version: a deleted object's is that of its deletion."""
+    changed = wrap(unwrap(item))
+    unwrap(changed).metadata.resource_version = str(revision)
+    return changed
+
+
+def _encoded(kind: EventType, item: Object, revision: int) -> bytes:
+    """WatchResponse(events=[WatchEvent(type=kind, object=item, revision=revision)]), as bytes; the revision is above 0."""
+    content = item.SerializeToString()
+    event = b"".join((_HEADS[kind], _OBJECT_TAG, _varint(len(content)), content, _REVISION_TAG, _varint(revision)))
+    return b"".join((_EVENTS_TAG, _varint(len(event)), event))
+
+
+@functools.lru_cache(maxsize=4096)
+def _varint(number: int) -> bytes:
+    """Protobuf's form of a number that is not negative: seven bits a byte, the lowest first."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)

@@ -15,8 +15,7 @@ A part of a key never holds a slash, so a key names one thing only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.api.kinds import EVENT, KINDS, Kind
 
@@ -25,8 +24,7 @@ class KeyTextError(ValueError):
     """A text that cannot be part of a key, or a root that cannot begin one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKey:
+class ObjectKey(NamedTuple):
     """Names one object. `kind` as in a manifest ("Pod"); `namespace` is empty for kinds of the cluster."""
 
     kind: str
@@ -85,10 +83,10 @@ class Keys:
             return None
         if kind is None:
             return None
-        parts = _text(rest).split("/")
-        if len(parts) != (2 if kind.namespaced else 1) or not all(parts):
+        namespace, slash, name = _text(rest).rpartition("/")
+        if not name or "/" in namespace or bool(slash) != kind.namespaced or bool(namespace) != kind.namespaced:
             return None
-        return ObjectKey(kind.name, parts[0] if kind.namespaced else "", parts[-1])
+        return ObjectKey(kind.name, namespace, name)
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)

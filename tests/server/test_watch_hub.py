@@ -247,3 +247,22 @@ def test_the_present_state_is_what_the_selection_covers_and_matches(selection: S
     found = [getattr(event.object, event.object.WhichOneof("kind") or "").metadata.name for event in events]
     assert found == names
     assert EVENT.name not in {event.object.WhichOneof("kind") for event in events}
+
+
+@given(st.integers(1, 2**62), st.text(max_size=300), st.booleans())
+def test_an_event_is_what_protobuf_itself_would_make_of_it(revision: int, image: str, is_there: bool) -> None:
+    item = wrap(a_pod("one", namespace="default"))
+    item.pod.spec.containers[0].image = image
+    key = KEYS.object_key(POD, "default", "one")
+    entry = Entry(key, encode(item), revision, revision)
+    hub = a_hub(changes_max=10, revision=0)
+    hub.changed([entry] if is_there else [entry, Deleted(key, revision + 1)], revision + 1)
+    reader = hub.subscribe(ALL_PODS, 0 if is_there else revision, lambda: None)
+    assert reader is not None
+    batch = reader.read()
+    assert isinstance(batch, Batch)
+    seen_at = revision if is_there else revision + 1
+    item.pod.metadata.resource_version = str(seen_at)
+    kind = WatchEvent.Type.ADDED if is_there else WatchEvent.Type.DELETED
+    (data,) = batch.events
+    assert data == WatchResponse(events=[WatchEvent(type=kind, object=item, revision=seen_at)]).SerializeToString()
