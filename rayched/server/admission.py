@@ -19,21 +19,20 @@ from typing import Final, TypeVar, cast
 
 from rayched.api import kinds
 from rayched.api.admission import admit_pod
-from rayched.api.defaulting import DEFAULT_NAMESPACE, default
+from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
 from rayched.api.names import subdomain_fault
 from rayched.api.validation import validate
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.limits import POD_BYTES
-from rayched.api.validation.metadata import check_metadata
+from rayched.api.validation.metadata import check_identity
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.server.errors import unavailable
 from rayched.server.objects import Objects, read_entry
 from rayched.server.watch_hub import WatchHub
 from rayched.store.codec import PoisonedObject
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.meta_pb2 import ObjectMeta
 from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
 
 TEMPLATES_MAX: Final = 2_000
@@ -134,29 +133,28 @@ class Admission:
 
     def _admit_by_template(self, pod: Pod, classes: Classes) -> list[FieldError]:
         metadata = pod.metadata
-        own = ObjectMeta(name=metadata.name, uid=metadata.uid, generate_name=metadata.generate_name)
-        for name in ("name", "uid", "generate_name"):
-            metadata.ClearField(name)
+        name, uid, _ = own = metadata.name, metadata.uid, metadata.generate_name
+        metadata.name = metadata.uid = metadata.generate_name = ""
         template = pod.SerializeToString(deterministic=True)
         admitted = self._admitted.get(template)
         if admitted is not None:
             self._admitted.move_to_end(template)
             # What was taken from the pod before, `metadata` too, is no part of it afterwards.
             pod.ParseFromString(admitted)
-            pod.metadata.MergeFrom(own)
-            own.namespace = pod.metadata.namespace
+            metadata = pod.metadata
+            metadata.name, metadata.uid, metadata.generate_name = own
             faults = Faults()
-            check_metadata(own, POD, subdomain_fault, faults)
+            check_identity(name, metadata.namespace, uid, POD, subdomain_fault, faults)
             if not faults.errors and pod.ByteSize() <= POD_BYTES:
                 return []
             return faults.errors or validate(pod)
-        metadata.MergeFrom(own)
+        metadata.name, metadata.uid, metadata.generate_name = own
         errors = admit_pod(pod, classes.priority, classes.runtime, tolerations=self._tolerations)
         if not errors:
             prototype = Pod()
             prototype.CopyFrom(pod)
-            for name in ("name", "uid", "generate_name"):
-                prototype.metadata.ClearField(name)
+            for field in ("name", "uid", "generate_name"):
+                prototype.metadata.ClearField(field)
             self._admitted[template] = prototype.SerializeToString()
             if len(self._admitted) > TEMPLATES_MAX:
                 self._admitted.popitem(last=False)
@@ -186,10 +184,3 @@ class Admission:
                     # An unreadable class counts as none, here as in the hub.
                     continue
         return found
-
-
-def namespace_of(message: AnyObject) -> str:
-    """The namespace an object will be in; empty for kinds without one."""
-    if not kinds.of_message(message).namespaced:
-        return ""
-    return message.metadata.namespace or DEFAULT_NAMESPACE

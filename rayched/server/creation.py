@@ -20,15 +20,18 @@ import hashlib
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from rayched.api import kinds
 from rayched.api.admission import check_default_class
+from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
-from rayched.server.admission import Admission, namespace_of
+from rayched.server.admission import Admission
 from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields
 from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
 from rayched.store.codec import encode
@@ -48,6 +51,9 @@ _ROUNDS_MAX: Final = 4
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_CHARACTERS: Final = 5
 _GENERATE_NAME_CHARACTERS_MAX: Final = 58
+_WITH_STATUS: Final = frozenset(kind.name for kind in kinds.KINDS if "status" in kind.message.DESCRIPTOR.fields_by_name)
+_NOT_NEW: Final = FieldError("metadata.resourceVersion", "must be empty: the object is new. To change one that exists, apply it")
+"""What a new object must not carry, beside the rules for all objects."""
 
 RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER: bool = True
 """Broken by tests alone."""
@@ -83,6 +89,8 @@ class _Submission:
     warnings: list[str]
     namespace: str
     generate_name: str = ""
+    key: services_pb2.ObjectKey = field(default_factory=services_pb2.ObjectKey)
+    """Of the write."""
     result: Creation | None = None
     write: GuardedPut | None = field(default=None)
 
@@ -141,7 +149,9 @@ class Creator:
         defaults = await self._admission.default_classes(submission.message for submission in wave)
         for submission in wave:
             message = submission.message
-            errors = [*_received_faults(submission), *self._admission.admit(message, classes)]
+            errors = self._admission.admit(message, classes)
+            if message.metadata.resource_version:
+                errors = [_NOT_NEW, *errors]
             if isinstance(message, PriorityClass):
                 errors += check_default_class(message, defaults)
                 if message.global_default and not errors:
@@ -160,9 +170,11 @@ class Creator:
 
     async def _round(self, pending: list[_Submission], dry_run: bool) -> None:
         revisions = await self._admission.namespace_revisions(one.namespace for one in pending if one.namespace)
+        keys, now = self._objects.keys, timestamp_now()
+        guards = {name: ((keys.object_key(NAMESPACE, "", name), revision),) for name, revision in revisions.items()}
         for submission in pending:
             try:
-                submission.write = self._write(submission, revisions)
+                submission.write = self._write(submission, guards, now)
             except (ApiFailure, KeyTextError) as error:
                 submission.result = failure_of(error, "Submission")
         ready = [submission for submission in pending if submission.write is not None and submission.result is None]
@@ -175,35 +187,31 @@ class Creator:
             for write, outcome in zip(batch, outcomes, strict=True):
                 self._settle(by_write[id(write)], outcome)
 
-    def _write(self, submission: _Submission, namespace_revisions: dict[str, int]) -> GuardedPut:
-        keys, message = self._objects.keys, submission.message
-        metadata = message.metadata
+    def _write(self, submission: _Submission, namespaces: Mapping[str, tuple[tuple[bytes, int]]], now: Timestamp) -> GuardedPut:
+        """`namespaces` has the key and the revision of those that exist."""
+        keys, metadata = self._objects.keys, submission.message.metadata
+        namespace, name = submission.namespace, metadata.name
         record_key = keys.submission(submission.uid)
-        also = [(record_key, 0)]
-        if submission.namespace:
-            revision = namespace_revisions.get(submission.namespace)
-            if revision is None:
-                raise ApiFailure(Code.NOT_FOUND, f"{submission.subject}: namespace {submission.namespace} does not exist")
-            also.append((keys.object_key(NAMESPACE, "", submission.namespace), revision))
-        record = SubmissionRecord(
-            key=services_pb2.ObjectKey(kind=submission.kind.name, namespace=submission.namespace, name=metadata.name),
-            digest=submission.digest,
-            uid=submission.uid,
-            warnings=submission.warnings,
-        )
-        key = keys.object_key(submission.kind, submission.namespace, metadata.name)
+        guard: tuple[tuple[bytes, int], ...] = ()
+        if namespace:
+            found = namespaces.get(namespace)
+            if found is None:
+                raise ApiFailure(Code.NOT_FOUND, f"{submission.subject}: namespace {namespace} does not exist")
+            guard = found
+        record = SubmissionRecord(digest=submission.digest, uid=submission.uid, warnings=submission.warnings)
+        named = submission.key = record.key
+        named.kind, named.namespace, named.name = submission.kind.name, namespace, name
+        key = keys.object_key(submission.kind, namespace, name)
         # Not before admission, which knows templates by all that is not the object's own.
-        metadata.creation_timestamp.CopyFrom(timestamp_now())
-        return GuardedPut(key, 0, encode(submission.item), tuple(also), ((record_key, record.SerializeToString()),))
+        metadata.creation_timestamp.CopyFrom(now)
+        return GuardedPut(key, 0, encode(submission.item), ((record_key, 0), *guard), ((record_key, record.SerializeToString()),))
 
     def _settle(self, submission: _Submission, outcome: Outcome) -> None:
         match outcome:
             case Committed(revision):
                 submission.message.metadata.resource_version = str(revision)
-                key = services_pb2.ObjectKey(
-                    kind=submission.kind.name, namespace=submission.namespace, name=submission.message.metadata.name
-                )
-                submission.result = Created(submission.uid, revision, tuple(submission.warnings), key, submission.item)
+                warnings = tuple(submission.warnings)
+                submission.result = Created(submission.uid, revision, warnings, submission.key, submission.item)
             case Conflict(current, (record, *_)):
                 self._settle_conflict(submission, current, record)
             case Unknown() if not RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER:
@@ -254,7 +262,7 @@ def _received(index: int, item: Object) -> _Submission:
     kind = kinds.of(item)
     message = kinds.unwrap(item)
     metadata = message.metadata
-    namespace = namespace_of(message)
+    namespace = (metadata.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
     name = metadata.name or (f"{metadata.generate_name}?" if metadata.generate_name else "without a name")
     subject = f"{kind.name} {namespace}/{name}"[:320] if namespace else f"{kind.name} {name}"[:320]
     refuse_oversize(subject, message)
@@ -271,21 +279,13 @@ def _received(index: int, item: Object) -> _Submission:
 
 def _clear_what_is_not_the_clients(submission: _Submission) -> None:
     message, metadata = submission.message, submission.message.metadata
-    if not isinstance(message, Node) and "status" in message.DESCRIPTOR.fields_by_name and message.HasField("status"):
+    if submission.kind.name in _WITH_STATUS and not isinstance(message, Node) and message.HasField("status"):
         message.ClearField("status")
         submission.warnings.append("status: left out, it is not set by whoever creates the object")
     for name in ("deletion_timestamp", "deletion_grace_period_seconds"):
         metadata.ClearField(name)
     metadata.ClearField("creation_timestamp")
     metadata.generation = 1
-
-
-def _received_faults(submission: _Submission) -> list[FieldError]:
-    """What a new object must not carry, beside the rules for all objects."""
-    version = submission.message.metadata.resource_version
-    if not version:
-        return []
-    return [FieldError("metadata.resourceVersion", "must be empty: the object is new. To change one that exists, apply it")]
 
 
 def _generate_name(submission: _Submission) -> None:

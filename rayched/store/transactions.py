@@ -38,6 +38,7 @@ BYTES_MAX: Final = 1 << 20
 ALSO_MAX: Final = 20
 """Further keys that one write may compare, or put: etcd's default limit of 128 operations is for 100 writes and the operations of
 the largest of them together."""
+_MOD: Final = rpc.Compare.MOD
 _BYTES_A_COMPARISON: Final = 32
 """What a comparison or an operation costs on the wire besides keys and values."""
 
@@ -135,13 +136,14 @@ def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: i
     relied_on: set[bytes] = set()
     for write in writes:
         writing = _keys_written(write)
-        relying = {key for key, _ in write.also} - set(writing)
-        clash = not written.isdisjoint(writing) or not written.isdisjoint(relying) or not relied_on.isdisjoint(writing)
-        if batch and (clash or len(batch) >= writes_max or size + _bytes_of(write) > bytes_max):
+        relying = {key for key, _ in write.also}.difference(writing)
+        clash = not (written.isdisjoint(writing) and written.isdisjoint(relying) and relied_on.isdisjoint(writing))
+        own = _bytes_of(write)
+        if batch and (clash or len(batch) >= writes_max or size + own > bytes_max):
             yield batch
             batch, size, written, relied_on = [], 0, set(), set()
         batch.append(write)
-        size += _bytes_of(write)
+        size += own
         written.update(writing)
         relied_on |= relying
     if batch:
@@ -154,25 +156,26 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
         raise ValueError(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
     request = rpc.TxnRequest()
     if guard is not None and RULE_WRITES_ARE_GUARDED:
-        request.compare.append(_unchanged(guard.epoch_key, guard.epoch))
-        request.failure.add().request_range.key = guard.epoch_key
+        _unchanged(request, guard.epoch_key, guard.epoch)
+    operations = request.success
     for write in writes:
-        if max(len(write.also), len(write.with_puts)) > ALSO_MAX:
-            raise ValueError(
-                f"a write with {len(write.also)} further keys and {len(write.with_puts)} puts: want at most {ALSO_MAX}"
-            )
-        nested = request.success.add().request_txn
-        nested.compare.append(_unchanged(write.key, write.mod_revision))
-        nested.failure.add().request_range.key = write.key
-        for key, mod_revision in write.also:
-            nested.compare.append(_unchanged(key, mod_revision))
-            nested.failure.add().request_range.key = key
+        key, also, with_puts = write.key, write.also, write.with_puts
+        if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
+            raise ValueError(f"a write with {len(also)} further keys and {len(with_puts)} puts: want at most {ALSO_MAX}")
+        nested = operations.add().request_txn
+        _unchanged(nested, key, write.mod_revision)
+        for other, mod_revision in also:
+            _unchanged(nested, other, mod_revision)
         if isinstance(write, GuardedDelete):
-            nested.success.add().request_delete_range.key = write.key
+            nested.success.add().request_delete_range.key = key
         else:
-            _put(nested, write.key, write.value, write.lease)
-        for key, value in write.with_puts:
-            _put(nested, key, value)
+            put = nested.success.add().request_put
+            put.key, put.value = key, write.value
+            if write.lease:
+                put.lease = write.lease
+        for other, value in with_puts:
+            put = nested.success.add().request_put
+            put.key, put.value = other, value
     return request
 
 
@@ -246,7 +249,7 @@ def _revision_of(entry: Entry | None) -> int:
 
 
 def _keys_written(write: Write) -> list[bytes]:
-    return [write.key, *(key for key, _ in write.with_puts)]
+    return [write.key, *(key for key, _ in write.with_puts)] if write.with_puts else [write.key]
 
 
 def _keys_read(write: Write) -> list[bytes]:
@@ -254,18 +257,18 @@ def _keys_read(write: Write) -> list[bytes]:
 
 
 def _bytes_of(write: Write) -> int:
+    key = len(write.key)
     # Compared keys stand in the request twice: in the comparison and in the read that answers a refusal.
-    compared = sum(2 * (len(key) + _BYTES_A_COMPARISON) for key in _keys_read(write))
-    put = sum(len(key) + len(value) + _BYTES_A_COMPARISON for key, value in write.with_puts)
-    return compared + put + len(write.key) + (len(write.value) if isinstance(write, GuardedPut) else 0)
+    size = 3 * key + 2 * _BYTES_A_COMPARISON
+    for other, _ in write.also:
+        size += 2 * (len(other) + _BYTES_A_COMPARISON)
+    for other, value in write.with_puts:
+        size += len(other) + len(value) + _BYTES_A_COMPARISON
+    return size + len(write.value) if isinstance(write, GuardedPut) else size
 
 
-def _unchanged(key: bytes, mod_revision: int) -> Any:
-    return rpc.Compare(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=mod_revision)
-
-
-def _put(request: Any, key: bytes, value: bytes, lease: int = 0) -> None:
-    put = request.success.add().request_put
-    put.key = key
-    put.value = value
-    put.lease = lease
+def _unchanged(request: Any, key: bytes, mod_revision: int) -> None:
+    """A comparison, and the read that answers where it does not hold."""
+    compare = request.compare.add()
+    compare.key, compare.target, compare.mod_revision = key, _MOD, mod_revision
+    request.failure.add().request_range.key = key

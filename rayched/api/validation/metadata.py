@@ -24,17 +24,7 @@ _LABEL_OPERATORS = tuple(operator.value for operator in LABEL_OPERATORS)
 
 def check_metadata(metadata: ObjectMeta, kind: Kind, rule: NameRule, faults: Faults) -> None:
     """Metadata of a whole object; `rule` is the grammar of its name."""
-    faults.check("metadata.name", rule(metadata.name))
-    if kind.namespaced:
-        faults.check("metadata.namespace", label_fault(metadata.namespace))
-    elif metadata.namespace:
-        faults.add("metadata.namespace", f"{quoted(metadata.namespace)} is not allowed: a {kind.name} belongs to no namespace")
-    uid = metadata.uid
-    if uid and (len(uid) > limits.UID_CHARACTERS or not _UID.fullmatch(uid)):
-        faults.add(
-            "metadata.uid",
-            f"{quoted(uid)} is not allowed; allowed are up to {limits.UID_CHARACTERS} letters, digits, '-', '.', '_', '/', ':'",
-        )
+    check_identity(metadata.name, metadata.namespace, metadata.uid, kind, rule, faults)
     if metadata.generation < 0:
         faults.not_negative("metadata.generation", metadata.generation)
     check_labels(metadata.labels, "metadata.labels", faults)
@@ -44,6 +34,20 @@ def check_metadata(metadata: ObjectMeta, kind: Kind, rule: NameRule, faults: Fau
         _check_owners(metadata, faults)
     for position, finalizer in enumerate(metadata.finalizers):
         faults.check(f"metadata.finalizers[{position}]", qualified_fault(finalizer))
+
+
+def check_identity(name: str, namespace: str, uid: str, kind: Kind, rule: NameRule, faults: Faults) -> None:
+    """What of its metadata is an object's own."""
+    faults.check("metadata.name", rule(name))
+    if kind.namespaced:
+        faults.check("metadata.namespace", label_fault(namespace))
+    elif namespace:
+        faults.add("metadata.namespace", f"{quoted(namespace)} is not allowed: a {kind.name} belongs to no namespace")
+    if uid and (len(uid) > limits.UID_CHARACTERS or not _UID.fullmatch(uid)):
+        faults.add(
+            "metadata.uid",
+            f"{quoted(uid)} is not allowed; allowed are up to {limits.UID_CHARACTERS} letters, digits, '-', '.', '_', '/', ':'",
+        )
 
 
 def check_template_metadata(metadata: ObjectMeta, path: str, faults: Faults) -> None:
