@@ -3,8 +3,9 @@
 * What happens again to the same object for the same reason is one Event that counts. It is written when it first happens, then
   after a pause that doubles each time from REPEAT_SECONDS_MIN to REPEAT_SECONDS_MAX; the message is the newest.
 * Nothing decides by Events. They are written after bindings and statuses, one batch at a time, at most one in PRESSURE_SECONDS
-  while pods wait for their decision, at most RATE_PER_SECOND on the long run, and none twice when an answer is missing. What
-  exceeds WAITING_MAX is dropped and counted; ordinary news gives way to warnings before that.
+  while pods wait for their decision or their binding, at most RATE_PER_SECOND on the long run, and none twice when an answer is
+  missing. Ordinary news that comes after other news is gathered for GATHER_SECONDS. What exceeds WAITING_MAX is dropped and
+  counted; ordinary news gives way to warnings before that.
 * Each is written under a lease of etcd, so that it goes after an hour whoever leads then. A lease holds at most EVENTS_A_LEASE:
   etcd removes what a lease holds at one stroke. A further write prolongs an Event's life, as in Kubernetes.
 * An Event that is there already (the leader before wrote it, or it was forgotten here) refuses the write and is then counted on.
@@ -40,7 +41,9 @@ LEASE_PAUSE_SECONDS: Final = 1.0
 """Before another is asked for, when none was given."""
 REPEAT_SECONDS_MIN: Final = 5.0
 REPEAT_SECONDS_MAX: Final = 300.0
-PRESSURE_SECONDS: Final = 0.1
+PRESSURE_SECONDS: Final = 0.2
+"""An Event costs as much as a binding: in a burst all of them at once would take half of its rate."""
+GATHER_SECONDS: Final = 0.1
 WAITING_MAX: Final = 10_000
 NORMAL_WAITING_MAX: Final = 9_000
 SERIES_MAX: Final = 8_192
@@ -152,7 +155,8 @@ class EventWrites:
         """When something may be written next; None: nothing waits, or an answer is awaited."""
         dues = [heap[0][0] for heap in self._due if heap]
         if self._fresh:
-            dues.append(self._fresh[0][1])
+            came = self._fresh[0][1]
+            dues.append(came if len(self._fresh) >= WRITES_MAX else max(came, self._wrote_at + GATHER_SECONDS))
         if not dues or self._sent:
             return None
         due = min(dues)

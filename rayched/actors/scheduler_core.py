@@ -276,7 +276,7 @@ class SchedulerCore:
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
-            self.events.next_due(under_pressure=len(link) > 0) if self.window.room else None,
+            self.events.next_due(self._is_pressed(link)) if self.window.room else None,
         )
         return min((due for due in dues if due is not None), default=None)
 
@@ -442,11 +442,15 @@ class SchedulerCore:
                 break
             yield self.window.send(writes, guard, op=OP_STATUS, once=True)
         if self.window.room and not self.bindings.n_unsent:
-            events = self.events.batch(
-                epoch, self.cache.revision, now, under_pressure=self.link is not None and len(self.link) > 0
-            )
+            events = self.events.batch(epoch, self.cache.revision, now, self._is_pressed(self.link))
             if events:
                 yield self.window.send(events, guard, op=OP_EVENT, once=True)
+
+    def _is_pressed(self, link: QueueLink | None) -> bool:
+        """Pods wait for their decision, or for the store's word on it."""
+        if self.bindings.n_under_way:
+            return True
+        return link is not None and (len(link) > 0 or link.counts.get("active", 0) > 0)
 
     def _make_room(self, guard: Guard, now_unix: float) -> Iterator[Send]:
         """Preemptions go before bindings: those who wait for them are the more urgent ones."""

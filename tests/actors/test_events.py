@@ -11,6 +11,7 @@ from rayched.actors.event_writes import (
     BURST,
     DROPPED,
     EVENTS_A_LEASE,
+    GATHER_SECONDS,
     LEASE_USED_SECONDS,
     NORMAL_WAITING_MAX,
     PRESSURE_SECONDS,
@@ -272,6 +273,22 @@ def test_while_pods_wait_for_their_decision_one_batch_goes_in_a_while() -> None:
     assert writer.send(PRESSURE_SECONDS)
 
 
+def test_ordinary_news_is_gathered_behind_other_news_and_warnings_are_not() -> None:
+    writer = Writer(ModelStore())
+    writer.tell(news("first"), 1.0)
+    assert writer.writes.counts[WRITTEN] == 1
+    writer.tell(news("second"), 1.0)
+    writer.tell(news("third"), 1.0)
+    assert writer.writes.counts[WRITTEN] == 1
+    assert writer.writes.next_due(under_pressure=False) == 1.0 + GATHER_SECONDS
+    assert len(writer.send(1.0 + GATHER_SECONDS)) == 2
+    writer.tell(warning("no"), 1.0 + GATHER_SECONDS)
+    assert writer.writes.counts[WRITTEN] == 4
+    for number in range(WRITES_MAX):
+        writer.writes.emit(news(f"p{number}"), 1.0 + GATHER_SECONDS, UNIX)
+    assert len(writer.send(1.0 + GATHER_SECONDS)) == WRITES_MAX
+
+
 def test_the_long_run_has_a_rate_and_a_burst() -> None:
     writer = Writer(ModelStore())
     now, written = 0.0, 0
@@ -292,10 +309,11 @@ def test_a_lease_holds_so_many_events_and_takes_them_for_so_long() -> None:
     for number in range(2 * EVENTS_A_LEASE + 1):
         writer.writes.emit(news(f"p{number}"), 0.0, UNIX)
     writer.send_all(0.0)
+    writer.send_all(GATHER_SECONDS)
     assert writer.leases == 3
     writer.tell(news("later"), LEASE_USED_SECONDS - 1)
     assert writer.leases == 3
-    writer.tell(news("latest"), LEASE_USED_SECONDS)
+    writer.tell(news("latest"), LEASE_USED_SECONDS + GATHER_SECONDS)
     assert writer.leases == 4
 
 
