@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,7 +29,7 @@ from rayched.store.list_watch import Changed, Listed
 from rayched.store.transactions import GuardedPut
 from rayched.v1.core_pb2 import Pod, ReplicationController
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
-from rayched.v1.workloads_pb2 import PodDisruptionBudget, ReplicaSet, StatefulSet
+from rayched.v1.workloads_pb2 import Object, PodDisruptionBudget, ReplicaSet, StatefulSet
 
 OP_BUDGET: Final = "budget"
 
@@ -80,9 +81,10 @@ class _Namespace:
 class BudgetView:
     """Budgets, and the pods and controllers of their namespaces, as of `revision`."""
 
-    def __init__(self, keys: Keys, incarnation: str) -> None:
-        """`incarnation` begins the attempt ids of all writes, and is of no other view."""
+    def __init__(self, keys: Keys, incarnation: str, decode: Callable[[Entry], Object] = decode_entry) -> None:
+        """`incarnation` begins the attempt ids of all writes, and is of no other view. `decode` may share what it gives."""
         self._keys = keys
+        self._decode = decode
         self._incarnation = incarnation
         self._number = 0
         self.revision = 0
@@ -127,7 +129,7 @@ class BudgetView:
 
     def _pod_changed(self, name: ObjectKey, change: Entry | Deleted) -> None:
         namespace = self._namespaces[name.namespace]
-        message = _message_of(change)
+        message = self._message_of(change)
         labels_key: LabelsKey | None = None
         facts: PodFacts | None = None
         if isinstance(message, Pod):
@@ -154,7 +156,7 @@ class BudgetView:
     def _budget_changed(self, name: ObjectKey, change: Entry | Deleted) -> None:
         namespace = self._namespaces[name.namespace]
         old = namespace.budgets.pop(change.key, None)
-        budget = _budget_of(change)
+        budget = self._budget_of(change)
         if budget is None:
             if old is not None:
                 namespace.forget_matches()
@@ -168,7 +170,7 @@ class BudgetView:
         namespace = self._namespaces[name.namespace]
         old_identity = namespace.controllers.pop(change.key, None)
         old = None if old_identity is None else (old_identity, namespace.scales.pop(old_identity))
-        message = _message_of(change)
+        message = self._message_of(change)
         new = None
         if isinstance(message, ReplicaSet | StatefulSet | ReplicationController):
             # Without a number it is one, as defaulting says.
@@ -181,6 +183,27 @@ class BudgetView:
     def _mark(self, namespace: str, keys: frozenset[bytes] | tuple[bytes, ...] | dict[bytes, _Budget]) -> None:
         for key in keys:
             self._changed.add((namespace, key))
+
+    def _message_of(self, change: Entry | Deleted) -> kinds.AnyObject | None:
+        if isinstance(change, Deleted):
+            return None
+        try:
+            return kinds.unwrap(self._decode(change))
+        except PoisonedObject as error:
+            log.warning("budgets leave out an object that cannot be read: %s", error)
+            return None
+
+    def _budget_of(self, change: Entry | Deleted) -> _Budget | None:
+        if isinstance(change, Deleted):
+            return None
+        try:
+            message = kinds.unwrap(self._decode(change))
+            if not isinstance(message, PodDisruptionBudget):
+                raise PoisonedObject(change.key, change.mod_revision, "is no PodDisruptionBudget")
+            return _Budget(change, message, selector_of(message))
+        except (PoisonedObject, ValueError) as error:
+            log.warning("a budget that cannot be read gets no status: %s", error)
+            return None
 
     # ---------------------------------------------------------------------------------------------------------- judging
 
@@ -224,26 +247,3 @@ class BudgetView:
         changed = Stored.FromString(budget.entry.value)
         changed.object.pod_disruption_budget.status.CopyFrom(judged.status)
         return GuardedPut(key, budget.entry.mod_revision, encode(changed.object, write), attempt=write.attempt)
-
-
-def _message_of(change: Entry | Deleted) -> kinds.AnyObject | None:
-    if isinstance(change, Deleted):
-        return None
-    try:
-        return kinds.unwrap(decode_entry(change))
-    except PoisonedObject as error:
-        log.warning("budgets leave out an object that cannot be read: %s", error)
-        return None
-
-
-def _budget_of(change: Entry | Deleted) -> _Budget | None:
-    if isinstance(change, Deleted):
-        return None
-    try:
-        message = kinds.unwrap(decode_entry(change))
-        if not isinstance(message, PodDisruptionBudget):
-            raise PoisonedObject(change.key, change.mod_revision, "is no PodDisruptionBudget")
-        return _Budget(change, message, selector_of(message))
-    except (PoisonedObject, ValueError) as error:
-        log.warning("a budget that cannot be read gets no status: %s", error)
-        return None

@@ -1,4 +1,4 @@
-"""Keeps the statuses of disruption budgets current: a loop of the leader, on a thread of its own with connections of its own.
+"""Keeps the statuses of disruption budgets current: a loop of the leader, on a thread of its own with a connection of its own.
 
 While this replica leads and there is a budget, it follows the cluster and writes statuses some milliseconds after what changed
 them. It writes nothing before its watch has seen its own epoch: then it has seen all evictions and statuses of the epochs before.
@@ -19,14 +19,15 @@ from typing import Final
 from leader.channel import open_channel
 from rayched.api.kinds import POD_DISRUPTION_BUDGET
 from rayched.controllers.budget_view import OP_BUDGET, BudgetView
+from rayched.controllers.looping import Looping
 from rayched.store.client import StoreClient
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
+from rayched.store.following import ClusterChanges, Following, OwnWatches
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
 from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Guard, Refused, Unknown
-from rayched.store.watcher import Watcher
 
 _LOOK_SECONDS: Final = 0.2
 """Between two looks at whether this replica leads, and at what is due."""
@@ -49,37 +50,30 @@ class BudgetStatus:
         keys: Keys,
         epoch: Callable[[], int | None],
         wall_clock: Callable[[], float] = time.time,
+        changes: ClusterChanges | None = None,
     ) -> None:
-        """`epoch` gives the epoch to write under now; None on a standby."""
+        """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself."""
         self._endpoints = tuple(endpoints)
         self._keys = keys
         self._epoch = epoch
         self._wall_clock = wall_clock
-        self._stopped = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="budgets", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._changes = changes or OwnWatches(endpoints)
+        self._loop = Looping("budgets", self._run)
+        self._stopped, self._wake = self._loop.stopped, self._loop.wake
+        self.start, self.stop = self._loop.start, self._loop.stop
 
     def _run(self) -> None:
         while not self._stopped.wait(_LOOK_SECONDS):
             epoch = self._epoch()
             if epoch is not None:
                 with open_channel(self._endpoints) as channel:
-                    self._wait_for_a_budget(channel, epoch)
+                    self._wait_for_a_budget(epoch)
                     self._follow(channel, epoch)
 
-    def _goes_on(self, epoch: int) -> bool:
-        return not self._stopped.is_set() and self._epoch() == epoch
+    def _goes_on(self, epoch: int, following: Following) -> bool:
+        return not self._stopped.is_set() and following.alive and self._epoch() == epoch
 
-    def _wait_for_a_budget(self, channel: object, epoch: int) -> None:
+    def _wait_for_a_budget(self, epoch: int) -> None:
         found = threading.Event()
 
         def look(delivery: Delivery) -> None:
@@ -89,13 +83,16 @@ class BudgetStatus:
                 case Changed(changes) if any(isinstance(change, Entry) for change in changes):
                     found.set()
 
-        with Watcher(channel, self._keys.prefix(POD_DISRUPTION_BUDGET), look):
-            while self._goes_on(epoch) and not found.wait(_LOOK_SECONDS):
+        following = self._changes.follow(self._keys.prefix(POD_DISRUPTION_BUDGET), look)
+        try:
+            while self._goes_on(epoch, following) and not found.wait(_LOOK_SECONDS):
                 pass
+        finally:
+            following.stop()
 
     def _follow(self, channel: object, epoch: int) -> None:
         """Writes statuses until the lead or the last budget is gone."""
-        view = BudgetView(self._keys, uuid.uuid4().hex[:12])
+        view = BudgetView(self._keys, uuid.uuid4().hex[:12], self._changes.decode)
         lock = threading.Lock()
 
         def take(delivery: Delivery) -> None:
@@ -109,8 +106,9 @@ class BudgetStatus:
 
         store = StoreClient(channel)
         took_seconds = 0.0
-        with Watcher(channel, self._keys.cluster_prefix, take) as watcher:
-            while self._goes_on(epoch) and watcher.alive:
+        following = self._changes.follow(self._keys.cluster_prefix, take)
+        try:
+            while self._goes_on(epoch, following):
                 self._wake.wait(_LOOK_SECONDS)
                 self._wake.clear()
                 self._stopped.wait(max(_GATHER_SECONDS, _REST_SHARE * took_seconds))
@@ -122,6 +120,8 @@ class BudgetStatus:
                 began = time.monotonic()
                 self._write(store, view, lock, epoch)
                 took_seconds = time.monotonic() - began
+        finally:
+            following.stop()
 
     def _write(self, store: StoreClient, view: BudgetView, lock: threading.Lock, epoch: int) -> None:
         with lock:

@@ -3,16 +3,16 @@
 Fed by the deliveries of a watch of all objects, in etcd's order. A poisoned object counts as not there. Pods without a node are
 kept only while they are being deleted.
 
-Owner: one controller; no lock of its own, no I/O. Cost: 15 µs for a pod that is new on a node, 8 for its next changes; 600 bytes
-a pod on a node.
+Owner: one controller; no lock of its own, no I/O. Cost: decoded already, 1 µs for a pod without a node and 6 for one that is new
+on a node; 300 bytes a pod on a node, beside its value.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import NamedTuple
 
 from rayched.api.kinds import NODE, POD
 from rayched.api.termination import FINAL_PHASES
@@ -22,9 +22,9 @@ from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Change, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
-from rayched.v1.core_pb2 import Node, Pod, Toleration
-
-_TOLERATIONS_KEPT_MAX: Final = 50_000
+from rayched.v1.core_pb2 import Node, Toleration
+from rayched.v1.storage_pb2 import Stored
+from rayched.v1.workloads_pb2 import Object
 
 log = logging.getLogger(__name__)
 
@@ -42,29 +42,35 @@ class NodeFacts:
     """It has a taint with the effect NoExecute."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodFacts(NamedTuple):
     """A pod on a node, or one without a node that is being deleted. Times are seconds of the wall clock."""
 
     key: bytes
     mod_revision: int
     uid: str
     node_name: str
-    tolerations: tuple[Toleration, ...]
     on_node_since: float
     ended: bool
     ready: bool
     ends_at: float | None
     """Its deletion_timestamp."""
+    value: bytes
+    """As it lies in the store."""
+
+    @property
+    def tolerations(self) -> Sequence[Toleration]:
+        """Read anew each time: they are asked for only when the node has taints that evict."""
+        return Stored.FromString(self.value).object.pod.spec.tolerations
 
 
 class ClusterView:
     """What is there. `nodes_to_look_at` and `wakes` collect until the owner takes them."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, decode: Callable[[Entry], Object] = decode_entry) -> None:
+        """`decode` may share what it gives."""
+        self._decode = decode
         self._nodes_prefix = keys.prefix(NODE)
         self._pods_prefix = keys.prefix(POD)
-        self._tolerations: dict[bytes, tuple[Toleration, ...]] = {}
         self.complete = False
         """The list has arrived."""
         self.revision = 0
@@ -130,14 +136,17 @@ class ClusterView:
         if facts.ends_at is not None:
             self.ending[facts.key] = facts
         if facts.node_name:
-            self.pods_on.setdefault(facts.node_name, {})[facts.key] = facts
+            on_node = self.pods_on.get(facts.node_name)
+            if on_node is None:
+                on_node = self.pods_on[facts.node_name] = {}
+            on_node[facts.key] = facts
             node = self.nodes.get(facts.node_name)
             if node is None or node.evicts or node.ready in ("False", "Unknown"):
                 self.nodes_to_look_at.add(facts.node_name)
 
     def _node_facts(self, entry: Entry) -> NodeFacts | None:
         try:
-            node = decode_entry(entry).node
+            node = self._decode(entry).node
         except PoisonedObject as error:
             log.warning("set aside: %s", error)
             return None
@@ -146,45 +155,26 @@ class ClusterView:
 
     def _pod_facts(self, entry: Entry, before: PodFacts | None) -> PodFacts | None:
         try:
-            pod = decode_entry(entry).pod
+            pod = self._decode(entry).pod
         except PoisonedObject as error:
             log.warning("set aside: %s", error)
             return None
-        metadata = pod.metadata
+        metadata, node_name = pod.metadata, pod.spec.node_name
         ending = metadata.HasField("deletion_timestamp")
-        if not pod.spec.node_name and not ending:
+        if not node_name and not ending:
             return None
-        if before is not None and (before.uid, before.node_name) != (metadata.uid, pod.spec.node_name):
-            before = None
-        # Tolerations of a pod can be added, and nothing else.
-        same_tolerations = before is not None and len(before.tolerations) == len(pod.spec.tolerations)
-        return PodFacts(
-            key=entry.key,
-            mod_revision=entry.mod_revision,
-            uid=metadata.uid,
-            node_name=pod.spec.node_name,
-            tolerations=before.tolerations if before is not None and same_tolerations else self._interned(pod),
-            on_node_since=before.on_node_since if before is not None else _on_node_since(pod),
-            ended=pod.status.phase in FINAL_PHASES,
-            ready=any(found.type == "Ready" and found.status == "True" for found in pod.status.conditions),
-            ends_at=float(metadata.deletion_timestamp.seconds) if ending else None,
-        )
-
-    def _interned(self, pod: Pod) -> tuple[Toleration, ...]:
-        """Pods of one template share their tolerations."""
-        texts = [toleration.SerializeToString(deterministic=True) for toleration in pod.spec.tolerations]
-        name = b"".join(len(text).to_bytes(4, "big") + text for text in texts)
-        found = self._tolerations.get(name)
-        if found is None:
-            if len(self._tolerations) >= _TOLERATIONS_KEPT_MAX:
-                self._tolerations.clear()
-            found = self._tolerations[name] = tuple(Toleration.FromString(text) for text in texts)
-        return found
-
-
-def _on_node_since(pod: Pod) -> float:
-    """When it was bound; of a pod that named its node itself, when it was made."""
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "True":
-            return float(condition.last_transition_time.seconds)
-    return float(pod.metadata.creation_timestamp.seconds)
+        uid, status = metadata.uid, pod.status
+        since = before.on_node_since if before is not None and (before.uid, before.node_name) == (uid, node_name) else None
+        ready = False
+        for condition in status.conditions:
+            match condition.type:
+                case "Ready":
+                    ready = ready or condition.status == "True"
+                case "PodScheduled" if since is None and condition.status == "True":
+                    since = float(condition.last_transition_time.seconds)
+        if since is None:
+            # It named its node itself: it is there since it was made.
+            since = float(metadata.creation_timestamp.seconds)
+        ends_at = float(metadata.deletion_timestamp.seconds) if ending else None
+        ended = status.phase in FINAL_PHASES
+        return PodFacts(entry.key, entry.mod_revision, uid, node_name, since, ended, ready, ends_at, entry.value)

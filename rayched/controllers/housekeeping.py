@@ -7,12 +7,12 @@ delays no other.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from leader.channel import open_channel
+from rayched.controllers.looping import Looping
 from rayched.store.client import StoreClient
 from rayched.store.errors import StoreError
 
@@ -41,23 +41,15 @@ class Housekeeping:
         self._endpoints = tuple(endpoints)
         self._duties = tuple(duties)
         self._epoch = epoch
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._loop = Looping("housekeeping", self._run)
+        self.start, self.stop = self._loop.start, self._loop.stop
 
     def _run(self) -> None:
         now = time.monotonic()
         due = {duty.name: now + duty.period_seconds for duty in self._duties}
         with open_channel(self._endpoints) as channel:
             store = StoreClient(channel)
-            while not self._stopped.wait(min(_LOOK_SECONDS_MAX, *(at - time.monotonic() for at in due.values()))):
+            while not self._loop.stopped.wait(min(_LOOK_SECONDS_MAX, *(at - time.monotonic() for at in due.values()))):
                 for duty in self._duties:
                     if time.monotonic() >= due[duty.name]:
                         due[duty.name] = time.monotonic() + duty.period_seconds

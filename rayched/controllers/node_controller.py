@@ -1,7 +1,7 @@
 """NodeController: the leader's care for nodes and for pods that have to end, on one thread with one connection.
 
 Every replica reads the heartbeats, so whoever becomes the leader knows already for how long nodes have been silent. Only the
-leader follows the objects (a watch of its own) and writes, under its epoch; what is decided on a state that is no longer true
+leader follows the objects and writes, under its epoch; what is decided on a state that is no longer true
 fails by its conditions and is decided again.
 
 A turn that etcd does not answer is tried again at the next one.
@@ -15,11 +15,12 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from leader.channel import open_channel
 from rayched.controllers.cluster_view import ClusterView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
+from rayched.controllers.looping import Looping
 from rayched.controllers.node_lifecycle import End, NodeEdit, NodeLifecycle, PodEnd
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
@@ -27,11 +28,11 @@ from rayched.controllers.zones import Turn
 from rayched.store.client import StoreClient
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
+from rayched.store.following import ClusterChanges, OwnWatches
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
 from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Committed, Conflict, Guard, Write
-from rayched.store.watcher import Watcher
 
 _LOOK_SECONDS: Final = 0.25
 """Between two looks at what is due; the time of the objects has whole seconds."""
@@ -46,15 +47,16 @@ log = logging.getLogger(__name__)
 
 
 class _Led:
-    """What exists while this replica leads. The watcher's thread and the controller's meet at the lock."""
+    """What exists while this replica leads. The thread of the deliveries and the controller's meet at the lock."""
 
-    def __init__(self, channel: Any, keys: Keys, settings: NodeSettings, ages: HeartbeatAges, wake: threading.Event) -> None:
+    def __init__(
+        self, changes: ClusterChanges, keys: Keys, settings: NodeSettings, ages: HeartbeatAges, wake: threading.Event
+    ) -> None:
         self.lock = threading.Lock()
-        self.view = ClusterView(keys)
+        self.view = ClusterView(keys, changes.decode)
         self.lifecycle = NodeLifecycle(settings, self.view, ages)
         self._wake = wake
-        self.watcher = Watcher(channel, keys.cluster_prefix, self._deliver)
-        self.watcher.start()
+        self.following = changes.follow(keys.cluster_prefix, self._deliver)
 
     def _deliver(self, delivery: Delivery) -> None:
         with self.lock:
@@ -72,7 +74,9 @@ class NodeController:
         settings: NodeSettings,
         epoch: Callable[[], int | None],
         wall_clock: Callable[[], float] = time.time,
+        changes: ClusterChanges | None = None,
     ) -> None:
+        """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself."""
         self._endpoints = tuple(endpoints)
         self._keys = keys
         self._settings = settings
@@ -80,27 +84,19 @@ class NodeController:
         self._wall_clock = wall_clock
         self._ages = HeartbeatAges(_READING_GAPS_MAX * settings.node_monitor_period)
         self._writes = NodeWrites(keys, uuid.uuid4().hex[:12])
-        self._stopped = threading.Event()
-        self._wake = threading.Event()
+        self._changes = changes or OwnWatches(endpoints)
         self._led: _Led | None = None
         self._next_reading = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="node-controller", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._loop = Looping("node-controller", self._run)
+        self._stopped, self._wake = self._loop.stopped, self._loop.wake
+        self.start, self.stop = self._loop.start, self._loop.stop
 
     def _run(self) -> None:
         with open_channel(self._endpoints) as channel:
             store = StoreClient(channel)
             try:
                 while not self._stopped.is_set():
-                    self._lead(channel)
+                    self._lead()
                     self._turn(store)
                     if self._wake.wait(_LOOK_SECONDS):
                         self._wake.clear()
@@ -108,17 +104,17 @@ class NodeController:
             finally:
                 self._let_go()
 
-    def _lead(self, channel: Any) -> None:
-        """Begins and ends following the objects; a watch that failed begins anew."""
+    def _lead(self) -> None:
+        """Begins and ends following the objects; what failed begins anew."""
         leads = self._epoch() is not None
-        if self._led is not None and (not leads or not self._led.watcher.alive):
+        if self._led is not None and (not leads or not self._led.following.alive):
             self._let_go()
         if self._led is None and leads:
-            self._led = _Led(channel, self._keys, self._settings, self._ages, self._wake)
+            self._led = _Led(self._changes, self._keys, self._settings, self._ages, self._wake)
 
     def _let_go(self) -> None:
         if self._led is not None:
-            self._led.watcher.stop()
+            self._led.following.stop()
             self._led = None
 
     def _turn(self, store: StoreClient) -> None:

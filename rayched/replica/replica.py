@@ -20,7 +20,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Final
@@ -53,6 +53,8 @@ from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
 _LOOP_SECONDS_MAX: Final = 0.5
+
+Loop = Housekeeping | BudgetStatus | NodeController
 
 log = logging.getLogger("rayched.replica")
 
@@ -138,8 +140,7 @@ class _Replica:
         duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
         self._observability = Observability(settings, scheduler, version, self.leadership, self._actors, self._server)
         self._housekeeping = Housekeeping(endpoints, duties, self.leadership.epoch)
-        self._budgets = BudgetStatus(endpoints, keys, self.leadership.epoch)
-        self._nodes = NodeController(endpoints, keys, settings.nodes, self.leadership.epoch)
+        self._settings, self._endpoints, self._keys = settings, endpoints, keys
 
     async def run(self, stopping: Stopping) -> int:
         """Exit code."""
@@ -160,31 +161,34 @@ class _Replica:
         ticking = asyncio.create_task(self._observability.ticking())
         self.leadership.look_on(self._advertised or self._server.address)
         self._actors.start()
-        self._housekeeping.start()
-        self._budgets.start()
-        self._nodes.start()
+        changes, epoch = self._server.changes(), self.leadership.epoch
+        budgets = BudgetStatus(self._endpoints, self._keys, epoch, changes=changes)
+        nodes = NodeController(self._endpoints, self._keys, self._settings.nodes, epoch, changes=changes)
+        loops: Sequence[Loop] = (self._housekeeping, budgets, nodes)
+        for one in loops:
+            one.start()
         stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         asked = asyncio.create_task(stop.wait())
         over = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
         await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
         code = 0 if stop.is_set() else 1
         stopping.begin()
-        await self._stop()
+        await self._stop(loops)
         await ended(ticking)
         return code
 
-    async def _stop(self) -> None:
+    async def _stop(self, loops: Sequence[Loop]) -> None:
         log.info("stopping")
-        loops = [threading.Thread(target=loop.stop, daemon=True) for loop in (self._housekeeping, self._budgets, self._nodes)]
-        for loop in loops:
-            loop.start()
+        ending = [threading.Thread(target=loop.stop, daemon=True) for loop in loops]
+        for thread in ending:
+            thread.start()
         self._observability.stopping()
         await self._server.announce_stop()
         await asyncio.to_thread(self.leadership.release)
         await asyncio.gather(self._server.stop(), asyncio.to_thread(self._actors.stop))
         deadline = time.monotonic() + _LOOP_SECONDS_MAX
-        for loop in loops:
-            await asyncio.to_thread(loop.join, max(0.0, deadline - time.monotonic()))
+        for thread in ending:
+            await asyncio.to_thread(thread.join, max(0.0, deadline - time.monotonic()))
         self._observability.close()
         self._belief.close()
 

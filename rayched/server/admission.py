@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from rayched.api import kinds
 from rayched.api.admission import admit_pod
 from rayched.api.defaulting import default
 from rayched.api.errors import FieldError

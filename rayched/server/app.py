@@ -53,6 +53,7 @@ from rayched.server.watch_service import WatchLimits, WatchService, WatchSource
 from rayched.store.calls import Deadlines
 from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import encode
+from rayched.store.following import ClusterChanges
 from rayched.store.keys import Keys
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1 import services_pb2
@@ -141,6 +142,11 @@ class ApiServer:
     def is_synced(self) -> bool:
         """It has read the cluster's state, and can serve."""
         return self._is_synced
+
+    def changes(self) -> ClusterChanges:
+        """Where this process follows the cluster; once started."""
+        assert self._running is not None
+        return self._running.sources.cluster().feed
 
     def metrics(self) -> list[Metric]:
         """What the API counts, as of now. In the event loop."""

@@ -28,7 +28,7 @@ from rayched.v1.workloads_pb2 import Object
 _log = logging.getLogger(__name__)
 
 DECODED_KEPT: Final = 4096
-"""Objects that selectors looked at last; subscribers read the same changes at about the same time."""
+"""Objects that were looked at last; subscribers and followers read the same changes at about the same time."""
 
 EventType = WatchEvent.Type
 # Asking the enumeration for a value by name takes as long as encoding a pod.
@@ -60,15 +60,23 @@ class Change:
 
 
 class EventEncoder:
-    """Turns changes and entries into bytes of events. Owned by one thread."""
+    """Turns changes and entries into bytes of events. Owned by one thread, but for `decode`."""
 
     def __init__(self) -> None:
-        self._item = functools.lru_cache(maxsize=DECODED_KEPT)(_decoded)
+        self.decode: Final = functools.lru_cache(maxsize=DECODED_KEPT)(decode_entry)
+        """The object of an entry: shared, not to be changed. Raises PoisonedObject. From any thread."""
 
     def message(self, entry: Entry | None) -> AnyObject | None:
         """The object of an entry: shared, not to be changed. None when there is none that can be read."""
         item = None if entry is None else self._item(entry)
         return None if item is None else unwrap(item)
+
+    def _item(self, entry: Entry) -> Object | None:
+        try:
+            return self.decode(entry)
+        except PoisonedObject as error:
+            _log.warning("skipped an object that cannot be read: %s", error)
+            return None
 
     def encode(self, change: Change, selection: Selection) -> bytes | None:
         """The event that `selection` sees in a change that it covers, or None."""
@@ -103,14 +111,6 @@ def bookmark(revision: int) -> bytes:
 def up_to(revision: int) -> bytes:
     """What is appended to the events of a response."""
     return WatchResponse(revision=revision).SerializeToString()
-
-
-def _decoded(entry: Entry) -> Object | None:
-    try:
-        return decode_entry(entry)
-    except PoisonedObject as error:
-        _log.warning("skipped an object that cannot be read: %s", error)
-        return None
 
 
 def _as_of(item: Object, revision: int) -> Object:

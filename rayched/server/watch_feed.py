@@ -1,21 +1,26 @@
 """Carries the deliveries of the store's watcher from its thread into a hub on the event loop.
 
 At most `_DELIVERIES_MAX` deliveries wait for the loop; then the watcher's thread waits, and flow control holds the rest back in
-etcd. The loop's thread is the only one that touches the hub.
+etcd. The loop's thread is the only one that touches the hub. What the hub has taken goes on to those who follow beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from typing import Final
 
 import grpc
 
+from rayched.server.followers import Follower
 from rayched.server.watch_hub import WatchHub
+from rayched.store.entries import Entry
+from rayched.store.following import Following
 from rayched.store.list_watch import Broken, Changed, Delivery, Listed, Resumed
-from rayched.store.watcher import Watcher
+from rayched.store.watcher import Handler, Watcher
+from rayched.v1.workloads_pb2 import Object
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +40,8 @@ class WatchFeed:
         self._loop = asyncio.get_running_loop()
         self._free = threading.BoundedSemaphore(_DELIVERIES_MAX)
         self._stopping = False
+        self._prefix = prefix
+        self._followers: set[Follower] = set()
         self._watcher = Watcher(channel, prefix, self._deliver, on_failure=self._on_failure)
 
     def start(self) -> None:
@@ -43,6 +50,15 @@ class WatchFeed:
     async def stop(self) -> None:
         self._stopping = True
         await asyncio.to_thread(self._watcher.stop)
+        self._end_followers()
+
+    def follow(self, prefix: bytes, handler: Handler) -> Following:
+        """As ClusterChanges; from any thread. Once the feed has ended, nobody who follows it is alive."""
+        return Follower(None if prefix == self._prefix else prefix, handler, self._ask, self._leave)
+
+    def decode(self, entry: Entry) -> Object:
+        """As ClusterChanges; from any thread."""
+        return self.hub.encoder.decode(entry)
 
     def _deliver(self, delivery: Delivery) -> None:
         """On the watcher's thread."""
@@ -58,20 +74,58 @@ class WatchFeed:
     def _take(self, delivery: Delivery) -> None:
         """On the loop."""
         try:
-            match delivery:
-                case Changed():
-                    self.hub.changed(delivery.changes, delivery.revision)
-                case Listed():
-                    self.hub.listed(delivery.entries, delivery.revision)
-                    self.synced.set()
-                case Broken():
-                    _log.warning("the watch of etcd broke (%s): %s", delivery.reason.value, delivery.message)
-                case Resumed():
-                    pass
+            self.deliver(delivery)
         finally:
             self._free.release()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """To the hub and to those who follow; on the loop."""
+        match delivery:
+            case Changed():
+                self.hub.changed(delivery.changes, delivery.revision)
+            case Listed():
+                self.hub.listed(delivery.entries, delivery.revision)
+                self.synced.set()
+            case Broken():
+                _log.warning("the watch of etcd broke (%s): %s", delivery.reason.value, delivery.message)
+            case Resumed():
+                pass
+        for follower in tuple(self._followers):
+            follower.offer(delivery)
 
     def _on_failure(self, _: BaseException) -> None:
         """On the watcher's thread, which has logged the error."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.failed.set)
+            self._loop.call_soon_threadsafe(self._fail)
+
+    def _fail(self) -> None:
+        self.failed.set()
+        self._end_followers()
+
+    # ---- followers
+
+    def _ask(self, follower: Follower) -> None:
+        """On the follower's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._list_to, follower)
+        except RuntimeError:
+            # The loop is closed.
+            follower.end()
+
+    def _leave(self, follower: Follower) -> None:
+        """On the follower's thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._followers.discard, follower)
+
+    def _list_to(self, follower: Follower) -> None:
+        """On the loop. Before the first list has arrived it is that which the follower gets."""
+        if self._stopping or self.failed.is_set():
+            follower.end()
+            return
+        self._followers.add(follower)
+        if self.synced.is_set():
+            follower.offer(Listed(tuple(self.hub.everything()), self.hub.revision))
+
+    def _end_followers(self) -> None:
+        for follower in self._followers:
+            follower.end()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -245,6 +246,10 @@ class WatchHub:
 
     def all_of(self, kind: Kind) -> Iterable[Entry]:
         return self._state.get(kind.name, {}).values()
+
+    def everything(self) -> Iterable[Entry]:
+        """What is there now, in no order."""
+        return itertools.chain.from_iterable(entries.values() for entries in self._state.values())
 
     def version(self, kind: Kind) -> tuple[int, int]:
         """Equal as long as nothing of the kind has changed."""
