@@ -41,6 +41,7 @@ from typing import Any, ClassVar, Final
 
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry, entry_of
+from rayched.store.errors import Compacted, FutureRevision, store_error
 from rayched.store.keys import prefix_end
 
 STREAM_METADATA: Final = (("hasleader", "true"),)
@@ -75,6 +76,18 @@ class Failure:
 
     message: str
     lost: Break | None = None
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """What an error of a call means here."""
+        known = store_error(error)
+        match known:
+            case Compacted():
+                return cls(str(known), Break.COMPACTED)
+            case FutureRevision():
+                return cls(str(known), Break.SET_BACK)
+            case _:
+                return cls(str(known))
 
 
 @dataclass(frozen=True, slots=True)

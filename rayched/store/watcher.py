@@ -22,9 +22,7 @@ from typing import Any, Final
 import grpc
 
 from leader.etcd_shim import rpc
-from rayched.store.errors import Compacted, FutureRevision, store_error
 from rayched.store.list_watch import (
-    Break,
     CloseStream,
     Delivery,
     Effect,
@@ -178,7 +176,7 @@ class Watcher:
         try:
             answer = self._page_call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            return self.core.page_failed(_failure(error), self._clock())
+            return self.core.page_failed(Failure.of(error), self._clock())
         finally:
             self._page_call = None
         return self.core.page_arrived(answer, self._clock())
@@ -190,7 +188,7 @@ class Watcher:
                 if not self._put(stream, message):
                     return
         except grpc.RpcError as error:
-            end = _failure(error)
+            end = Failure.of(error)
         self._put(stream, end)
 
     def _put(self, stream: _Stream, message: Any) -> bool:
@@ -207,14 +205,3 @@ class Watcher:
 def _join(thread: threading.Thread | None) -> None:
     if thread is not None and thread.is_alive() and thread is not threading.current_thread():
         thread.join(_JOIN_SECONDS_MAX)
-
-
-def _failure(error: BaseException) -> Failure:
-    known = store_error(error)
-    match known:
-        case Compacted():
-            return Failure(str(known), Break.COMPACTED)
-        case FutureRevision():
-            return Failure(str(known), Break.SET_BACK)
-        case _:
-            return Failure(str(known))

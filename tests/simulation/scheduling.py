@@ -20,11 +20,10 @@ from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.actors.write_window import Send
 from rayched.framework.configuration import Configuration
 from rayched.framework.profile import Profile
-from rayched.store.errors import Compacted, FutureRevision, store_error
+from rayched.store.errors import store_error
 from rayched.store.fencing import Fence
 from rayched.store.keys import Keys
 from rayched.store.list_watch import (
-    Break,
     CloseStream,
     Delivery,
     Effect,
@@ -284,7 +283,7 @@ class Scheduling:
     def _fetch(self, page: FetchPage) -> None:
         def answered(answer: Any) -> None:
             if isinstance(answer, EtcdError):
-                self._carry_out(self.watch.page_failed(_failure(answer), self._monotonic()))
+                self._carry_out(self.watch.page_failed(Failure.of(answer), self._monotonic()))
             else:
                 self._carry_out(self.watch.page_arrived(answer, self._monotonic()))
 
@@ -298,21 +297,10 @@ class Scheduling:
             self._carry_out(self.watch.stream_message(number, message, self._monotonic()))
 
         def end(error: EtcdError) -> None:
-            self._carry_out(self.watch.stream_ended(number, _failure(error), self._monotonic()))
+            self._carry_out(self.watch.stream_ended(number, Failure.of(error), self._monotonic()))
 
         if not self.world.etcd_up:
             return self.watch.stream_ended(number, Failure("connection refused"), self._monotonic())
         self._stream = Stream(self.world, self.process, self.link, (self._prefix,), message, end)
         self._stream.send(opening.request)
         return []
-
-
-def _failure(error: EtcdError) -> Failure:
-    known = store_error(error)
-    match known:
-        case Compacted():
-            return Failure(str(known), Break.COMPACTED)
-        case FutureRevision():
-            return Failure(str(known), Break.SET_BACK)
-        case _:
-            return Failure(str(known))
