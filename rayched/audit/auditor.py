@@ -6,7 +6,7 @@ order makes each check a matter of one pass:
 * **S1** a pod, by uid, has one node in its life; it is bound to a node that is there, while it is pending.
 * **S2** no binding leaves a node's pods with more than the node offers (capacity.py).
 * **S3** an acknowledged submission is in the store until its deletion was asked for; one uid has one object.
-* **S4** a leader's write carries the epoch that is in force at its revision.
+* **S4** a leader's write carries the epoch that is in force at its revision, and was decided on a state that has seen that epoch.
 * **S5** epochs rise (terms.py).
 * **S8** hard constraints hold (bindings_judged.py).
 * **S9** a victim has a recorded preemptor (victims.py).
@@ -286,6 +286,11 @@ class Auditor:
         if write.epoch != self.epoch:
             words = f"revision {self.revision}: {write.op} of {name} under epoch {write.epoch}, in force is {self.epoch}"
             self.findings.add("stale", words)
+        if write.decided_at_revision and write.decided_at_revision < write.epoch:
+            words = (
+                f"revision {self.revision}: {write.op} of {name} under {write.epoch} was decided at {write.decided_at_revision}"
+            )
+            self.findings.add("decided_early", words)
         return True
 
     def _gone(self, uid: str) -> None:

@@ -16,6 +16,7 @@ INVARIANTS: Final = {
     "over_capacity": "S2",
     "doubled": "S3",
     "stale": "S4",
+    "decided_early": "S4",
     "epochs_not_rising": "S5",
     "constraint_broken": "S8",
     "wrong_victim": "S9",
@@ -39,6 +40,8 @@ class Findings:
     """One uid, two objects."""
     stale: int = 0
     """A leader's write under another epoch than the one in force."""
+    decided_early: int = 0
+    """A leader's write decided on a state from before its epoch."""
     epochs_not_rising: int = 0
     constraint_broken: int = 0
     """A binding that a hard constraint forbids, at its commit and at every moment since it was decided."""

@@ -149,7 +149,8 @@ class NodeController:
     def _act(self, store: StoreClient, led: _Led) -> None:
         with led.lock:
             epoch = self._epoch()
-            if epoch is None or not led.view.complete:
+            # Not before the watch has seen the own epoch: then it has seen all that was written under the epochs before.
+            if epoch is None or not led.view.complete or led.view.revision < epoch:
                 return
             now, wall, revision = time.monotonic(), self._wall_clock(), led.view.revision
             edits = led.lifecycle.edits_of_nodes(now, wall)

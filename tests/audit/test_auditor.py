@@ -50,6 +50,7 @@ class History:
         uid: str = "",
         host_port: int = 0,
         op: str = "bind",
+        decided: int = 0,
         priority: int = 0,
         nominated: str = "",
         deleting: bool = False,
@@ -71,7 +72,9 @@ class History:
         stored.object.pod.CopyFrom(pod)
         if epoch:
             self.attempts += 1
-            stored.leader_write.CopyFrom(LeaderWrite(op=op, epoch=epoch, attempt=f"a{self.attempts}"))
+            stored.leader_write.CopyFrom(
+                LeaderWrite(op=op, epoch=epoch, attempt=f"a{self.attempts}", decided_at_revision=decided)
+            )
         self.write(f"pods/default/{name}", stored.SerializeToString())
 
 
@@ -176,6 +179,17 @@ def test_a_write_of_an_epoch_that_is_over_is_stale(history: History) -> None:
     history.pod("p1")
     history.pod("p1", node="n1", epoch=old)
     assert history.auditor.findings.stale == 1
+
+
+def test_a_write_that_was_decided_before_its_epoch_is_found(history: History) -> None:
+    history.epoch(0)
+    history.pod("p1")
+    epoch = history.epoch(1, "b")
+    history.pod("p1", node="n1", epoch=epoch, decided=epoch - 1)
+    assert history.auditor.findings.decided_early == 1
+    history.pod("p2")
+    history.pod("p2", node="n1", epoch=epoch, decided=epoch)
+    assert history.auditor.findings.decided_early == 1
 
 
 def test_a_transition_that_is_left_out_is_found(history: History) -> None:

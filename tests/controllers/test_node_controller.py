@@ -25,6 +25,7 @@ from rayched.replica.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.client import StoreClient
 from rayched.store.keys import Keys
+from rayched.store.refusals import FENCED_WRITES
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
 from tests.server.serving import serving
@@ -323,3 +324,22 @@ def test_a_budget_refuses_who_may_be_refused_and_a_lost_node_is_not(world: World
             until(lambda: world.phase("web") == "gone", "the budget keeps a pod on a lost node")
         finally:
             budgets.stop()
+
+
+# ------------------------------------------------------------------------------------------------------------- a new leader
+
+
+def test_nothing_is_written_before_the_watch_has_seen_the_own_epoch(world: World) -> None:
+    world.epoch = world.store.put(world.keys.epoch, b"{}") + 1_000_000
+    node = Node()
+    node.metadata.name = "cordoned"
+    node.spec.unschedulable = True
+    world.client.submit(node)
+    refused = FENCED_WRITES.labels("nodes")._value.get()
+    with world.leader() as controller:
+        until(lambda: controller._led is not None and controller._led.view.complete, "the objects are not read")
+        turn = controller._next_reading
+        until(lambda: controller._next_reading > turn + QUICK.node_monitor_period, "nothing goes on")
+        assert FENCED_WRITES.labels("nodes")._value.get() == refused
+        world.new_epoch()
+        until(lambda: ("unschedulable", "NoSchedule") in world.taints("cordoned"), "it does not begin under its epoch")

@@ -4,7 +4,7 @@ The auditor, which judges real clusters too, does most of it:
 
 * S1: a pod has one node in its life; a binding finds the node there and the pod pending.
 * S2: no binding fills a node beyond what it offers.
-* S4: a leader's write carries the epoch in force.
+* S4: a leader's write carries the epoch in force, and was decided on a state that is not older.
 * S5: epochs rise, transitions count up by one with each holder, and a release touches nobody's term but the own.
 * S8: what constrains the node holds at the binding, what constrains other pods at some moment since the decision.
 * S9: a victim has a preemptor of higher priority.
@@ -15,7 +15,6 @@ Beside it:
 * S2: what a leader has bound and its watch has not shown yet takes up room in its own snapshot (in `scheduling.py`): nothing is
   taken for failed that happened.
 * S3: what was acknowledged is in the store until its owner asked to delete it, and each object has the record of its submission.
-* S4: what a leader writes was decided on a state that is not older than its epoch.
 * S6: what a watch delivers is what happened: no gap, nothing twice, nothing else; a list is the store at its revision.
 * E1: beliefs of two candidates do not overlap, where clocks keep within the tolerated ratio and nobody wiped the record.
 * E2: who was shown another's epoch does not believe in an older one (in `candidate.py`).
@@ -33,12 +32,10 @@ from rayched.audit.auditor import Auditor, Change
 from rayched.audit.findings import INVARIANTS
 from rayched.store.entries import Deleted
 from rayched.store.list_watch import Changed, Delivery, Listed
-from rayched.v1.storage_pb2 import Stored
 from tests.simulation.users import Record
 from tests.simulation.world import SECOND, Violation, World
 
 ROOT: Final = "/sim"
-_PODS: Final = f"{ROOT}/cluster/pods/".encode()
 _CLUSTER: Final = f"{ROOT}/cluster/".encode()
 _SUBMISSIONS: Final = f"{ROOT}/submissions/".encode()
 
@@ -51,7 +48,6 @@ class Safety:
         self.auditor = Auditor(ROOT)
         self._judged = 0
         """Entries of the history that were judged."""
-        self._attempts: dict[bytes, str] = {}
         self._delivered: dict[str, int] = {}
         """The last revision that each scheduler's watch delivered."""
         self.lenient_until = 0
@@ -78,22 +74,10 @@ class Safety:
         gone = before.difference(self.auditor.pods) - self._record.deletions_asked
         if lost := self.auditor.lost(gone):
             raise Violation("S3", f"revision {revision}: {', '.join(lost)} is gone, and nobody asked for that")
-        for change in changes:
-            if change.key.startswith(_PODS) and change.value is not None:
-                self._judge_decision(revision, change.key, change.value)
 
     def _judge_findings(self) -> None:
         for kind, words in self.auditor.findings.first.items():
             raise Violation(INVARIANTS[kind], words)
-
-    def _judge_decision(self, revision: int, key: bytes, value: bytes) -> None:
-        write = Stored.FromString(value).leader_write
-        if not write.attempt or self._attempts.get(key) == write.attempt:
-            return
-        self._attempts[key] = write.attempt
-        if write.decided_at_revision < write.epoch:
-            text = f"{write.op} of {key.decode()} under epoch {write.epoch} was decided on revision {write.decided_at_revision}"
-            raise Violation("S4", f"revision {revision}: {text}")
 
     def bound_since(self, revision: int, epoch: int) -> list[str]:
         """Uids of pods that were bound under this epoch after a revision, and are there."""
