@@ -18,7 +18,7 @@ def work(epoch: int) -> None:  # on a thread of its own, once per term
         print(f"working under epoch {epoch}", flush=True)  # write to etcd only if mod_revision(epoch key) is still this epoch
 
 
-lock = EtcdLock([sys.argv[1]], "/example/record", "/example/epoch", FAST.store_ttl_seconds)
+lock = EtcdLock([sys.argv[1]], "/example/record", "/example/epoch")
 elector = Elector(ElectionConfig.of(FAST, identity=sys.argv[2]), lock, Callbacks(work, stopped.set))
 signal.signal(signal.SIGTERM, lambda *_: elector.request_stop())
 elector.run()  # until stopped; a lost lease makes it a follower again

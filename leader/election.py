@@ -38,113 +38,26 @@ Source: client-go 0.34 leaderelection. Cost: microseconds a step.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable
 from typing import ClassVar
 
 from leader import effects as fx
 from leader import events as ev
 from leader.clock import Instant
-from leader.config import JITTER_FACTOR, ElectionConfig
-from leader.drain import Drain
-from leader.flight import Flight, Sent
-from leader.observation import Observation, Vacated
-from leader.progress import ProgressTie
-from leader.record import LeaderRecord, StoredEpoch, StoredRecord, View
-from leader.term import Candidate, written
+from leader.election_state import ElectionState, NewTerm, State
+from leader.flight import Sent
+from leader.record import StoredRecord, View
+from leader.term import written
 
 _PROGRESS_HOLD_OFF_LEASES = 5
 """A candidate whose work hung leads again when the work shows life, or after so many lease durations: the hung work of a lone
 candidate may have been replaced by one that shows life only when it leads."""
 
 
-class State(enum.Enum):
-    FOLLOWER = "follower"
-    LEADING = "leading"
-    SUSPENDED = "suspended"
-    STOPPING = "stopping"
-    RELEASING = "releasing"
-    STOPPED = "stopped"
-
-
-class _NewTerm(enum.Enum):
-    """Where a requested new term stands."""
-
-    NONE = 0
-    WANTED = 1
-    COMMITTED = 2
-    """By a transaction whose answer was lost; a renewal under its epoch will prove that it still holds."""
-
-
-class Election:
-    """The state of one candidate. `uniform` gives numbers of [0, 1); `instance` is unique to this run."""
+class Election(ElectionState):
+    """One candidate's part."""
 
     RULE_ANOTHER_HOLDER_ENDS_LEADING: ClassVar[bool] = True
     """Broken by tests alone."""
-
-    def __init__(self, config: ElectionConfig, instance: str, uniform: Callable[[], float]) -> None:
-        self._config = config
-        self._candidate = Candidate(config, instance)
-        self._uniform = uniform
-        self._at = Instant(0, 0)
-        self._out: list[fx.Effect] = []
-        self._armed_ns: int | None = None
-
-        self._state = State.FOLLOWER
-        self._started = False
-        self._seen = Observation()
-        self._reported_holder = ""
-        self._flight = Flight()
-        self._next_try_ns = 0
-        self._resigned_until_ns = 0
-        self._hung_until_ns = 0
-        """No acquisition before either of them."""
-        self._read_back = False
-        """The keys must be read before a follower writes again."""
-        self._unknown_acquire = False
-        """An acquisition without an answer may have been committed."""
-
-        self._epoch = 0
-        """Of the term that is led or being given up; 0: none."""
-        self._last_epoch = 0
-        self._renewed_ns = 0
-        """When the last successful renewal was sent."""
-        self._new_term = _NewTerm.NONE
-        self._progress = ProgressTie(config.progress_limit_ns)
-
-        self._stop_wanted = False
-        self._drain = Drain()
-        self._release_until_ns = 0
-
-    @property
-    def state(self) -> State:
-        return self._state
-
-    @property
-    def epoch(self) -> int:
-        """The token of the term that is led or being given up; 0: none."""
-        return self._epoch
-
-    @property
-    def record(self) -> LeaderRecord | None:
-        """The record as last seen."""
-        stored = self._seen.record  # read once: other threads ask too
-        return stored.record if stored is not None else None
-
-    @property
-    def seen_epoch(self) -> StoredEpoch | None:
-        """The epoch as last seen. It belongs to the record where both name the same instance."""
-        return self._seen.epoch
-
-    @property
-    def record_since_ns(self) -> int:
-        """When the record was last seen to change."""
-        return self._seen.record_since_ns
-
-    @property
-    def vacated(self) -> Vacated | None:
-        """The last end of a holder that was seen; where this candidate leads, that of the one before it."""
-        return self._seen.vacated
 
     def step(self, at: Instant, event: ev.Event) -> list[fx.Effect]:
         """Take in one event at one time; the effects are to be performed in order."""
@@ -241,9 +154,9 @@ class Election:
             return
         self._out.append(fx.WithdrawBelief())
         self._progress.restart(self._at.boot_ns)
-        if self._new_term is _NewTerm.NONE:  # else nobody has been given the one under way, so it serves this request too
+        if self._new_term is NewTerm.NONE:  # else nobody has been given the one under way, so it serves this request too
             self._flight.give_up()
-            self._new_term, self._next_try_ns = _NewTerm.WANTED, self._at.boot_ns
+            self._new_term, self._next_try_ns = NewTerm.WANTED, self._at.boot_ns
 
     def _resign(self, reason: str) -> None:
         if self._state in (State.LEADING, State.SUSPENDED):
@@ -288,19 +201,12 @@ class Election:
     def _look_for_loss(self) -> None:
         epoch, record = self._seen.epoch, self._seen.record
         if self._seen.epoch_revision != self._epoch:
-            if not (self._new_term is _NewTerm.WANTED and self._own_unfinished()):  # else BeginTerm's answer is under way
+            if not (self._new_term is NewTerm.WANTED and self._own_unfinished()):  # else BeginTerm's answer is under way
                 self._lose(f"the epoch passed to {epoch.epoch.holder if epoch else 'nobody'}")
         elif record is None:
             self._next_try_ns = self._at.boot_ns  # its etcd lease ran out; the epoch is still ours, so write it again
         elif record.record.instance != self._candidate.instance:
             self._lose(f"the record shows {record.record.holder or 'no holder'}")
-
-    def _takeover_ns(self) -> int:
-        return self._candidate.may_take_ns(self._seen, led_before=self._last_epoch != 0)
-
-    def _own_unfinished(self) -> bool:
-        """A term of ours that we never began to lead, because the answer was lost or came too late."""
-        return self._candidate.holds(self._seen) and self._seen.epoch_revision > self._last_epoch
 
     # terms
 
@@ -331,8 +237,8 @@ class Election:
         self._next_try_ns = sent_ns + self._config.retry_period_ns
         if self._state is State.LEADING and self._at.boot_ns < self._valid_until_ns:
             self._out.append(fx.PublishBelief(self._epoch, self._valid_until_ns))
-        if self._new_term is _NewTerm.COMMITTED:
-            self._new_term = _NewTerm.NONE
+        if self._new_term is NewTerm.COMMITTED:
+            self._new_term = NewTerm.NONE
             self._out.append(fx.TermBegun(self._epoch))
 
     def _lead(self, epoch: int, sent_ns: int) -> None:
@@ -347,29 +253,21 @@ class Election:
     def _adopt(self, epoch: int) -> None:
         """The present epoch is ours."""
         self._epoch = self._last_epoch = epoch
-        if self._new_term is _NewTerm.WANTED:
-            self._new_term = _NewTerm.COMMITTED
+        if self._new_term is NewTerm.WANTED:
+            self._new_term = NewTerm.COMMITTED
 
     def _guard_refused(self, view: View) -> None:
         """Of a Renew or BeginTerm. Either the term is lost, or an earlier BeginTerm without an answer was committed."""
         self._observe(view)
         if self._state not in (State.LEADING, State.SUSPENDED):
             return
-        if self._new_term is _NewTerm.WANTED and self._own_unfinished():
+        if self._new_term is NewTerm.WANTED and self._own_unfinished():
             self._adopt(self._seen.epoch_revision)
             self._next_try_ns = self._at.boot_ns
         else:
             self._lose("the guard was refused")
 
     # the ends of leading
-
-    @property
-    def _valid_until_ns(self) -> int:
-        return self._renewed_ns + self._config.renew_deadline_ns
-
-    def _still_fresh(self, sent_ns: int) -> bool:
-        """Whether a belief that began with this sending is not over yet."""
-        return self._at.boot_ns < sent_ns + self._config.renew_deadline_ns
 
     def _suspend(self) -> None:
         if not self._progress.alive(self._at.boot_ns):
@@ -401,8 +299,8 @@ class Election:
         was_suspended = self._state is State.SUSPENDED
         self._out.append(fx.WithdrawBelief())
         self._flight.give_up()
-        if self._new_term is not _NewTerm.NONE:
-            self._new_term = _NewTerm.NONE
+        if self._new_term is not NewTerm.NONE:
+            self._new_term = NewTerm.NONE
             self._out.append(fx.TermFailed("the lease is lost or given up"))
         self._announce("stopped leading")
         self._state = State.STOPPING
@@ -457,11 +355,6 @@ class Election:
             self._send(self._candidate.acquire(self._flight.next_number, self._at, self._seen))
         return True
 
-    def _follower_due_ns(self) -> int:
-        if self._read_back or not self._seen.complete or self._own_unfinished():
-            return self._next_try_ns
-        return max(self._next_try_ns, self._resigned_until_ns, self._hung_until_ns, self._takeover_ns())
-
     def _advance_leader(self) -> bool:
         now_ns = self._at.boot_ns
         suspended = self._state is State.SUSPENDED
@@ -472,7 +365,7 @@ class Election:
             self._note("lost the lease: not renewed for the lease duration")
             self._give_up(self._config.release_on_cancel)
             return True
-        if suspended and self._drain.done and now_ns < self._valid_until_ns and self._new_term is _NewTerm.NONE:
+        if suspended and self._drain.done and now_ns < self._valid_until_ns and self._new_term is NewTerm.NONE:
             self._resume()
             return True
         if self._flight.sent is not None or now_ns < self._next_try_ns:
@@ -480,7 +373,7 @@ class Election:
         if not self._progress.alive(self._drain.since_ns if suspended else now_ns):
             self._note("renewal withheld: the work shows no progress")
             self._next_try_ns = now_ns + self._config.retry_period_ns
-        elif self._new_term is _NewTerm.WANTED:
+        elif self._new_term is NewTerm.WANTED:
             self._send(self._candidate.begin_term(self._flight.next_number, self._at, self._epoch, self._seen))
         else:
             self._send(self._candidate.renew(self._flight.next_number, self._at, self._epoch, self._seen))
@@ -506,46 +399,3 @@ class Election:
             self._send(self._candidate.release(self._flight.next_number, self._at, self._epoch, self._seen))
             return True
         return False
-
-    def _arm(self) -> None:
-        due_ns = self._due_ns()
-        if due_ns != self._armed_ns:
-            self._armed_ns = due_ns
-            self._out.append(fx.ArmTimer(due_ns))
-
-    def _due_ns(self) -> int | None:
-        """When `_advance` will next have something to do."""
-        if not self._started or self._state is State.STOPPED:
-            return None
-        idle = self._flight.sent is None
-        due = [] if self._drain.overdue_ns is None else [self._drain.overdue_ns]
-        if self._flight.sent is not None:
-            due.append(self._flight.sent.deadline_ns)
-        match self._state:
-            case State.FOLLOWER if idle:
-                due.append(self._follower_due_ns())
-            case State.LEADING:
-                due.append(self._valid_until_ns)
-            case State.SUSPENDED:
-                due.append(self._renewed_ns + self._config.lease_duration_ns)
-            case State.RELEASING:
-                due.append(self._release_until_ns)
-        if idle and self._state in (State.LEADING, State.SUSPENDED, State.RELEASING):
-            due.append(self._next_try_ns)
-        return min(due, default=None)
-
-    def _send(self, request: fx.Request) -> None:
-        self._flight.launch(request, self._at.boot_ns)
-        self._out.append(request)
-
-    def _get(self) -> fx.Get:
-        return fx.Get(self._flight.next_number, self._config.call_timeout_ns)
-
-    def _jittered_retry_ns(self) -> int:
-        return round(self._config.retry_period_ns * (1.0 + JITTER_FACTOR * self._uniform()))
-
-    def _announce(self, text: str) -> None:
-        self._out.append(fx.Announce(f"{self._config.identity} {text}"))
-
-    def _note(self, text: str) -> None:
-        self._out.append(fx.Note(text))

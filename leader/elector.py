@@ -29,7 +29,8 @@ from leader import events as ev
 from leader.belief import Belief, BeliefCell
 from leader.clock import NS_PER_SECOND, Clock, SystemClock
 from leader.config import ElectionConfig, check_config
-from leader.election import Election, State
+from leader.election import Election
+from leader.election_state import State
 from leader.health import DEFAULT_TOLERANCE_SECONDS, check_leading
 from leader.identity import new_instance
 from leader.lock import Callbacks, ElectionLock, ElectionMetrics
@@ -204,7 +205,7 @@ class Elector:
 
     def _run(self) -> None:
         try:
-            self._lock.start(self._inbox.put)
+            self._lock.start(self._inbox.put, self._config.store_ttl_seconds)
             _log.info("%s joins the election of %s", self._config.identity, self._lock.describe())
             self._step(ev.Started())
             while self._election.state is not State.STOPPED:

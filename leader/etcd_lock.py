@@ -34,20 +34,19 @@ _LEASE_RETRIES: Final = 1
 class EtcdLock:
     """An `ElectionLock`. One elector uses it, from `start` to `close`."""
 
-    def __init__(self, endpoints: Sequence[str], record_key: str | bytes, epoch_key: str | bytes, ttl_seconds: int) -> None:
-        """`ttl_seconds`: of the etcd lease; `ElectionConfig.store_ttl_seconds`. Raises EndpointError."""
+    def __init__(self, endpoints: Sequence[str], record_key: str | bytes, epoch_key: str | bytes) -> None:
+        """Raises EndpointError."""
         target_of(endpoints)
         self._endpoints = tuple(endpoints)
         self._keys = LockKeys(_bytes(record_key), _bytes(epoch_key))
-        self._ttl_seconds = ttl_seconds
         self._deliver: Callable[[Event], None] = _log_undelivered
         self._channel: grpc.Channel | None = None
 
-    def start(self, deliver: Callable[[Event], None]) -> None:
+    def start(self, deliver: Callable[[Event], None], ttl_seconds: int) -> None:
         self._deliver = deliver
         self._channel = open_channel(self._endpoints)
         self._kv = rpc.KVStub(self._channel)
-        self._lease = EtcdLease(self._channel, self._ttl_seconds)
+        self._lease = EtcdLease(self._channel, ttl_seconds)
         self._watch = KeyWatch(self._channel, self._keys, deliver)
 
     def submit(self, request: fx.Request) -> None:

@@ -18,8 +18,9 @@ class ElectionLock(Protocol):
     comes does no harm.
     """
 
-    def start(self, deliver: Callable[[Event], None]) -> None:
-        """Connect and begin to watch."""
+    def start(self, deliver: Callable[[Event], None], ttl_seconds: int) -> None:
+        """Connect and begin to watch. `ttl_seconds`: how long the store keeps the record of a holder that is gone; it is
+        `ElectionConfig.store_ttl_seconds`, which was checked."""
 
     def submit(self, request: Request) -> None: ...
 

@@ -80,10 +80,11 @@ class WorkRunner:
 
 
 def _call(function: Callable[..., object], *args: object) -> bool:
-    """True where it returned. What a caller's code raises is its own bug: it is logged and must not end the elector."""
+    """True where it returned. What a caller's code raises is its own bug: it is logged and must not end the elector. Nor must
+    sys.exit, which ends no more than the thread that it is called on, and would leave the elector waiting for the work's end."""
     try:
         function(*args)
-    except Exception:
+    except (Exception, SystemExit):
         _log.exception("%r failed", function)
         return False
     return True

@@ -120,7 +120,7 @@ class Leadership:
                 self._tell_loop()
 
             callbacks = Callbacks(self._started, self._stopped, leader_seen, on_overdue=self._work.end_now)
-            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._durations.store_ttl_seconds)
+            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch)
             self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick, metrics=self._counts)
             self._elector.start()
 

@@ -49,7 +49,7 @@ class Member:
         self.told: list[tuple[float, str, Any]] = []
         self._stop_work = stop_work
         self._lock = threading.Lock()
-        self.lock = lock or EtcdLock(endpoints, f"{root}/leader/record", f"{root}/cluster/epoch", FAST.store_ttl_seconds)
+        self.lock = lock or EtcdLock(endpoints, f"{root}/leader/record", f"{root}/cluster/epoch")
         self.elector = Elector(
             ElectionConfig.of(FAST, identity=identity, **config),
             self.lock,

@@ -16,7 +16,7 @@ from leader import events as ev
 from leader.belief import BeliefCell
 from leader.clock import Instant, SystemClock
 from leader.config import ElectionConfig, ElectionConfigError
-from leader.election import State
+from leader.election_state import State
 from leader.elector import Elector, ElectorFailedError, NotLeadingError
 from leader.lock import Callbacks
 from tests.leader.members import eventually, now
@@ -33,9 +33,10 @@ class MemoryLock:
         self.hangs = False
         self.closed = False
         self.deliver: Callable[[ev.Event], None] = print
+        self.ttl_seconds = 0
 
-    def start(self, deliver: Callable[[ev.Event], None]) -> None:
-        self.deliver = deliver
+    def start(self, deliver: Callable[[ev.Event], None], ttl_seconds: int) -> None:
+        self.deliver, self.ttl_seconds = deliver, ttl_seconds
 
     def submit(self, request: fx.Request) -> None:
         if not self.hangs:
@@ -338,3 +339,23 @@ def test_questions_from_other_threads_are_answered_while_it_renews() -> None:
 def test_an_elector_without_a_lock_is_refused() -> None:
     with pytest.raises(ElectionConfigError, match=r"Lock must not be nil\."):
         Elector(ElectionConfig(identity="a"), None, Told().callbacks)
+
+
+@pytest.mark.parametrize("end", [SystemExit, ValueError])
+def test_a_callback_that_raises_or_exits_holds_up_nothing(end: type[BaseException]) -> None:
+    def stopped() -> None:
+        raise end
+
+    elector = an_elector(MemoryLock(), Told(on_stopped_leading=stopped))
+    elector.start()
+    eventually(elector.epoch)
+    assert elector.stop()
+
+
+def test_the_lock_is_given_the_time_to_live_that_was_checked() -> None:
+    lock = MemoryLock()
+    elector = an_elector(lock, Told())
+    elector.start()
+    eventually(elector.epoch)
+    assert lock.ttl_seconds == QUICK["store_ttl_seconds"]
+    assert elector.stop()

@@ -21,7 +21,7 @@ from leader import events as ev
 from leader.belief import Belief, BeliefCell
 from leader.channel import open_channel
 from leader.config import FAST
-from leader.election import State
+from leader.election_state import State
 from leader.etcd_lock import EtcdLock
 from leader.etcd_shim import rpc
 from leader.record import Epoch, LeaderRecord, StoredEpoch, StoredRecord, View
@@ -158,8 +158,8 @@ class LockAlone:
 
 @pytest.fixture
 def lock_alone(etcd: EtcdServer, etcd_root: str) -> Iterator[LockAlone]:
-    lock, told = EtcdLock([etcd.endpoint], f"{etcd_root}/leader/record", f"{etcd_root}/cluster/epoch", 3), list[ev.Event]()
-    lock.start(told.append)
+    lock, told = EtcdLock([etcd.endpoint], f"{etcd_root}/leader/record", f"{etcd_root}/cluster/epoch"), list[ev.Event]()
+    lock.start(told.append, FAST.store_ttl_seconds)
     eventually(lambda: any(isinstance(event, ev.Listed) for event in list(told)))
     yield LockAlone(lock, told)
     lock.close()

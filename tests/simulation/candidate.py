@@ -16,7 +16,8 @@ from leader import events as ev
 from leader.belief import BeliefCell
 from leader.clock import SystemClock
 from leader.config import ElectionConfig
-from leader.election import Election, State
+from leader.election import Election
+from leader.election_state import State
 from leader.etcd_requests import LockKeys, build, read_outcome
 from leader.etcd_shim import rpc
 from leader.etcd_watch import WatchCursor
