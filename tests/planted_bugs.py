@@ -4,20 +4,25 @@ Where the code keeps one of the rules that safety rests on, a constant stands be
 programs sets one, and no flag, file or environment variable does; a test checks that. `plant` breaks the rules of one bug in
 this process, for the duration of a with statement; a program of the tests that starts a real replica calls it for good.
 
-| bug | what it must show up as | shown by |
+Both the simulation and real replicas show each of them:
+
+| bug | shows in the simulation as | and in its session with real replicas as |
 |---|---|---|
-| unguarded bindings | S4, S2 | simulation |
-| only renewals are guarded | S4, S2 | simulation |
-| unguarded release | S5, L2 | simulation |
-| decides on an old cache | S4, S2 | simulation |
-| answers before the commit | S3 | simulation, real processes |
-| attempts are not recognised | S2, L1 | simulation |
-| a watch resumes at the last revision | S6 | simulation |
-| no list after a compaction | S6, S7 | simulation |
-| durations by the wall clock | E1, L2 | simulation alone: nobody sets the clock of a real machine |
-| assumptions end late | L1 | simulation |
-| times taken from the record | E1, L2 | simulation |
-| leads on after seeing another holder | E2 | simulation |
+| unguarded bindings | S4, S2 | S4 |
+| only renewals are guarded | S4, S2 | S4 |
+| unguarded release | S5, L2 | S5 |
+| decides on an old cache | S4, S2 | S4 |
+| answers before the commit | S3 | S3 |
+| attempts are not recognised | S2, L1 | S2 |
+| a watch resumes at the last revision | S6 | S6 |
+| no list after a compaction | S6, S7 | S6 |
+| durations by the wall clock | E1, L2 | L2: the clock that the election reads is stepped, not the machine's |
+| assumptions end late | L1 | L1 |
+| times taken from the record | E1, L2 | E1 |
+| leads on after seeing another holder | E2 | E2 |
+
+The simulation searches its seeds (simulation/test_planted_bugs_are_caught.py); a session makes what the bug needs happen, so that
+it shows every time (chaos/planted_sessions.py).
 """
 
 from __future__ import annotations

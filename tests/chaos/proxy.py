@@ -114,6 +114,8 @@ class Link:
 class Network:
     """The links of a cluster. A context manager."""
 
+    link_class: type[Link] = Link
+
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
@@ -132,7 +134,7 @@ class Network:
 
     def link(self, name: str, target: str) -> Link:
         """A new link to host:port."""
-        link = self.links[name] = Link(name, target, self._loop)
+        link = self.links[name] = self.link_class(name, target, self._loop)
         self._run(link.listen())
         return link
 

@@ -45,7 +45,7 @@ class StageFailed(Exception):
     """The play cannot go on: one line."""
 
 
-class _LinkedCluster(LocalCluster):
+class LinkedCluster(LocalCluster):
     """Replicas whose way to etcd, and to whom others reach, goes through links."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Stage:
         ]
         self.follower = Follower(self.etcd.endpoints, self.auditor).start()
         owned.callback(self.follower.stop)
-        self.cluster = _LinkedCluster(self.directory, ways, self._broken_rules, self._options)
+        self.cluster = self._new_cluster(ways)
         owned.callback(self.cluster.stop)
         owned.callback(self.resume)
         self.cluster.start()
@@ -131,6 +131,9 @@ class Stage:
         self._agents.register()
         self._agents.start()
         owned.callback(self._agents.stop)
+
+    def _new_cluster(self, ways: Sequence[Sequence[str]]) -> LinkedCluster:
+        return LinkedCluster(self.directory, ways, self._broken_rules, self._options)
 
     def close(self) -> None:
         self._owned.close()

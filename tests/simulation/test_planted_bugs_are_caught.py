@@ -1,7 +1,6 @@
 """Each planted bug shows up in the simulation, within a bounded number of seeds, as a violation of a rule that it breaks.
 
-Real processes have the same switches (tests/planted_bugs.py). One bug shows here alone: durations by the wall clock, because
-nobody sets the clock of a real machine.
+Real processes have the same switches and show the same bugs (tests/planted_bugs.py).
 """
 
 from __future__ import annotations
