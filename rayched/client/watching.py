@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from rayched.api.kinds import AnyObject, unwrap
 from rayched.client.calls import has_next_page
@@ -27,6 +28,9 @@ class EventType(enum.Enum):
     DELETED = WatchEvent.Type.DELETED
     BOOKMARK = WatchEvent.Type.BOOKMARK
     """Nothing: everything up to the revision has been seen."""
+
+
+_TYPES: Final = {kind.value: kind for kind in EventType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,12 @@ class WatchProgress:
 
     def events_of(self, response: WatchResponse) -> Iterator[Event]:
         for event in response.events:
-            if event.type == WatchEvent.Type.BOOKMARK:
+            kind = _TYPES[event.type]
+            if kind is EventType.BOOKMARK:
                 if self._bookmarks:
                     yield Event(EventType.BOOKMARK, None, event.revision)
             elif event.revision > self.revision:
                 # Events of one revision come together, so those of the revisions before are all out.
                 self.revision = event.revision - 1
-                yield Event(EventType(event.type), unwrap(event.object), event.revision)
+                yield Event(kind, unwrap(event.object), event.revision)
         self.revision = max(self.revision, response.revision)

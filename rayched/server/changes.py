@@ -19,7 +19,7 @@ from typing import Final
 
 from rayched.api.kinds import AnyObject, unwrap, wrap
 from rayched.server.selection import Selection
-from rayched.store.codec import PoisonedObject, decode_entry
+from rayched.store.codec import PoisonedObject, decode_entry, framed, varint
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
 from rayched.v1.services_pb2 import WatchEvent, WatchResponse
@@ -36,8 +36,8 @@ _ADDED: Final = EventType.ADDED
 _MODIFIED: Final = EventType.MODIFIED
 _DELETED: Final = EventType.DELETED
 _HEADS: Final = {kind: WatchEvent(type=kind).SerializeToString() for kind in (_ADDED, _MODIFIED, _DELETED)}
-_EVENTS_TAG: Final = bytes([WatchResponse.DESCRIPTOR.fields_by_name["events"].number << 3 | 2])
-_OBJECT_TAG: Final = bytes([WatchEvent.DESCRIPTOR.fields_by_name["object"].number << 3 | 2])
+_EVENTS: Final = WatchResponse.DESCRIPTOR.fields_by_name["events"].number
+_OBJECT: Final = WatchEvent.DESCRIPTOR.fields_by_name["object"].number
 _REVISION_TAG: Final = bytes([WatchEvent.DESCRIPTOR.fields_by_name["revision"].number << 3])
 
 
@@ -122,17 +122,5 @@ def _as_of(item: Object, revision: int) -> Object:
 
 def _encoded(kind: EventType, item: Object, revision: int) -> bytes:
     """WatchResponse(events=[WatchEvent(type=kind, object=item, revision=revision)]), as bytes; the revision is above 0."""
-    content = item.SerializeToString()
-    event = b"".join((_HEADS[kind], _OBJECT_TAG, _varint(len(content)), content, _REVISION_TAG, _varint(revision)))
-    return b"".join((_EVENTS_TAG, _varint(len(event)), event))
-
-
-@functools.lru_cache(maxsize=4096)
-def _varint(number: int) -> bytes:
-    """Protobuf's form of a number that is not negative: seven bits a byte, the lowest first."""
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
+    event = b"".join((_HEADS[kind], framed(_OBJECT, item.SerializeToString()), _REVISION_TAG, varint(revision)))
+    return framed(_EVENTS, event)

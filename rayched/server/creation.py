@@ -44,7 +44,7 @@ from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import SubmissionRecord
 from rayched.v1.workloads_pb2 import Object, PriorityClass
 
-_FIRST: Final = (NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS)
+_FIRST: Final = frozenset(kind.name for kind in (NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS))
 """Kinds that other objects of the same batch may refer to."""
 _ROUNDS_MAX: Final = 4
 """How often a creation is tried again because its namespace changed or its generated name was taken."""
@@ -296,8 +296,8 @@ def _generate_name(submission: _Submission) -> None:
 def _waves(submissions: Iterable[_Submission]) -> list[list[_Submission]]:
     """What others may refer to, then the others."""
     submissions = list(submissions)
-    first = [submission for submission in submissions if submission.kind in _FIRST]
-    rest = [submission for submission in submissions if submission.kind not in _FIRST]
+    first = [submission for submission in submissions if submission.kind.name in _FIRST]
+    rest = [submission for submission in submissions if submission.kind.name not in _FIRST]
     return [wave for wave in (first, rest) if wave]
 
 

@@ -44,6 +44,7 @@ from rayched.store.entries import Change, Deleted, Entry, entry_of
 from rayched.store.errors import Compacted, FutureRevision, store_error
 from rayched.store.keys import prefix_end
 
+_DELETE: Final = kv.Event.DELETE
 STREAM_METADATA: Final = (("hasleader", "true"),)
 """Goes with each stream that is opened."""
 
@@ -296,7 +297,10 @@ class ListWatchCore:
     def _changed(self, message: Any) -> list[Effect]:
         # What was delivered already is dropped: before etcd 3.5.22 a watch from a future revision could get old events.
         held, first = self._held, self._next
-        held.extend(_change_of(event) for event in message.events if event.kv.mod_revision >= first)
+        for event in message.events:
+            pair = event.kv
+            if pair.mod_revision >= first:
+                held.append(Deleted(pair.key, pair.mod_revision) if event.type == _DELETE else entry_of(pair))
         if not held:
             return []
         complete = len(held)
@@ -366,9 +370,3 @@ class ListWatchCore:
             revision=listing.revision,
         )
         return FetchPage(request, self._pace.page_seconds_max)
-
-
-def _change_of(event: Any) -> Change:
-    if event.type == kv.Event.DELETE:
-        return Deleted(event.kv.key, event.kv.mod_revision)
-    return entry_of(event.kv)

@@ -107,3 +107,16 @@ def test_random_bytes_are_an_object_or_poisoned_and_nothing_else(value: bytes) -
 def test_an_object_without_a_kind_is_not_stored() -> None:
     with pytest.raises(ValueError, match="without any kind"):
         encode(Object())
+
+
+@given(st.text(max_size=20_000), st.integers(0, 2**62), st.sampled_from(["", "7"]))
+def test_the_value_is_what_protobuf_itself_would_make_of_object_and_write(image: str, epoch: int, version: str) -> None:
+    item = Object()
+    item.pod.metadata.name, item.pod.metadata.resource_version = "web", version
+    item.pod.spec.containers.add(name="main", image=image)
+    write = LeaderWrite(op="bind", epoch=epoch, attempt="a-1")
+    stored = Stored(object=item, leader_write=write)
+    stored.object.pod.metadata.ClearField("resource_version")
+    assert encode(item, write) == stored.SerializeToString(deterministic=True)
+    assert encode(item) == Stored(object=stored.object).SerializeToString(deterministic=True)
+    assert item.pod.metadata.resource_version == version
