@@ -54,7 +54,7 @@ from rayched.v1.storage_pb2 import Stored
 TAKEOVER_SECONDS_MAX: Final = 0.3
 SCHEDULER_MIB_MAX: Final = 400.0
 _RATE: Final = 200.0
-_WAIT_SECONDS_MAX: Final = 120.0
+_WAIT_SECONDS_MAX: Final = 300.0
 _WRITES_AT_ONCE: Final = 128
 _MEASURED: Final = frozenset(("scheduler", "queue", "spare", "replica"))
 """Processes whose memory is told."""
@@ -156,10 +156,10 @@ def run(nodes: int, pods: int, stops: int, kills: int) -> dict[str, Any]:
             watch = EpochWatch(endpoint, keys)
             load: SteadyLoad | None = None
             try:
-                wait_for_leader(cluster, client)
+                _wait_until_warm(cluster, client)
                 load = SteadyLoad(client, small_pods("steady"), _RATE, batch=2).start()
                 takeovers = [_takeover(cluster, client, watch, kind) for kind in ["standby"] * stops + ["spare process"] * kills]
-                wait_for_leader(cluster, client)
+                _wait_until_warm(cluster, client)
                 memory = _memory(client)
             finally:
                 if load is not None:
@@ -192,7 +192,7 @@ def _figures(nodes: int, pods: int, takeovers: Sequence[Takeover], memory: dict[
 
 def _takeover(cluster: LocalCluster, client: Client, watch: EpochWatch, kind: str) -> Takeover:
     """One fault on the leader, all replicas being warm."""
-    wait_for_leader(cluster, client)
+    _wait_until_warm(cluster, client)
     led = _asked(client.leader)
     pids = _asked(client.scheduler_status).pids
     leader = cluster.replica_at(led.address)
@@ -206,6 +206,19 @@ def _takeover(cluster: LocalCluster, client: Client, watch: EpochWatch, kind: st
         leader.wait(_WAIT_SECONDS_MAX)
         leader.start()
     return Takeover(kind, bound - began, bound - since)
+
+
+def _wait_until_warm(cluster: LocalCluster, client: Client) -> None:
+    """Both replicas have read the cluster: longer than for an empty one. Raises ReplicaFailed, ApiError."""
+    deadline = time.monotonic() + _WAIT_SECONDS_MAX
+    while True:
+        try:
+            wait_for_leader(cluster, client)
+            return
+        except (ReplicaFailed, ApiError):
+            cluster.check()
+            if time.monotonic() > deadline:
+                raise
 
 
 def _memory(client: Client) -> dict[str, Memory]:
