@@ -83,7 +83,7 @@ trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
 
 chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
-	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS)) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)
+	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS) --events 1000 --strict) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)
 
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover

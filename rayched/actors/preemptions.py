@@ -55,6 +55,8 @@ class Room:
     failure: Failure
     why: NotScheduled
     preemption: Preemption
+    decided_at: int
+    """The revision that the decision had seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class _Follower:
     node_name: str
     preemptor: str
     scheduler_name: str
+    decided_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,7 @@ class Preemptions:
             return None
         if any(one.key in self._busy for one in (record, *victims, *cleared)):
             return None
-        attempt, stamp = self._stamp(epoch)
+        attempt, stamp = self._stamp(epoch, room.decided_at)
         spent = spend(self._cache, self._scheduler.budgets, victims, stamp, int(now_unix))
         if spent is None:
             del self._waiting[room.uid]
@@ -210,7 +213,7 @@ class Preemptions:
         if not found:
             return None
         (victim,) = found
-        attempt, stamp = self._stamp(epoch)
+        attempt, stamp = self._stamp(epoch, follower.decided_at)
         value = self._value_of(victim, follower.scheduler_name, stamp, now_unix)
         self._send(attempt, _Sent(follower, (victim.key,), (follower.uid,)))
         return GuardedPut(victim.key, victim.mod_revision, value, attempt=attempt)
@@ -243,10 +246,10 @@ class Preemptions:
             return nominated_value(record.pod, "", stamp)
         return preempted_value(record.value, scheduler_name, stamp, now_unix)
 
-    def _stamp(self, epoch: int) -> tuple[str, LeaderWrite]:
+    def _stamp(self, epoch: int, decided_at: int) -> tuple[str, LeaderWrite]:
         self._number += 1
         attempt = f"{self._incarnation}-preempt-{self._number}"
-        return attempt, LeaderWrite(op=OP_PREEMPT, epoch=epoch, attempt=attempt, decided_at_revision=self._cache.revision)
+        return attempt, LeaderWrite(op=OP_PREEMPT, epoch=epoch, attempt=attempt, decided_at_revision=decided_at)
 
     def _send(self, attempt: str, sent: _Sent) -> None:
         self._sent[attempt] = sent
@@ -276,7 +279,7 @@ class Preemptions:
         self._under_way.discard(room.uid)
         if isinstance(outcome, Committed):
             whom = room.preemption.node_name, room.uid, room.template.scheduler_name
-            self._following.extend(_Follower(uid, *whom) for uid in sent.later)
+            self._following.extend(_Follower(uid, *whom, room.decided_at) for uid in sent.later)
             return Answered(room, sent.victims, whom)
         for uid in room.preemption.cleared:
             record = self._cache.pod(uid)

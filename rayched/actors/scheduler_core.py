@@ -530,7 +530,7 @@ class SchedulerCore:
             return
         why = NotScheduled(reason, failure.message, failure.nominated_node_name)
         if failure.preemption is not None:
-            self.preemptions.decided(Room(uid, record.template, began, failure, why, failure.preemption))
+            self.preemptions.decided(Room(uid, record.template, began, failure, why, failure.preemption, self.cache.revision))
             return
         self.statuses.want(uid, why, now)
         self._tell_failed(uid, began, failure, now)

@@ -9,7 +9,7 @@ order makes each check a matter of one pass:
 * **S4** a leader's write carries the epoch that is in force at its revision, and was decided on a state that has seen that epoch.
 * **S5** epochs rise (terms.py).
 * **S8** hard constraints hold (bindings_judged.py).
-* **S9** a victim has a recorded preemptor (victims.py).
+* **S9** a victim has a recorded preemptor (victims.py), which had no room without it (room_judged.py).
 * **S12** what was deleted does not come back, and what is being deleted stays so.
 
 The auditor is told which submissions were acknowledged, which deletions were asked for and which were acknowledged.
@@ -30,6 +30,7 @@ from rayched.audit.bindings_judged import BindingJudge
 from rayched.audit.capacity import Capacity
 from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
+from rayched.audit.room_judged import RoomJudge
 from rayched.audit.terms import Terms
 from rayched.audit.victims import VictimJudge
 from rayched.audit.view import Past, resident
@@ -60,6 +61,15 @@ class Binding:
     seconds: float
     waited: float = 0.0
     """Seconds since the pod was first seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateWrite:
+    """A leader's write that reached etcd later than it was sent. `seconds` is when, on the auditor's monotonic clock."""
+
+    epoch: int
+    attempt: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +105,15 @@ class Auditor:
         self._past = Past()
         self._judge = BindingJudge(self._past, self.findings)
         self._victims = VictimJudge(self.findings)
+        self._room = RoomJudge(self._past, self.findings)
+        self._preemptor: tuple[Pod, LeaderWrite] | None = None
+        """Of the last preemption, until it is known to evict somebody."""
         self._capacity = Capacity()
         self._uid_of: dict[bytes, str] = {}
         self._node_of: dict[str, str] = {}
         """The one node in a pod's life, by uid; kept after its deletion."""
+        self._committed: set[str] = set()
+        """Attempts of all the leaders' writes that were ever there."""
         self._attempts: dict[bytes, str] = {}
         """The leader's last attempt seen on an object."""
         self._since: dict[str, float] = {}
@@ -115,6 +130,7 @@ class Auditor:
                 self.terms.written(change.value, revision, seconds)
                 if self.terms.epoch != before:
                     self._judge.epoch_over()
+                    self._room.epoch_over()
         # Nodes first: what a pod was bound to in the same revision is there.
         for change in sorted(changes, key=lambda change: change.key.startswith(self._pods_prefix)):
             if change.key.startswith(self._pods_prefix):
@@ -148,9 +164,19 @@ class Auditor:
         there = ((uid, self.pods.get(uid)) for uid in acknowledged)
         return [uid for uid, pod in there if pod is not None and not pod.metadata.HasField("deletion_timestamp")]
 
+    def refused(self, late: Iterable[LateWrite]) -> int:
+        """How many of these writes reached etcd under a later epoch than their own, and were never committed: nothing but the
+        guard refuses such a write before it looks at anything else."""
+        begun = [(epoch, seconds) for epoch, seconds in self.terms.acquired]
+        attempts = {
+            write.attempt for write in late if any(epoch > write.epoch and seconds < write.seconds for epoch, seconds in begun)
+        }
+        return len(attempts - self._committed)
+
     def settle(self) -> None:
         """Nothing more will come: what was still open is decided."""
         self._judge.epoch_over()
+        self._room.settle()
 
     def pending(self) -> list[tuple[Pod, float]]:
         """Pods that wait for a node, and since when."""
@@ -226,8 +252,8 @@ class Auditor:
         is_new_write = self._written_by_leader(change.key, write, f"pod {name}")
         if is_new_write and write.op == "bind" and uid in self._node_of:
             self.findings.add("bound_twice", f"revision {revision}: pod {name} was bound again, by attempt {write.attempt}")
-        if is_new_write:
-            self._victims.written(pod, before, revision, self.pods)
+        if is_new_write and self._victims.written(pod, before, revision, self.pods):
+            self._evicted(write, revision, seconds)
         node, earlier = pod.spec.node_name, self._node_of.get(uid)
         ended = pod.status.phase in _FINAL_PHASES
         if node and earlier is None:
@@ -244,6 +270,22 @@ class Auditor:
         if ended:
             self._capacity.leave(uid)
         self._past.change(revision, "residents", uid, resident(pod) if node and not ended else None)
+        nominated = pod.status.nominated_node_name if not node and not ended else ""
+        waits_for = resident(pod, nominated) if nominated else None
+        self._past.change(revision, "nominated", uid, waits_for)
+        if is_new_write and node and write.op == "bind":
+            self._room.decided(revision, write, "residents", resident(pod), seconds)
+        elif is_new_write and waits_for is not None and write.op == "preempt":
+            self._room.decided(revision, write, "nominated", waits_for, seconds)
+            self._preemptor = pod, write
+
+    def _evicted(self, write: LeaderWrite, revision: int, seconds: float) -> None:
+        """Preemptor and victims are written in one revision, the preemptor first; for victims that follow it was judged then."""
+        if self._preemptor is None or self._preemptor[1].attempt != write.attempt:
+            return
+        pod, decision = self._preemptor
+        self._preemptor = None
+        self._room.preempted(pod, decision, revision, seconds)
 
     def _bound(self, pod: Pod, before: Pod | None, write: LeaderWrite, name: str, seconds: float) -> None:
         uid, node, revision = pod.metadata.uid, pod.spec.node_name, self.revision
@@ -282,6 +324,7 @@ class Auditor:
         if not write.attempt or write.attempt == self._attempts.get(key):
             return False
         self._attempts[key] = write.attempt
+        self._committed.add(write.attempt)
         self.leader_writes[write.op] += 1
         if write.epoch != self.epoch:
             words = f"revision {self.revision}: {write.op} of {name} under epoch {write.epoch}, in force is {self.epoch}"
@@ -299,6 +342,7 @@ class Auditor:
         self.deleted.add(uid)
         self._capacity.leave(uid)
         self._past.change(self.revision, "residents", uid, None)
+        self._past.change(self.revision, "nominated", uid, None)
 
     def _tell(self, revision: int, kind: str, name: str) -> None:
         if self._on_pod_change is not None:

@@ -80,10 +80,11 @@ class Capacity:
                 return f"node {node} has {float(used):g} of {float(offered):g} {resource}"
         taken = self._ports[node]
         for port in host_ports(pod):
-            if any(_collide(port, other) for other in taken):
+            if any(collide(port, other) for other in taken):
                 return f"host port {port[1]}/{port[0]} on node {node} is shared"
         return None
 
 
-def _collide(one: Port, other: Port) -> bool:
+def collide(one: Port, other: Port) -> bool:
+    """Whether two pods on one node cannot have them both."""
     return one[:2] == other[:2] and (one[2] == other[2] or not one[2] or not other[2])

@@ -1,4 +1,4 @@
-"""Evictions by the scheduler, and whether each had a preemptor that may do so: S9.
+"""Evictions by the scheduler, and whether each had a preemptor that may do so: S9, whose other half is in room_judged.py.
 
 A victim says by its condition DisruptionTarget, reason PreemptionByScheduler, why it goes. Its preemptor is a pending pod of
 higher priority that may preempt, nominated to the victim's node.
@@ -27,17 +27,19 @@ class VictimJudge:
         """A leader evicted the pod."""
         return uid in self._evicted
 
-    def written(self, pod: Pod, before: Pod | None, revision: int, pods: Mapping[str, Pod]) -> None:
+    def written(self, pod: Pod, before: Pod | None, revision: int, pods: Mapping[str, Pod]) -> bool:
+        """Whether the write makes the pod go."""
         if before is None or before.metadata.HasField("deletion_timestamp"):
-            return
+            return False
         if not pod.metadata.HasField("deletion_timestamp"):
-            return
+            return False
         self._evicted.add(pod.metadata.uid)
         node, priority = pod.spec.node_name, pod.spec.priority
         if _is_preempted(pod) and not any(_may_preempt(other, node, priority) for other in pods.values()):
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             words = f"revision {revision}: pod {name}, priority {priority}, was evicted from {node} for no pod of higher priority"
             self._findings.add("wrong_victim", words)
+        return True
 
 
 def _is_preempted(pod: Pod) -> bool:

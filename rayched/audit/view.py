@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rayched.audit.requests import Amounts, host_ports, taken_by
 from rayched.v1.core_pb2 import Node, Pod, PodAffinityTerm
 
 STEPS_MAX: Final = 50_000
@@ -28,6 +29,10 @@ class Resident:
     deleting: bool
     repels: tuple[PodAffinityTerm, ...]
     """Its required anti-affinity."""
+    takes: Amounts
+    """What it takes of its node."""
+    ports: frozenset[tuple[str, int, str]]
+    """Its host ports."""
 
     @property
     def namespace(self) -> str:
@@ -38,24 +43,27 @@ class Resident:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
-def resident(pod: Pod) -> Resident:
+def resident(pod: Pod, node: str = "") -> Resident:
+    """The pod on its node, or on another one where that is given."""
     anti = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
     deleting = pod.metadata.HasField("deletion_timestamp")
-    return Resident(pod, pod.spec.node_name, dict(pod.metadata.labels), deleting, tuple(anti))
+    labels, ports = dict(pod.metadata.labels), frozenset(host_ports(pod))
+    return Resident(pod, node or pod.spec.node_name, labels, deleting, tuple(anti), taken_by(pod), ports)
 
 
 @dataclass(slots=True)
 class View:
-    """Nodes by name, pods on nodes by uid, labels of namespaces by name."""
+    """Nodes by name, labels of namespaces by name, pods on nodes by uid, and pending pods where they are nominated by uid."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     residents: dict[str, Resident] = field(default_factory=dict)
     namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    nominated: dict[str, Resident] = field(default_factory=dict)
     repelling: dict[str, Resident] = field(default_factory=dict)
     """Those of the residents with required anti-affinity."""
 
     def copy(self) -> View:
-        return View(dict(self.nodes), dict(self.residents), dict(self.namespaces), dict(self.repelling))
+        return View(dict(self.nodes), dict(self.residents), dict(self.namespaces), dict(self.nominated), dict(self.repelling))
 
     def put(self, table: str, key: str, value: Any) -> None:
         """None takes it out."""

@@ -16,6 +16,10 @@ from rayched.replica.guardian import vital_processes
 from rayched.replica.processes import descendants
 from tests.chaos.stage import Stage, StageFailed
 
+_HELD_WRITES: Final = 3
+_LATE_SECONDS_MAX: Final = 15.0
+_UNANSWERED_SECONDS: Final = 2.5
+"""Each client of the load submits something in the meantime."""
 _SPARE_SECONDS_MAX: Final = 15.0
 """Until a leader has all its processes again."""
 
@@ -44,7 +48,11 @@ def strike(stage: Stage, fault: Fault) -> Struck:
     struck = Struck(stage.ask(lambda auditor: auditor.epoch), time.monotonic())
     prepared()
     if lasts:
-        time.sleep(fault.seconds)
+        # A write that is held arrives when nothing but the guard is against it: under a later epoch, its pod as it was.
+        deadline = time.monotonic() + fault.seconds
+        if fault.kind in HOLDS_WRITES:
+            stage.heal_links_after(struck.epoch, fault.seconds)
+        time.sleep(max(0.0, deadline - time.monotonic()))
     return struck
 
 
@@ -88,9 +96,50 @@ def _standby(stage: Stage) -> Callable[[], object]:
 
 
 def _pause_tree(stage: Stage) -> Callable[[], object]:
-    leader = stage.leader().pid
-    pids = [leader, *descendants(leader)]
-    return lambda: stage.pause(pids)
+    leader = stage.leader()
+    # Whoever submits through the leader would wait as its bindings do, and there would be none.
+    stage.load_prefers([replica for replica in stage.cluster.replicas if replica is not leader])
+    pids = [leader.pid, *descendants(leader.pid)]
+
+    def blow() -> None:
+        stage.slow_down_all_but(leader)
+        stage.hold_writes(leader, _HELD_WRITES)
+        stage.pause(pids)
+
+    return blow
+
+
+def _late_writes(stage: Stage) -> Callable[[], object]:
+    """A leader's tree is stopped until what it wrote has arrived under the next epoch."""
+    prepared = _pause_tree(stage)
+    leader = stage.leader()
+    epoch = stage.ask(lambda auditor: auditor.epoch)
+
+    def blow() -> None:
+        prepared()
+        if not any(link.held for link in stage.etcd_links(leader)):
+            raise StageFailed("the leader wrote nothing while its writes were held")
+        if not stage.heal_links_after(epoch, _LATE_SECONDS_MAX):
+            raise StageFailed(f"no later epoch within {_LATE_SECONDS_MAX:.0f} s")
+
+    return blow
+
+
+def _unanswered(stage: Stage) -> Callable[[], object]:
+    """A replica dies with all that clients have asked it for, and nothing of that has reached etcd."""
+    leader = stage.leader()
+    stage.load_prefers([leader])
+
+    def blow() -> None:
+        links = stage.etcd_links(leader)
+        for link in links:
+            link.hold()
+        time.sleep(_UNANSWERED_SECONDS)
+        for link in links:
+            link.cut()
+        stage.kill(leader, tree=True)
+
+    return blow
 
 
 def _pause_actor(name: str) -> Act:
@@ -146,8 +195,7 @@ def _links(change: str) -> Act:
     """Of the leader's to etcd."""
 
     def act(stage: Stage) -> Callable[[], object]:
-        prefix = f"etcd-{stage.leader().number}-"
-        links = [link for name, link in stage.network.links.items() if name.startswith(prefix)]
+        links = stage.etcd_links(stage.leader())
 
         def blow() -> None:
             for link in links:
@@ -212,6 +260,8 @@ FAULTS: Final[Mapping[str, tuple[Act, bool]]] = MappingProxyType(
         "pause-etcd-leader": (_etcd_leader(signal.SIGSTOP), True),
         "lose-quorum": (_quorum, True),
         "compact": (_compaction, False),
+        "late-writes": (_late_writes, False),
+        "kill-unanswered": (_unanswered, False),
         "cut-from-etcd": (_links("cut"), True),
         "slow-to-etcd": (_links("slow"), True),
         "no-answers-from-etcd": (_links("deaf"), True),
@@ -222,7 +272,14 @@ FAULTS: Final[Mapping[str, tuple[Act, bool]]] = MappingProxyType(
 )
 """What each does, and whether it is a state that lasts."""
 
-ENDS_THE_TERM: Final = frozenset({"kill-replica", "kill-scheduler", "kill-tree", "stop-replica", "kill-both-leaders"})
+ENDS_THE_TERM: Final = frozenset(
+    {"kill-replica", "kill-scheduler", "kill-tree", "stop-replica", "kill-both-leaders", "kill-unanswered"}
+)
+TIMED: Final = frozenset(
+    {"kill-replica", "kill-scheduler", "kill-tree", "stop-replica", "kill-both-leaders", "kill-etcd-leader", "kill-etcd-follower"}
+)
+"""What has a bound in seconds, and what etcd's deaths do beside it."""
+HOLDS_WRITES: Final = frozenset({"pause-tree"})
 KILLS_ETCD: Final = frozenset({"kill-etcd-leader", "kill-etcd-follower", "kill-both-leaders"})
 WANTS_MEMBERS: Final = frozenset(
     {"kill-etcd-leader", "kill-etcd-follower", "kill-both-leaders", "pause-etcd-leader", "slow-to-etcd-leader"}

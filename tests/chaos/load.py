@@ -89,15 +89,20 @@ class ChurningLoad:
         seed: int,
         *,
         crowded: bool = False,
-        batch: int = 10,
+        batch: int = 5,
+        phase: float = 0.0,
         odd_share: float = 0.05,
     ) -> None:
-        """`odd_share` of the batches are sent twice and more, or broken off at first."""
+        """`phase`: the part of the time between two batches to wait before the first.
+
+        `odd_share` of the batches are sent twice and more, or broken off at first.
+        """
         self._client = client
         self._draw = random.Random(seed)
         self._pods = (crowding_pods if crowded else pods_of_many_kinds)(prefix, self._draw)
         self._batch = batch
         self._period = batch / rate
+        self._first_seconds = phase * self._period
         self._live_max = live_max
         self._odd_share = odd_share
         self._live: deque[tuple[str, str]] = deque()
@@ -133,6 +138,7 @@ class ChurningLoad:
         return f"{len(self.acknowledged)} acknowledged, {len(self.unanswered)} unanswered, {self.errors[-1:] or 'no error'}"
 
     def _run(self) -> None:
+        self._stopped.wait(self._first_seconds)
         due = time.monotonic()
         while not self._stopped.is_set():
             began = time.monotonic()

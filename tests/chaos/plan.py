@@ -2,7 +2,8 @@
 
 A session is a cluster of its own, from an empty etcd to the verdict on it; an interrupted run goes on with the first session
 that has no verdict. Half of the pauses stop the leader's whole tree in a session whose schedulers never cease to believe, so that
-there the store's guard has to refuse alone.
+there the store's guard has to refuse alone. A long plan has sessions of its own for what has a bound in seconds, and others in
+which nodes are full and the scheduler has to preempt: there a binding waits for room, whoever leads.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.faults import KILLS_ETCD, WANTS_MEMBERS, Fault
+from tests.chaos.faults import KILLS_ETCD, TIMED, WANTS_MEMBERS, Fault
 from tests.planted_bugs import SWITCHES
 
-FAULTS_A_SESSION: Final = 40
+FAULTS_A_SESSION: Final = 60
+KILLS_FOR_ONE_WHERE_NODES_ARE_FULL: Final = 20
+"""So many leader kills in a long plan bring one more, where nodes are full."""
 LEADER_KILLS: Final = ("kill-replica", "kill-scheduler", "kill-tree")
 ACTOR_KILLS: Final = ("kill-queue", "kill-worker", "kill-raylet", "kill-gcs", "kill-spare", "kill-guardian", "kill-standby")
 ETCD_KILLS: Final = ("kill-etcd-leader", "kill-both-leaders", "kill-etcd-follower")
@@ -32,6 +35,8 @@ NETWORK: Final = (
     "pause-etcd-leader",
     "lose-quorum",
     "slow-to-etcd-leader",
+    "kill-unanswered",
+    "late-writes",
 )
 PAUSE_SECONDS: Final = (0.1, 30.0)
 _OUTLASTING_SECONDS: Final = 1.0
@@ -51,6 +56,8 @@ class Numbers:
     etcd: int = 3
     network: int = 0
     pause_seconds_max: float = PAUSE_SECONDS[1]
+    events: float = 0.0
+    """Changes a second that streams see beside those of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +100,19 @@ def make_plan(seed: int, numbers: Numbers, *, rate: float, members: int, etcd_ki
     if members == 1:
         believing = [fault for fault in believing if fault.kind not in WANTS_MEMBERS]
     unbelieving = [Fault("pause-tree", _log_uniform(draw, numbers, _OUTLASTING_SECONDS)) for _ in range(numbers.pauses // 2)]
-    parts = [((), part) for part in _parts(believing)] + [((UNBELIEVING,), part) for part in _parts(unbelieving)]
+    timed, crowding = believing, list[Fault]()
+    if len(believing) > FAULTS_A_SESSION:
+        timed = [fault for fault in believing if fault.kind in TIMED]
+        crowding = [fault for fault in believing if fault.kind not in TIMED]
+        more = numbers.kills // KILLS_FOR_ONE_WHERE_NODES_ARE_FULL
+        crowding += [Fault(kind) for kind in itertools.islice(itertools.cycle(LEADER_KILLS), more)]
+        draw.shuffle(crowding)
+    parts: list[tuple[tuple[str, ...], bool, list[Fault]]] = [((), False, part) for part in _parts(timed)]
+    parts += [((), True, part) for part in _parts(crowding)]
+    parts += [((UNBELIEVING,), False, part) for part in _parts(unbelieving)]
     sessions = tuple(
-        # Every second one, so that a run of one session of each sort has none.
-        Session(number, draw.getrandbits(32), members, rules, tuple(part), crowded=not rules and number % 2 == 1)
-        for number, (rules, part) in enumerate(parts)
+        Session(number, draw.getrandbits(32), members, rules, tuple(part), crowded)
+        for number, (rules, crowded, part) in enumerate(parts)
     )
     return Plan(seed, numbers, rate, sessions, left_out)
 
@@ -107,8 +122,10 @@ def _believing(numbers: Numbers, draw: random.Random) -> list[Fault]:
     faults += [Fault("stop-replica")] * numbers.stops
     faults += [Fault(kind) for kind in itertools.islice(itertools.cycle(ACTOR_KILLS), numbers.actors)]
     faults += [Fault(kind) for kind in itertools.islice(itertools.cycle(ETCD_KILLS), numbers.etcd)]
-    pauses = itertools.islice(itertools.cycle(PAUSES), numbers.pauses - numbers.pauses // 2)
-    faults += [Fault(kind, _log_uniform(draw, numbers)) for kind in pauses]
+    lengths = [_log_uniform(draw, numbers) for _ in range(numbers.pauses - numbers.pauses // 2)]
+    # The extremes are among them.
+    lengths[:2] = [numbers.pause_seconds_max, PAUSE_SECONDS[0]][: len(lengths)]
+    faults += [Fault(kind, seconds) for kind, seconds in zip(itertools.cycle(PAUSES), lengths, strict=False)]
     network = itertools.islice(itertools.cycle(NETWORK), numbers.network)
     faults += [Fault(kind, round(draw.uniform(*_STATE_SECONDS), 2)) for kind in network]
     draw.shuffle(faults)
@@ -122,4 +139,6 @@ def _log_uniform(draw: random.Random, numbers: Numbers, low: float = PAUSE_SECON
 
 
 def _parts(faults: list[Fault]) -> list[list[Fault]]:
-    return [faults[start : start + FAULTS_A_SESSION] for start in range(0, len(faults), FAULTS_A_SESSION)]
+    """As few as may be, as long as one another."""
+    count = -(-len(faults) // FAULTS_A_SESSION)
+    return [faults[len(faults) * part // count : len(faults) * (part + 1) // count] for part in range(count)]

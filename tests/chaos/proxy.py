@@ -3,21 +3,37 @@
 A link listens on a port of its own and passes bytes on to its target. `delay_seconds` holds every byte in each direction; a
 silent direction passes nothing on and loses nothing, as a network that drops packets looks to TCP; a cut link ends its
 connections and takes no new ones. All links of a `Network` live on one thread.
+
+A link to etcd knows a leader's writes when it sees them, and which of them it handed over late: requests are not compressed, and
+epoch and attempt stand in each write as protobuf has them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+from rayched.audit.auditor import LateWrite
 
 _CHUNK_BYTES = 1 << 16
 _LOOK_SECONDS = 0.005
 _CHUNKS_MAX = 64
+_LEADER_WRITE: Final = re.compile(rb"\x10([\x80-\xff]{0,8}[\x00-\x7f])\x1a.([0-9a-f]{32}-(?:[a-z]+-)?[0-9]+)(?![0-9])", re.DOTALL)
+"""Epoch and attempt of a LeaderWrite: field 2, a varint, and field 3, a string."""
+
+
+def leader_writes_in(data: bytes) -> set[tuple[int, str]]:
+    """Epoch and attempt of each leader's write that stands whole in these bytes."""
+    return {
+        (sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(epoch)), attempt.decode())
+        for epoch, attempt in _LEADER_WRITE.findall(data)
+    }
 
 
 class Link:
@@ -31,6 +47,10 @@ class Link:
         self.address = ""
         self.connections = 0
         """Taken so far."""
+        self.held: set[tuple[int, str]] = set()
+        """Epoch and attempt of each leader's write that lies here and is not to reach the target."""
+        self.late: list[LateWrite] = []
+        """Those of them that were handed over after all."""
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
         self._loop = loop
@@ -42,6 +62,11 @@ class Link:
         """Ends all connections and refuses new ones until `heal`."""
         self._is_cut = True
         self._loop.call_soon_threadsafe(self._abort)
+
+    def hold(self) -> None:
+        """Keeps everything that is to reach the target, until `heal`."""
+        self.held = set()
+        self.silent_to_target = True
 
     def heal(self) -> None:
         """Passes everything on again, at once."""
@@ -83,23 +108,27 @@ class Link:
             writer.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, towards_target: bool) -> None:
-        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_MAX)
+        chunks: asyncio.Queue[tuple[float, bytes, set[tuple[int, str]]]] = asyncio.Queue(_CHUNKS_MAX)
 
         async def take() -> None:
             while True:
                 data = await reader.read(_CHUNK_BYTES)
-                await chunks.put((time.monotonic(), data))
+                held = leader_writes_in(data) if towards_target and self.silent_to_target else set()
+                self.held |= held
+                await chunks.put((time.monotonic(), data, held))
                 if not data:
                     return
 
         async def give() -> None:
             while True:
-                came, data = await chunks.get()
+                came, data, held = await chunks.get()
                 while self._is_silent(towards_target) or time.monotonic() < came + self.delay_seconds:
                     await asyncio.sleep(_LOOK_SECONDS)
                 if not data:
                     writer.write_eof()
                     return
+                now = time.monotonic()
+                self.late += [LateWrite(epoch, attempt, now) for epoch, attempt in held]
                 writer.write(data)
                 await writer.drain()
 

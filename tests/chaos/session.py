@@ -21,10 +21,11 @@ from rayched.client.errors import ApiError
 from rayched.replica.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
 from tests.chaos.faults import ENDS_THE_TERM, Fault, Struck, strike
+from tests.chaos.flood import Flood
 from tests.chaos.load import HIGH_CLASS, ChurningLoad, SpreadLoad
 from tests.chaos.plan import Session
 from tests.chaos.stage import Stage, StageFailed
-from tests.chaos.watchers import NeverReading, Watcher, wrong_in
+from tests.chaos.watchers import SlowWatcher, Watcher
 
 LIVE_MAX: Final = 600
 ROOMY_CPU: Final = "64"
@@ -36,6 +37,8 @@ BOUND_SECONDS_MAX: Final = 10.0
 """L1: from healing to the last feasible pod."""
 CONVERGED_SECONDS_MAX: Final = 5.0
 """S7."""
+SLOW_SECONDS_MAX: Final = 30.0
+"""Of reading, until who has read next to nothing for a whole session has read it all."""
 IN_FLIGHT_SECONDS_MAX: Final = 30.0
 """L3, beyond the time that a fault itself lasts."""
 LEADER_SECONDS_MAX: Final = 30.0
@@ -58,7 +61,9 @@ class Effect:
     longest_gap: float = 0.0
     """Without any binding, from the blow until all went on."""
     refused: int = 0
-    """Writes of epochs that were over, refused by the store meanwhile."""
+    """Writes that reached etcd under a later epoch than their own and were refused, as the auditor counts them."""
+    counted: int = 0
+    """Writes of epochs that were over, refused by the store meanwhile, as the replicas count them."""
 
 
 @dataclass(slots=True)
@@ -91,10 +96,12 @@ def play(
     tell: Callable[[str], object],
     *,
     replicas: int = 3,
+    events: float = 0.0,
     until_broken: bool = False,
 ) -> SessionReport:
     """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin.
 
+    `events`: changes a second that the streams see beside those of the load.
     `until_broken`: the session ends with the first fault after which the auditor has found something.
     """
     report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules, session.crowded)
@@ -109,11 +116,16 @@ def play(
             streams.callback(load.stop)
             _await_bindings(stage, load)
             before = _levels(stage)
-            watchers = [_watcher(stage, reverse) for reverse in (False, True)]
+            addresses = list(stage.cluster.addresses)
+            watchers = [Watcher(one, stage.listen).start() for one in (addresses, addresses[::-1])]
             for watcher in watchers:
                 streams.callback(watcher.stop)
-            never = NeverReading(stage.cluster.addresses[0], stage.ask(lambda auditor: auditor.revision))
-            streams.callback(never.close)
+            slow = SlowWatcher(addresses, stage.listen).start()
+            streams.callback(slow.stop)
+            flood = Flood(stage.etcd.endpoints, events) if events else None
+            if flood is not None:
+                streams.callback(flood.start().stop)
+            began = time.monotonic()
             for number, fault in enumerate(session.faults):
                 effect = _suffer(stage, fault, load, report)
                 report.effects.append(effect)
@@ -123,9 +135,12 @@ def play(
                 tell(f"{number + 1} of {len(session.faults)}: {_words(effect)}")
             else:
                 stage.heal()
+                report.figures["seconds of faults"] = round(time.monotonic() - began, 1)
                 load.stop()
+                if flood is not None:
+                    flood.stop()
+                _judge_streams(stage, watchers, slow, report)
                 _judge_liveness(stage, load, None if session.crowded else before, report)
-                _judge_streams(stage, watchers, report)
         _judge_safety(stage, load, report)
     return report
 
@@ -142,7 +157,7 @@ def _suffer(stage: Stage, fault: Fault, load: SpreadLoad, report: SessionReport)
         stage.heal()
         return effect
     try:
-        refused = sum(stage.refused_writes().values())
+        refused, counted = stage.refusals(), sum(stage.refused_writes().values())
         struck = strike(stage, fault)
     except (StageFailed, ApiError) as failure:
         effect.took_effect, effect.note = False, str(failure)
@@ -167,7 +182,8 @@ def _suffer(stage: Stage, fault: Fault, load: SpreadLoad, report: SessionReport)
     elif fault.kind in ENDS_THE_TERM:
         report.violate("L2", f"after {fault.kind} no binding came under a later epoch for {LEADER_SECONDS_MAX:.0f} s")
     effect.longest_gap = stage.ask(lambda auditor: _longest_gap(auditor, struck.at))
-    effect.refused = sum(stage.refused_writes().values()) - refused
+    effect.refused = stage.refusals() - refused
+    effect.counted = sum(stage.refused_writes().values()) - counted
     return effect
 
 
@@ -213,22 +229,28 @@ def _judge_liveness(stage: Stage, load: SpreadLoad, before: dict[str, int] | Non
         report.violate("L1", "a submission has not been answered for 90 s")
 
 
-def _judge_streams(stage: Stage, watchers: list[Watcher], report: SessionReport) -> None:
+def _judge_streams(stage: Stage, watchers: list[Watcher], slow: SlowWatcher, report: SessionReport) -> None:
+    """Nothing is submitted and nothing floods any more."""
+    slow.hurry()
     deadline = time.monotonic() + CONVERGED_SECONDS_MAX
-    history = stage.ask(lambda _: list(stage.history))
-    while time.monotonic() < deadline:
-        history = stage.ask(lambda _: list(stage.history))
-        if all(watcher.seen and history and watcher.seen[-1] == history[-1] for watcher in watchers):
+    while not all(watcher.has_caught_up for watcher in watchers):
+        if time.monotonic() > deadline:
+            report.violate("S7", f"not all streams have caught up with etcd {CONVERGED_SECONDS_MAX:.0f} s after the last change")
             break
         time.sleep(0.05)
-    else:
-        report.violate("S7", f"not all streams have caught up with etcd {CONVERGED_SECONDS_MAX:.0f} s after the last change")
-    for watcher in watchers:
-        if watcher.failure is not None:
-            report.violate("S6", f"a stream ended: {watcher.failure}")
-        for words in wrong_in(watcher.seen, history, watcher.start_revision):
+    deadline = time.monotonic() + SLOW_SECONDS_MAX
+    while not slow.has_caught_up and slow.failure is None:
+        if time.monotonic() > deadline:
+            report.violate("S7", f"the slow stream has not caught up within {SLOW_SECONDS_MAX:.0f} s of reading")
+            break
+        time.sleep(0.05)
+    for stream in (*watchers, slow):
+        if stream.failure is not None:
+            report.violate("S6", f"a stream ended: {stream.failure}")
+        if (words := stream.verdict()) is not None:
             report.violate("S6", words)
-    report.figures["events of a stream"] = max((len(watcher.seen) for watcher in watchers), default=0)
+    report.figures["events of a stream"] = min(watcher.events for watcher in watchers)
+    report.figures["cut off for slowness"] = slow.cut_off
 
 
 def _judge_safety(stage: Stage, load: SpreadLoad, report: SessionReport) -> None:
@@ -240,7 +262,8 @@ def _judge_safety(stage: Stage, load: SpreadLoad, report: SessionReport) -> None
     report.tolerated = dict(findings.tolerated)
     for words in load.wrong_answers:
         report.violate("S3", words)
-    if lost := stage.ask(lambda auditor: auditor.lost(load.acknowledged, load.deletions_asked)):
+    lost = stage.ask(lambda auditor: auditor.lost(load.acknowledged, load.deletions_asked))
+    if lost:
         report.violate("S3", f"{len(lost)} acknowledged submissions are lost, first {lost[0]}")
     if back := stage.ask(lambda auditor: auditor.undeleted(load.deletions_acknowledged)):
         report.violate("S12", f"{len(back)} pods whose deletion was acknowledged are there, first {back[0]}")
@@ -256,6 +279,8 @@ def _judge_safety(stage: Stage, load: SpreadLoad, report: SessionReport) -> None
         "bindings": stage.ask(lambda auditor: len(auditor.bindings)),
         "epochs": stage.ask(lambda auditor: len(auditor.epochs)),
         "leader writes": stage.ask(lambda auditor: dict(auditor.leader_writes)),
+        "found": findings.counts() | {"lost": len(lost)},
+        "refused": stage.refusals(),
         "refused writes": stage.refused_writes(),
         "revision": stage.ask(lambda auditor: auditor.revision),
     }
@@ -298,17 +323,21 @@ def _holder(stage: Stage, address: str) -> str:
     return ""
 
 
-def _watcher(stage: Stage, reverse: bool) -> Watcher:
-    addresses = stage.cluster.addresses
-    return Watcher(addresses[::-1] if reverse else addresses, stage.ask(lambda auditor: auditor.revision) + 1).start()
-
-
 def _load(stage: Stage, session: Session, rate: float) -> SpreadLoad:
     clients = stage.load_clients
     share, live_max = rate / len(clients), LIVE_MAX // len(clients)
     return SpreadLoad(
         [
-            ChurningLoad(client, f"s{number}", share, live_max, session.seed + number, crowded=session.crowded)
+            # One after the other, so that pods come all the time and not in bursts.
+            ChurningLoad(
+                client,
+                f"s{number}",
+                share,
+                live_max,
+                session.seed + number,
+                crowded=session.crowded,
+                phase=number / len(clients),
+            )
             for number, client in enumerate(clients)
         ]
     )
@@ -325,5 +354,5 @@ def _words(effect: Effect) -> str:
         return f"{effect.kind}: did not take effect: {effect.note}"
     lasted = f" for {effect.seconds:.2f} s" if effect.seconds else ""
     later = "same epoch" if effect.later_epoch is None else f"later epoch binds after {effect.later_epoch:.2f} s"
-    refused = f", {effect.refused} writes refused" if effect.refused else ""
+    refused = f", {effect.refused} late writes refused" if effect.refused else ""
     return f"{effect.kind}{lasted}: {later}, longest gap {effect.longest_gap:.2f} s{refused}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from rayched.audit.auditor import Auditor, PodChange
+from rayched.audit.auditor import Auditor, LateWrite, PodChange
 from rayched.audit.follower import Follower
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -29,12 +29,15 @@ from rayched.replica.processes import alive, descendants
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 from tests.chaos.etcd_members import EtcdMembers
 from tests.chaos.planted.sitecustomize import VARIABLE
-from tests.chaos.proxy import Network
+from tests.chaos.proxy import Link, Network
 
 PLANTED = Path(__file__).parent / "planted"
 READY_SECONDS_MAX = 120.0
 _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
+_HELD_SECONDS_MAX = 1.2
+"""Then the leader itself ceases to believe, and its requests are near their end."""
+_SLOW_SECONDS = 0.05
 _LOAD_CLIENTS = 6
 _NODES, _ZONES = 24, 3
 Answer = TypeVar("Answer")
@@ -87,9 +90,8 @@ class Stage:
         self._cpu = cpu
         self._broken_rules = tuple(broken_rules)
         self._options = ("--workers", str(workers), "--no-compact")
-        self.history: list[PodChange] = []
-        """What the auditor saw happen to pods."""
-        self.auditor = Auditor(on_pod_change=self.history.append)
+        self._listeners: list[Callable[[PodChange], object]] = []
+        self.auditor = Auditor(on_pod_change=self._pod_changed)
         self._dead: list[ReplicaProcess] = []
         self._paused: list[int] = []
 
@@ -122,7 +124,10 @@ class Stage:
         owned.callback(self.client.close)
         fronts = [self.network.link(f"api-{number}", address).address for number, address in enumerate(self.cluster.addresses)]
         self.load_clients = [Client(fronts, timeout_seconds=30.0) for _ in range(_LOAD_CLIENTS)]
-        """A client chooses its replica by chance and stays with it: so many that one replica hardly gets all of them."""
+        """A client stays with a replica until it fails there. They begin one by one, so that each replica has some."""
+        for number, client in enumerate(self.load_clients):
+            _prefer(client, fronts[number % len(fronts)])
+        self._fronts = fronts
         for client in self.load_clients:
             owned.callback(client.close)
         self.wait_until_standing(self._replicas)
@@ -142,6 +147,19 @@ class Stage:
 
     def ask(self, question: Callable[[Auditor], Answer]) -> Answer:
         return self.follower.ask(question)
+
+    def listen(self, listener: Callable[[PodChange], object]) -> int:
+        """Tells of all that the auditor sees happen to pods from the revision on that is returned."""
+
+        def begin(auditor: Auditor) -> int:
+            self._listeners.append(listener)
+            return auditor.revision + 1
+
+        return self.ask(begin)
+
+    def _pod_changed(self, change: PodChange) -> None:
+        for listener in self._listeners:
+            listener(change)
 
     @property
     def agents_failure(self) -> str | None:
@@ -195,6 +213,15 @@ class Stage:
                     counts[op] = counts.get(op, 0) + int(count)
         return counts
 
+    def late_writes(self) -> list[LateWrite]:
+        """Leaders' writes that links held and handed over later."""
+        return [write for link in self.network.links.values() for write in list(link.late)]
+
+    def refusals(self) -> int:
+        """Of these, those that only the guard can have refused, as the auditor counts them."""
+        late = self.late_writes()
+        return self.ask(lambda auditor: auditor.refused(late))
+
     def memory_bytes(self) -> dict[str, int]:
         """Resident memory of each replica's tree, and of etcd."""
         trees = {f"replica-{one.number}": one.pid for one in self.cluster.replicas if one.running}
@@ -214,6 +241,39 @@ class Stage:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def etcd_links(self, replica: ReplicaProcess) -> list[Link]:
+        """Those between this replica and etcd."""
+        return [link for name, link in self.network.links.items() if name.startswith(f"etcd-{replica.number}-")]
+
+    def hold_writes(self, replica: ReplicaProcess, count: int = 1) -> bool:
+        """Lets nothing more of this replica reach etcd. Whether so many writes that it sent as a leader lie in its links now."""
+        links, epoch = self.etcd_links(replica), self.ask(lambda auditor: auditor.epoch)
+        for link in links:
+            link.hold()
+        deadline = time.monotonic() + _HELD_SECONDS_MAX
+        while sum(one == epoch for link in links for one, _ in list(link.held)) < count:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS / 10)
+        return True
+
+    def slow_down_all_but(self, replica: ReplicaProcess) -> None:
+        """Gives the others a slow way to etcd, so that who takes over does not bind at once."""
+        for link in (link for other in self.cluster.replicas if other is not replica for link in self.etcd_links(other)):
+            link.delay_seconds = _SLOW_SECONDS
+
+    def heal_links_after(self, epoch: int, seconds: float) -> bool:
+        """As soon as there is a later epoch all links are healed. Whether one came within the time."""
+        came = self.follower.wait_for(lambda auditor: auditor.epoch > epoch, seconds)
+        if came:
+            self.network.heal()
+        return came
+
+    def load_prefers(self, replicas: Sequence[ReplicaProcess]) -> None:
+        """The load asks these replicas from now on."""
+        for number, client in enumerate(self.load_clients):
+            _prefer(client, self._fronts[replicas[number % len(replicas)].number])
 
     def pause(self, pids: Sequence[int]) -> None:
         for pid in pids:
@@ -237,8 +297,8 @@ class Stage:
 
     def heal(self) -> None:
         """Everything that was hurt is whole again, or on its way to be."""
-        self.resume()
         self.network.heal()
+        self.resume()
         for member in self.etcd.members:
             self.etcd.start(member)
         dead = {
@@ -250,6 +310,10 @@ class Stage:
             replica.wait(20.0)
             replica.start()
         self._dead.clear()
+
+
+def _prefer(client: Client, address: str) -> None:
+    client._transport.endpoints.prefer(address)
 
 
 def _stands(address: str) -> bool:

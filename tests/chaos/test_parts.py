@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from rayched.audit.auditor import PodChange
+from rayched.audit.auditor import Auditor, Change, LateWrite, PodChange
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from tests.chaos.faults import FAULTS, KILLS_ETCD
 from tests.chaos.histogram_png import histograms_png, quantile
-from tests.chaos.plan import FAULTS_A_SESSION, PAUSE_SECONDS, UNBELIEVING, Numbers, Plan, make_plan
-from tests.chaos.proxy import Network
+from tests.chaos.plan import FAULTS_A_SESSION, LEADER_KILLS, PAUSE_SECONDS, UNBELIEVING, Numbers, Plan, make_plan
+from tests.chaos.proxy import Network, leader_writes_in
 from tests.chaos.report import write_report
-from tests.chaos.watchers import wrong_in
+from tests.chaos.watchers import Stream
 
 # ----------------------------------------------------------------------------------------------------------------------- plans
 
@@ -43,10 +44,15 @@ def test_a_plan_has_all_that_was_asked_for() -> None:
     faults = [fault for session in plan.sessions for fault in session.faults]
     counts = Counter(fault.kind for fault in faults)
     assert set(counts) <= set(FAULTS)
-    assert sum(counts[kind] for kind in ("kill-replica", "kill-scheduler", "kill-tree")) == 200
+    # And a few more where nodes are full, where their seconds do not count.
+    timed = [fault for session in plan.sessions if not session.crowded for fault in session.faults]
+    assert sum(fault.kind in LEADER_KILLS for fault in timed) == 200
+    assert sum(counts[kind] for kind in LEADER_KILLS) == 210
     pauses = [fault for fault in faults if fault.kind.startswith("pause-") and "etcd" not in fault.kind]
     assert len(pauses) == 100
     assert all(PAUSE_SECONDS[0] <= fault.seconds <= PAUSE_SECONDS[1] for fault in pauses)
+    believing = [fault for session in plan.sessions if not session.broken_rules for fault in session.faults]
+    assert {fault.seconds for fault in believing if fault in pauses} >= set(PAUSE_SECONDS)
     assert sum(counts[kind] for kind in KILLS_ETCD) == 9
     assert all(len(session.faults) <= FAULTS_A_SESSION for session in plan.sessions)
 
@@ -131,22 +137,70 @@ def test_a_link_passes_delays_silences_and_cuts() -> None:
 HISTORY = [PodChange(revision, "ADDED", f"default/p{number}") for revision, number in ((1, 1), (2, 2), (2, 3), (5, 4))]
 
 
+@pytest.mark.parametrize("ahead", [0, 2, 9])
 @pytest.mark.parametrize(
-    ("places", "start", "is_right"),
+    ("places", "is_right", "is_whole"),
     [
-        ([0, 1, 2, 3], 1, True),
-        ([1, 2, 3], 2, True),
-        ([1], 2, True),
-        ([], 2, True),
-        ([0, 1, 3], 1, False),
-        ([0, 1, 1, 2, 3], 1, False),
-        ([0, 2, 1, 3], 1, False),
-        ([0, 1, 2, 3, 3], 1, False),
-        ([0, 1], 2, False),
+        ([0, 1, 2, 3], True, True),
+        ([0, 1], True, False),
+        ([], True, False),
+        ([1, 2, 3], False, False),
+        ([0, 1, 3], False, False),
+        ([0, 1, 1, 2, 3], False, False),
+        ([0, 2, 1, 3], False, False),
+        ([0, 1, 2, 3, 3], False, False),
     ],
 )
-def test_a_stream_is_a_part_of_the_history_without_gap_or_double(places: list[int], start: int, is_right: bool) -> None:
-    assert (wrong_in([HISTORY[place] for place in places], HISTORY, start) == []) is is_right
+def test_a_stream_is_the_history_without_gap_or_double(places: list[int], is_right: bool, is_whole: bool, ahead: int) -> None:
+    stream = Stream()
+    seen = [HISTORY[place] for place in places]
+    # The stream may be ahead of the auditor, or behind.
+    for change in seen[:ahead]:
+        stream.saw(change)
+    for change in HISTORY:
+        stream.expect(change)
+    for change in seen[ahead:]:
+        stream.saw(change)
+    assert (stream.verdict() is None) is is_right
+    assert (is_right and stream.has_caught_up) is is_whole
+
+
+# ---------------------------------------------------------------------------------------------------------------- late writes
+
+
+def a_leaders_write(name: str, epoch: int, number: int) -> Change:
+    stored = Stored(leader_write=LeaderWrite(op="bind", epoch=epoch, attempt=f"{AUTHOR}-{number}", decided_at_revision=3))
+    stored.object.pod.metadata.name, stored.object.pod.metadata.uid = name, f"uid-{name}"
+    return Change(f"/rayched/cluster/pods/default/{name}".encode(), stored.SerializeToString())
+
+
+AUTHOR = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize("epoch", [1, 127, 128, 300, 1 << 40])
+def test_a_leaders_writes_are_found_in_what_passes_a_link(epoch: int) -> None:
+    requests = [a_leaders_write(str(number), epoch, number).value or b"" for number in (7, 12)]
+    submission = Stored()
+    submission.object.pod.metadata.uid = AUTHOR
+    data = b"frame".join([*requests, submission.SerializeToString()])
+    assert leader_writes_in(data) == {(epoch, f"{AUTHOR}-7"), (epoch, f"{AUTHOR}-12")}
+
+
+def test_the_auditor_counts_what_came_too_late_and_was_not_committed() -> None:
+    auditor = Auditor()
+    for revision, transitions in ((5, 0), (9, 1)):
+        record = json.dumps({"holder": "one", "transitions": transitions}).encode()
+        auditor.replay(revision, [Change(b"/rayched/cluster/epoch", record)], seconds=float(revision))
+        auditor.replay(revision + 1, [a_leaders_write(str(revision), revision, revision)], seconds=revision + 0.5)
+    in_time, too_late = 8.9, 9.1
+    late = [
+        LateWrite(5, f"{AUTHOR}-5", too_late),  # a copy of what was committed
+        LateWrite(5, f"{AUTHOR}-6", in_time),
+        LateWrite(5, f"{AUTHOR}-7", too_late),
+        LateWrite(5, f"{AUTHOR}-7", too_late),
+        LateWrite(9, f"{AUTHOR}-8", too_late),
+    ]
+    assert auditor.refused(late) == 1
 
 
 # --------------------------------------------------------------------------------------------------------------------- reports
@@ -162,11 +216,20 @@ def an_effect(kind: str, later_epoch: float | None, refused: int = 0) -> dict[st
         "after_release": None,
         "longest_gap": later_epoch or 0.1,
         "refused": refused,
+        "counted": refused,
     }
 
 
 def a_session(effects: list[dict[str, Any]], violations: dict[str, list[str]], rules: tuple[str, ...] = ()) -> dict[str, Any]:
-    figures = {"acknowledged": 10, "bindings": 10, "refused writes": {"bind": sum(one["refused"] for one in effects)}}
+    figures = {
+        "acknowledged": 10,
+        "bindings": 10,
+        "refused writes": {"bind": sum(one["refused"] for one in effects)},
+        "found": {"lost": len(violations.get("S3", ()))},
+        "events of a stream": 12_000,
+        "seconds of faults": 10.0,
+        "cut off for slowness": 0,
+    }
     return {
         "number": 0,
         "etcd_version": "3.5.30",
@@ -185,9 +248,25 @@ def test_the_report_tells_figures_by_class_verdicts_and_refusals(tmp_path: Path)
         a_session([an_effect("kill-replica", 1.5), an_effect("kill-replica", 3.5), an_effect("kill-queue", None)], {}),
         a_session([an_effect("pause-tree", 2.0, refused=12)], {"S3": ["1 is lost"]}, (UNBELIEVING,)),
     ]
-    summary = write_report(tmp_path, a_plan(), sessions)
+    plan = make_plan(7, Numbers(events=1_000.0), rate=50.0, members=3, etcd_kills_allowed=True)
+    summary = write_report(tmp_path, plan, sessions)
     killed = summary["latencies"]["kill-replica"]
-    assert (killed["n"], killed["p50"], killed["p99"], killed["kept"]) == (2, 1.5, 3.5, False)
+    assert (killed["n"], killed["p50"], killed["p99"]) == (2, 1.5, 3.5)
+    assert summary["latencies"]["leader kills together"]["kept"] is False
+    met = {one["what"]: one["met"] for one in summary["demands"]}
+    assert met == {
+        "leader kills": False,
+        "pauses": False,
+        "lost": False,
+        "bound twice": True,
+        "over capacity": True,
+        "stale writes committed": True,
+        "late writes refused in pauses without the belief check": True,
+        "leader kills together: p50 of 2": True,
+        "leader kills together: p99 of 2": False,
+        "events a second of a watch, each once": True,
+        "times that a slow watch was cut off and went on": False,
+    }
     assert summary["verdicts"]["S3"] == "broken"
     assert summary["verdicts"]["S1"] == "holds"
     assert summary["refused writes in pauses without the belief check"] == 12

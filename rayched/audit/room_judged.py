@@ -1,0 +1,159 @@
+"""Judges each preemption by whether the pod had room without it: the second half of S9.
+
+A preemptor has room on a node that could take it as it is, by the auditor's own rules: with all that is bound there, what is
+ending included, and, as kube-scheduler has it, both with and without the other pods of its priority or a higher one that are
+nominated there. A preemption was right when at some moment between its decision and its commit no node had room. It is counted as
+tolerated when that holds
+
+* at such a moment, but not at the commit; or
+* only with what its scheduler assumed: what the same process had decided by then and committed later. Such writes come within
+  moments, so a preemption that nothing excuses yet is only doubtful for SETTLED_SECONDS. When its epoch is over before, nobody
+  can know what was still to come, and it is counted as not judged.
+
+Cost: O(bound pods) for each preemption.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from rayched.audit.capacity import collide
+from rayched.audit.constraints import against_node, against_pods
+from rayched.audit.findings import Findings
+from rayched.audit.requests import Amounts, amounts, host_ports, taken_by
+from rayched.audit.view import Past, Resident, View
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import LeaderWrite
+
+ROOM_BETWEEN: Final = "preemptor had room at its commit, and not before"
+ROOM_BUT_FOR_ASSUMED: Final = "preemptor had room but for what was assumed"
+NOT_JUDGED: Final = "preemptor's room not judged: the decision is too old or its epoch over"
+
+SETTLED_SECONDS: Final = 5.0
+_RECENT_MAX: Final = 5_000
+_VIEWS_MAX: Final = 200
+
+
+@dataclass(slots=True)
+class _Doubtful:
+    pod: Pod
+    write: LeaderWrite
+    seen: View
+    since: float
+    words: str
+
+
+class RoomJudge:
+    """Told of each preemption that evicts somebody, of each other decision of a leader, and of every new epoch."""
+
+    def __init__(self, past: Past, findings: Findings) -> None:
+        self._past = past
+        self._findings = findings
+        self._doubtful: list[_Doubtful] = []
+        self._recent: deque[tuple[int, LeaderWrite, str, Resident]] = deque(maxlen=_RECENT_MAX)
+        """Bindings and nominations of this epoch: revision, write, table of the view, pod."""
+
+    def decided(self, revision: int, write: LeaderWrite, table: str, other: Resident, seconds: float) -> None:
+        """A pod was bound (table "residents") or nominated (table "nominated")."""
+        self._recent.append((revision, write, table, other))
+        for doubtful in list(self._doubtful):
+            if seconds > doubtful.since + SETTLED_SECONDS:
+                self._findings.add("wrong_victim", doubtful.words)
+                self._doubtful.remove(doubtful)
+            elif _may_have_been_assumed(write, doubtful.write):
+                doubtful.seen.put(table, other.pod.metadata.uid, other)
+                if node_with_room(doubtful.pod, doubtful.seen) is None:
+                    self._findings.tolerated[ROOM_BUT_FOR_ASSUMED] += 1
+                    self._doubtful.remove(doubtful)
+
+    def preempted(self, pod: Pod, write: LeaderWrite, revision: int, seconds: float) -> None:
+        """The pod made somebody go."""
+        node = node_with_room(pod, self._past.now)
+        if node is None:
+            return
+        decided = write.decided_at_revision
+        views = self._past.views_since(decided)
+        if any(node_with_room(pod, view) is None for view, _ in zip(views, range(_VIEWS_MAX), strict=False)):
+            self._findings.tolerated[ROOM_BETWEEN] += 1
+            return
+        seen = self._past.view_at(decided)
+        for committed, earlier, table, other in self._recent:
+            if committed > decided and _may_have_been_assumed(earlier, write):
+                seen.put(table, other.pod.metadata.uid, other)
+        if node_with_room(pod, seen) is None:
+            self._findings.tolerated[ROOM_BUT_FOR_ASSUMED] += 1
+        elif not self._past.reaches_back_to(decided):
+            self._findings.tolerated[NOT_JUDGED] += 1
+        else:
+            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            words = f"revision {revision}: pod {name} preempted on {pod.status.nominated_node_name} and had room on {node}"
+            self._doubtful.append(_Doubtful(pod, write, seen, seconds, words))
+
+    def epoch_over(self) -> None:
+        if self._doubtful:
+            self._findings.tolerated[NOT_JUDGED] += len(self._doubtful)
+        self._doubtful.clear()
+        self._recent.clear()
+
+    def settle(self) -> None:
+        """Nothing more will come: whoever decided had time to commit it."""
+        for doubtful in self._doubtful:
+            self._findings.add("wrong_victim", doubtful.words)
+        self._doubtful.clear()
+
+
+def node_with_room(pod: Pod, view: View) -> str | None:
+    """A node that could take the pod in this view. O(pods)."""
+    uid, priority = pod.metadata.uid, pod.spec.priority
+    rivals = {
+        other: one
+        for other, one in view.nominated.items()
+        if other != uid and other not in view.residents and one.pod.spec.priority >= priority
+    }
+    with_rivals = view
+    if rivals:
+        with_rivals = view.copy()
+        for other, one in rivals.items():
+            with_rivals.put("residents", other, one)
+    free = _free_nodes(pod, with_rivals)
+    for name in free:
+        node = view.nodes[name]
+        if against_node(pod, node) or against_pods(pod, node, view):
+            continue
+        if not rivals or not against_pods(pod, node, with_rivals):
+            return name
+    return None
+
+
+def _free_nodes(pod: Pod, view: View) -> list[str]:
+    """Nodes whose resources and ports suffice."""
+    wanted, ports = taken_by(pod), host_ports(pod)
+    used: dict[str, Amounts] = {name: {} for name in view.nodes}
+    blocked: set[str] = set()
+    for uid, one in view.residents.items():
+        if uid == pod.metadata.uid or (taken := used.get(one.node)) is None:
+            continue
+        for resource, value in one.takes.items():
+            if resource in wanted:
+                taken[resource] = taken.get(resource, Fraction(0)) + value
+        if ports and any(collide(port, other) for port in ports for other in one.ports):
+            blocked.add(one.node)
+    free: list[str] = []
+    for name, node in view.nodes.items():
+        offer = amounts(node.status.allocatable)
+        fits = all(
+            not value or used[name].get(resource, Fraction(0)) + value <= offer.get(resource, Fraction(0))
+            for resource, value in wanted.items()
+        )
+        if fits and name not in blocked:
+            free.append(name)
+    return free
+
+
+def _may_have_been_assumed(write: LeaderWrite, by: LeaderWrite) -> bool:
+    """The same process decided it no later, as far as revisions tell."""
+    same = write.attempt.partition("-")[0] == by.attempt.partition("-")[0]
+    return same and write.attempt != by.attempt and write.decided_at_revision <= by.decided_at_revision

@@ -1,0 +1,166 @@
+"""Preemptions of pods that had room: what is broken, what only a tolerance excuses, and what cannot be judged."""
+
+from __future__ import annotations
+
+import json
+
+from rayched.audit.auditor import Auditor, Change
+from rayched.audit.room_judged import NOT_JUDGED, ROOM_BETWEEN, ROOM_BUT_FOR_ASSUMED, SETTLED_SECONDS
+from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
+
+
+class Full:
+    """Two nodes of 4 CPUs; pod low-a takes node a. Every write is one revision and one second."""
+
+    def __init__(self, b_is_full: bool = True) -> None:
+        self.auditor = Auditor()
+        self.revision = 0
+        self._number = self._epochs = 0
+        self.epoch = self.new_epoch()
+        for name in "ab":
+            node = Node()
+            node.metadata.name = name
+            node.status.allocatable["cpu"].string, node.status.allocatable["pods"].string = "4", "10"
+            stored = Stored()
+            stored.object.node.CopyFrom(node)
+            self.write((f"nodes/{name}", stored.SerializeToString()))
+        self.bind("low-a", "a", "4")
+        if b_is_full:
+            self.bind("low-b", "b", "4")
+
+    def new_epoch(self) -> int:
+        self._epochs += 1
+        record = json.dumps({"transitions": self._epochs, "holder": "me"})
+        return self.write(("epoch", record.encode()))
+
+    def write(self, *changes: tuple[str, bytes | None]) -> int:
+        self.revision += 1
+        whole = [Change(f"/rayched/cluster/{key}".encode(), value) for key, value in changes]
+        self.auditor.replay(self.revision, whole, float(self.revision))
+        return self.revision
+
+    def submit(self, name: str, cpu: str, priority: int = 0) -> int:
+        return self.write(self._pod(name, cpu, priority))
+
+    def bind(self, name: str, node: str, cpu: str, *, decided: int | None = None) -> int:
+        self.submit(name, cpu)
+        return self.write(self._pod(name, cpu, 0, node=node, write=self._stamp("bind", decided)))
+
+    def delete(self, name: str) -> int:
+        return self.write((f"pods/default/{name}", None))
+
+    def preempt(self, name: str, node: str, cpu: str = "4", *, decided: int | None = None) -> None:
+        """Of the pod there, by one of a higher priority that is pending."""
+        write = self._stamp("preempt", decided)
+        victim = self._pod(f"low-{node}", "4", 0, node=node, write=write, ends=True)
+        self.write(self._pod(name, cpu, 10, nominated=node, write=write), victim)
+
+    def _stamp(self, op: str, decided: int | None) -> LeaderWrite:
+        self._number += 1
+        attempt = f"me-{op}-{self._number}" if op == "preempt" else f"me-{self._number}"
+        return LeaderWrite(op=op, epoch=self.epoch, attempt=attempt, decided_at_revision=decided or self.revision)
+
+    @staticmethod
+    def _pod(
+        name: str,
+        cpu: str,
+        priority: int,
+        *,
+        node: str = "",
+        nominated: str = "",
+        write: LeaderWrite | None = None,
+        ends: bool = False,
+    ) -> tuple[str, bytes]:
+        pod = Pod()
+        pod.metadata.name, pod.metadata.namespace, pod.metadata.uid = name, "default", f"uid-{name}"
+        pod.spec.containers.add(name="main").resources.requests["cpu"].string = cpu
+        pod.spec.node_name, pod.spec.priority = node, priority
+        pod.status.nominated_node_name = nominated
+        if ends:
+            pod.metadata.deletion_timestamp.FromSeconds(1)
+            pod.status.conditions.add(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+        stored = Stored(leader_write=write)
+        stored.object.pod.CopyFrom(pod)
+        return f"pods/default/{name}", stored.SerializeToString()
+
+    @property
+    def broken(self) -> int:
+        self.auditor.settle()
+        return self.auditor.findings.wrong_victim
+
+    @property
+    def tolerated(self) -> dict[str, int]:
+        return dict(self.auditor.findings.tolerated)
+
+
+def test_a_pod_that_fits_nowhere_may_preempt() -> None:
+    full = Full()
+    full.submit("high", "4", 10)
+    full.preempt("high", "a")
+    assert (full.broken, full.tolerated) == (0, {})
+
+
+def test_a_pod_that_had_room_may_not() -> None:
+    full = Full(b_is_full=False)
+    full.submit("high", "4", 10)
+    full.preempt("high", "a")
+    assert full.broken == 1
+
+
+def test_room_that_came_after_the_decision_excuses() -> None:
+    full = Full()
+    decided = full.submit("high", "4", 10)
+    full.delete("low-b")
+    full.preempt("high", "a", decided=decided)
+    assert (full.broken, full.tolerated) == (0, {ROOM_BETWEEN: 1})
+
+
+def test_room_that_had_gone_and_come_again_meanwhile_excuses() -> None:
+    full = Full(b_is_full=False)
+    decided = full.submit("high", "4", 10)
+    full.bind("other", "b", "4")
+    full.delete("other")
+    full.preempt("high", "a", decided=decided)
+    assert (full.broken, full.tolerated) == (0, {ROOM_BETWEEN: 1})
+
+
+def test_room_that_the_same_process_had_given_away_excuses() -> None:
+    full = Full(b_is_full=False)
+    decided = full.submit("high", "4", 10)
+    full.preempt("high", "a", decided=decided)
+    full.bind("other", "b", "4", decided=decided)
+    assert (full.broken, full.tolerated) == (0, {ROOM_BUT_FOR_ASSUMED: 1})
+
+
+def test_what_was_decided_later_excuses_nothing() -> None:
+    full = Full(b_is_full=False)
+    full.submit("high", "4", 10)
+    full.preempt("high", "a")
+    full.bind("other", "b", "4")
+    assert full.broken == 1
+
+
+def test_doubt_ends_by_time_while_the_epoch_goes_on_and_with_it() -> None:
+    full = Full(b_is_full=False)
+    full.submit("high", "4", 10)
+    full.preempt("high", "a")
+    full.delete("low-a")
+    for number in range(int(SETTLED_SECONDS)):
+        full.bind(f"small-{number}", "a", "100m")
+    assert full.auditor.findings.wrong_victim == 1
+
+    full = Full(b_is_full=False)
+    full.submit("high", "4", 10)
+    full.preempt("high", "a")
+    full.new_epoch()
+    assert (full.broken, full.tolerated) == (0, {NOT_JUDGED: 1})
+
+
+def test_room_is_taken_by_who_is_nominated_there_with_no_lower_priority() -> None:
+    for priority, allowed in ((10, True), (9, False)):
+        full = Full(b_is_full=False)
+        full.submit("high", "4", 10)
+        full.write(full._pod("rival", "4", priority, nominated="b"))
+        full.preempt("high", "a")
+        assert (full.broken == 0) is allowed
