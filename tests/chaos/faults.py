@@ -63,7 +63,13 @@ Act = Callable[[Stage], Callable[[], object]]
 def _replica(number: signal.Signals, *, tree: bool = False) -> Act:
     def act(stage: Stage) -> Callable[[], object]:
         leader = stage.leader()
-        return lambda: stage.kill(leader, tree=tree, number=number)
+        below = descendants(leader.pid) if tree else []
+
+        def blow() -> None:
+            stage.kill(leader, number=number)
+            stage.kill_pids(below)
+
+        return blow
 
     return act
 

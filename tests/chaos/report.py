@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rayched.audit.findings import INVARIANTS
-from tests.chaos.histogram_png import histograms_png, quantile
+from tests.chaos.histogram import draw_histograms, quantile
 from tests.chaos.plan import LEADER_KILLS, PAUSES, Plan
 
 JUDGED: Final = (
@@ -53,9 +53,8 @@ def write_report(directory: Path, plan: Plan, sessions: Sequence[Mapping[str, An
     (directory / "report.json").write_text(
         json.dumps(summary | {"plan": asdict(plan), "sessions": list(sessions)}, indent=1) + "\n"
     )
-    (directory / "latencies.png").write_bytes(
-        histograms_png(classes, "seconds from the fault to the first binding under a later epoch")
-    )
+    label = "seconds from the fault to the first binding under a later epoch"
+    draw_histograms(classes, label, directory / "latencies.png")
     (directory / "report.md").write_text(as_markdown(summary))
     return summary
 

@@ -97,12 +97,10 @@ def play(
     *,
     replicas: int = 3,
     events: float = 0.0,
-    until_broken: bool = False,
 ) -> SessionReport:
     """Plays the session in a cluster of its own. `tell` gets a line for each fault. Raises StageFailed where it cannot begin.
 
     `events`: changes a second that the streams see beside those of the load.
-    `until_broken`: the session ends with the first fault after which the auditor has found something.
     """
     report = SessionReport(session.number, binary.version_text, session.members, session.broken_rules, session.crowded)
     cpu = CROWDED_CPU if session.crowded else ROOMY_CPU
@@ -129,18 +127,14 @@ def play(
             for number, fault in enumerate(session.faults):
                 effect = _suffer(stage, fault, load, report)
                 report.effects.append(effect)
-                if until_broken and stage.ask(lambda auditor: auditor.findings.total):
-                    load.stop()
-                    break
                 tell(f"{number + 1} of {len(session.faults)}: {_words(effect)}")
-            else:
-                stage.heal()
-                report.figures["seconds of faults"] = round(time.monotonic() - began, 1)
-                load.stop()
-                if flood is not None:
-                    flood.stop()
-                _judge_streams(stage, watchers, slow, report)
-                _judge_liveness(stage, load, None if session.crowded else before, report)
+            stage.heal()
+            report.figures["seconds of faults"] = round(time.monotonic() - began, 1)
+            load.stop()
+            if flood is not None:
+                flood.stop()
+            _judge_streams(stage, watchers, slow, report)
+            _judge_liveness(stage, load, None if session.crowded else before, report)
         _judge_safety(stage, load, report)
     return report
 

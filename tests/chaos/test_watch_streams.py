@@ -9,7 +9,7 @@ import pytest
 
 from rayched.replica.etcd_binary import find_etcd
 from tests.chaos.flood import Flood
-from tests.chaos.histogram_png import quantile
+from tests.chaos.histogram import quantile
 from tests.chaos.stage import Stage
 from tests.chaos.watchers import SlowWatcher, Watcher
 
