@@ -44,14 +44,15 @@ class Struck:
 def strike(stage: Stage, fault: Fault) -> Struck:
     """Returns at once after a blow, and after `fault.seconds` of a state, which `stage.heal` ends. Raises StageFailed."""
     act, lasts = FAULTS[fault.kind]
+    holder = stage.leader() if fault.kind in HOLDS_WRITES else None
     prepared = act(stage)
     struck = Struck(stage.ask(lambda auditor: auditor.epoch), time.monotonic())
     prepared()
     if lasts:
-        # A write that is held arrives when nothing but the guard is against it: under a later epoch, its pod as it was.
         deadline = time.monotonic() + fault.seconds
-        if fault.kind in HOLDS_WRITES:
-            stage.heal_links_after(struck.epoch, fault.seconds)
+        if holder is not None:
+            # A write that is held arrives when nothing but the guard is against it: under a later epoch, its pod as it was.
+            stage.hand_over_after(struck.epoch, holder, fault.seconds)
         time.sleep(max(0.0, deadline - time.monotonic()))
     return struck
 
@@ -125,7 +126,7 @@ def _late_writes(stage: Stage) -> Callable[[], object]:
         prepared()
         if not any(link.held for link in stage.etcd_links(leader)):
             raise StageFailed("the leader wrote nothing while its writes were held")
-        if not stage.heal_links_after(epoch, _LATE_SECONDS_MAX):
+        if not stage.hand_over_after(epoch, leader, _LATE_SECONDS_MAX):
             raise StageFailed(f"no later epoch within {_LATE_SECONDS_MAX:.0f} s")
 
     return blow

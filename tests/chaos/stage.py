@@ -37,7 +37,9 @@ _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
 _HELD_SECONDS_MAX = 1.2
 """Then the leader itself ceases to believe, and its requests are near their end."""
-_SLOW_SECONDS = 0.05
+_SLOW_SECONDS = 0.1
+_LATE_SECONDS = 1.0
+"""Within that whoever took over over slow links has bound nothing yet."""
 _LOAD_CLIENTS = 6
 _NODES, _ZONES = 24, 3
 Answer = TypeVar("Answer")
@@ -263,10 +265,13 @@ class Stage:
         for link in (link for other in self.cluster.replicas if other is not replica for link in self.etcd_links(other)):
             link.delay_seconds = _SLOW_SECONDS
 
-    def heal_links_after(self, epoch: int, seconds: float) -> bool:
-        """As soon as there is a later epoch all links are healed. Whether one came within the time."""
+    def hand_over_after(self, epoch: int, replica: ReplicaProcess, seconds: float) -> bool:
+        """With a later epoch this replica's links are healed, and a second later all others. Whether there was one in time."""
         came = self.follower.wait_for(lambda auditor: auditor.epoch > epoch, seconds)
         if came:
+            for link in self.etcd_links(replica):
+                link.heal()
+            time.sleep(_LATE_SECONDS)
             self.network.heal()
         return came
 

@@ -130,6 +130,8 @@ class SlowWatcher(Stream):
         self._endpoints = list(endpoints)
         self._progress = WatchProgress(WatchRequest(kind="Pod", start_revision=listen(self.expect)), bookmarks=False)
         self._pause_seconds = pause_seconds
+        self._named = 0
+        """The revision that the server named last, until a stream goes on with it."""
         self._hurried = threading.Event()
         self._stopped = False
         self._call: Any = None
@@ -160,7 +162,10 @@ class SlowWatcher(Stream):
             options = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0)]
             with grpc.insecure_channel(endpoint, options=options) as channel:
                 stub: Any = WatchStub(channel)  # type: ignore[no-untyped-call]
-                self._call = stub.Watch(self._progress.watch_request())
+                request = self._progress.watch_request()
+                request.start_revision = self._named or request.start_revision
+                self._named = 0
+                self._call = stub.Watch(request)
                 try:
                     self._read()
                 except grpc.RpcError as error:
@@ -180,7 +185,8 @@ class SlowWatcher(Stream):
             self.cut_off += 1
             if error.resume_revision > self._progress.revision + 1:
                 self.failure = f"cut off with revision {error.resume_revision}, and {self._progress.revision} was sent last"
-            self._progress.revision = min(self._progress.revision, error.resume_revision - 1)
+            # A response whose sending the server gave up may have arrived: what it holds comes again, and counts once.
+            self._named = error.resume_revision
         elif not is_broken(error):
             self.failure = str(error)
 
