@@ -21,7 +21,7 @@ from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Object
 
-BATCH: Final = 50
+BATCH: Final = 100
 """Pods, and changes in one revision."""
 _CALL_SECONDS: Final = 2.0
 _BEHIND_SECONDS_MAX: Final = 1.0

@@ -27,6 +27,8 @@ from tests.chaos.session import play
 from tests.chaos.stage import StageFailed
 
 _SESSION_ATTEMPTS = 2
+_PAUSE_SECONDS_EACH = 0.4
+"""The longest pause, for each pause: few pauses shall not take up the whole run."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     stops = max(few.stops, given.kills // 10) if given.stops is None else given.stops
     actors = max(few.actors, given.kills // 20) if given.actors is None else given.actors
     etcd = max(few.etcd, given.kills // 10) if given.etcd is None else given.etcd
-    numbers = Numbers(given.kills, stops, given.pauses, actors, etcd, given.network, given.longest_pause, given.events)
+    longest = given.longest_pause or min(few.pause_seconds_max, _PAUSE_SECONDS_EACH * given.pauses)
+    numbers = Numbers(given.kills, stops, given.pauses, actors, etcd, given.network, longest, given.events)
     members = given.members or (3 if sound else 1)
     plan = make_plan(given.seed, numbers, rate=given.rate, members=members, etcd_kills_allowed=sound, left_out=left_out)
     directory = given.out or Path("reports") / f"chaos-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
@@ -124,7 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--network", type=int, default=defaults.network, help="broken links, lost quorums, compactions")
     parser.add_argument("--events", type=float, default=defaults.events, help="a second that watch streams see beside the load's")
     parser.add_argument("--strict", action="store_true", help="exit code 1 also where a demand in seconds is not met")
-    parser.add_argument("--longest-pause", type=float, default=defaults.pause_seconds_max, metavar="SECONDS")
+    words = "30; less where there are fewer than 75 pauses"
+    parser.add_argument("--longest-pause", type=float, metavar="SECONDS", help=words)
     parser.add_argument("--members", type=int, choices=(1, 3), help="of etcd; 3 where it is sound, else 1")
     parser.add_argument("--rate", type=float, default=50.0, help="submissions a second")
     parser.add_argument("--seed", type=int, default=1)

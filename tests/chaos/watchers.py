@@ -32,7 +32,7 @@ _AGAIN_SECONDS: Final = 0.2
 
 
 class Stream:
-    """What one stream has seen against what it shall see. The auditor's thread and the reader's."""
+    """What one stream has seen against what it shall see. The auditor's thread only appends, so that nothing holds it up."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,9 +45,8 @@ class Stream:
         """Why the stream ended, where it did by itself."""
 
     def expect(self, change: PodChange) -> None:
-        with self._lock:
+        if self.wrong is None:
             self._expected.append(change)
-            self._compare()
 
     def saw(self, change: PodChange) -> None:
         with self._lock:
@@ -57,6 +56,7 @@ class Stream:
     def verdict(self) -> str | None:
         """What is wrong with the stream when nothing more comes, in words; that it lacks the end of the history is not."""
         with self._lock:
+            self._compare()
             if self.wrong is None and self._seen:
                 more = len(self._seen)
                 return f"the stream has {more} events that the history does not have, first {_words(self._seen[0])}"
@@ -71,7 +71,8 @@ class Stream:
     def has_caught_up(self) -> bool:
         """It has seen what the auditor has seen, and nothing else."""
         with self._lock:
-            return not (self._expected or self._seen)
+            self._compare()
+            return self.wrong is not None or not (self._expected or self._seen)
 
     def _compare(self) -> None:
         while self.wrong is None and self._expected and self._seen:
