@@ -40,12 +40,13 @@ def against_node(pod: Pod, node: Node) -> str | None:
 
 def against_pods(pod: Pod, node: Node, view: View) -> str | None:
     """What of the other pods forbids the pod there. The pod itself is left out of them."""
-    if not view.repelling and not concerns_pods(pod):
+    if words := _against_their_anti_affinity(pod, node, view):
+        return words
+    if not concerns_pods(pod):
         return None
     others = [resident for uid, resident in view.residents.items() if uid != pod.metadata.uid]
     return (
-        _against_their_anti_affinity(pod, node, view)
-        or _against_own_anti_affinity(pod, node, others, view)
+        _against_own_anti_affinity(pod, node, others, view)
         or _against_affinity(pod, node, others, view)
         or _against_spread(pod, node, others, view)
     )

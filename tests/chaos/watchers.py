@@ -68,6 +68,13 @@ class Stream:
         return self._compared
 
     @property
+    def is_ahead(self) -> bool:
+        """It has seen what the auditor has not."""
+        with self._lock:
+            self._compare()
+            return bool(self._seen)
+
+    @property
     def has_caught_up(self) -> bool:
         """It has seen what the auditor has seen, and nothing else."""
         with self._lock:
