@@ -281,7 +281,8 @@ class Snapshot(NodeTable):
     def domain_groups(self, topologies: Sequence[Topology]) -> RowGroups:
         """Rows alike in their domains of these topologies, which are refreshed already. Shared, so not to be changed."""
         keys = tuple(topology.key for topology in topologies)
-        versions = tuple((id(topology), topology.version) for topology in topologies)
+        # A row that comes without a label moves in no topology, and has no group yet.
+        versions = ((self.n_rows, 0), *((id(topology), topology.version) for topology in topologies))
         found = self._domain_groups.get(keys)
         if found is None or found[0] != versions or len(found[1].ids) != self.capacity:
             if len(self._domain_groups) >= TOPOLOGIES_MAX:

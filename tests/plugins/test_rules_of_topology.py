@@ -360,3 +360,17 @@ def test_a_nominated_pod_counts_where_it_is_nominated_to_and_must_not_be_needed(
     hoped_for = case.templates.intern(a_pod().named(app="gone").pod)
     assert not case.engine.evaluate(follower, nominated=[(hoped_for, 0)]).is_feasible, "it may never come"
     assert not case.engine.fits(follower, 0, [(hoped_for, 0)])
+
+
+@pytest.mark.row("K4.3")
+def test_a_node_that_comes_without_the_label_is_in_no_group_that_was_there_before() -> None:
+    case = Case(node("a1", "A"), node("b1", "B"), node("b2", "B"))
+    case.bind(a_pod().named(app="web"), "b1")
+    pod = a_pod().named(app="web").spreading(ZONE, soft=True, selector={"app": "web"})
+    template = case._template(pod)
+    assert case.best(pod) == ["a1"]
+    case.snapshot.add_node(node("bare").node)
+    rows = case.engine.explain(template).rows
+    assert case.engine.evaluate(template).total[rows.index].tolist() == rows.total.tolist()
+    assert case.scores(pod, "PodTopologySpread")["bare"][1] == 0
+    assert case.best(pod) == ["a1"]
