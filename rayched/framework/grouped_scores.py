@@ -5,12 +5,14 @@ all rows are looked at for each pod, a row of each group stands for it, its witn
 the group, the group is present. Only where a witness fails are all rows looked at, and a group that is found absent is not looked
 for again before a row changed that could make it present.
 
-Owner: one Stage. Cost: 8 µs and one gather over the rows, besides what the plugin takes for its groups.
+What the rows get is kept: where no group's score has changed only rows that moved to another group are looked at.
+
+Owner: one Stage. Cost: 4 µs, and one gather over the rows where a score has changed, besides what the plugin takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final, cast
 
 import numpy as np
@@ -32,7 +34,22 @@ LOOKED_AT_MAX: Final = 32
 class GroupedScore:
     """One plugin's part in the totals of one stage."""
 
-    __slots__ = ("_absent", "_asked", "_circumstances", "_groups", "_log", "_plugin", "_position", "_weight", "_witnesses")
+    __slots__ = (
+        "_absent",
+        "_asked",
+        "_circumstances",
+        "_column",
+        "_groups",
+        "_log",
+        "_moves",
+        "_plugin",
+        "_position",
+        "_present",
+        "_scored",
+        "_values",
+        "_weight",
+        "_witnesses",
+    )
 
     def __init__(self, table: NodeTable, asked: CountedAsked, weight: int) -> None:
         self._asked = asked
@@ -46,6 +63,16 @@ class GroupedScore:
         self._log: ChangeLog = table.logs[Log.USAGE]
         self._position = -1
         self._circumstances: Hashable | None = None
+        self._present: list[int] = []
+        """Groups that have a feasible row, as of the last time."""
+        self._moves = -1
+        """Where the groups' log ended when the witnesses were of their groups and `_column` was written; -1: never."""
+        self._values: TotalColumn = np.zeros(0, np.int64)
+        """What each group adds. Shape (groups,)."""
+        self._scored: tuple[list[int], Sequence[int]] = [], ()
+        """Groups and their scores, of which `_values` was made."""
+        self._column: TotalColumn = np.zeros(0, np.int64)
+        """What each row adds. Shape (capacity,)."""
 
     def add(self, total: TotalColumn, feasible: BoolColumn, circumstances: Hashable | None) -> bool | None:
         """Add the scores to the totals; at least two rows are feasible. Returns whether there were any.
@@ -57,22 +84,50 @@ class GroupedScore:
         groups = call_groups(self._plugin, state)
         if groups is None:
             return None
-        present = self._present(groups, total, circumstances).nonzero()[0]
-        scores = call_score_groups(self._plugin, state, groups, present.tolist(), feasible)
+        known = groups is self._groups
+        if not (known and self._is_all_present(groups, total)):
+            self._present = self._find_present(groups, total, circumstances, known=known).nonzero()[0].tolist()
+        self._circumstances = circumstances
+        scores = call_score_groups(self._plugin, state, groups, self._present, feasible)
         if scores is None:
+            self._groups, self._moves = groups, -1
             return False
-        by_group = np.zeros(len(groups), total.dtype)
-        by_group[present] = [score * self._weight for score in scores]
-        total += by_group[groups.ids[: len(total)]]
+        self._write(groups, scores, total, known=known)
+        self._groups, self._moves = groups, groups.log.end
+        total += self._column[: len(total)]
         return True
 
-    def _present(self, groups: RowGroups, total: TotalColumn, circumstances: Hashable | None) -> BoolColumn:
+    def _write(self, groups: RowGroups, scores: Sequence[int], total: TotalColumn, *, known: bool) -> None:
+        """Bring up to date what the rows get."""
+        moved = groups.log.since(self._moves) if known and self._moves >= 0 else None
+        scored = self._present, scores
+        if moved is None or scored != self._scored or len(self._values) != len(groups):
+            values = [score * self._weight for score in scores]
+            if len(values) < len(groups):
+                of_all = [0] * len(groups)
+                for group, value in zip(self._present, values, strict=True):
+                    of_all[group] = value
+                values = of_all
+            self._values = np.array(values, total.dtype)
+            if self._column.shape != groups.ids.shape:
+                self._column = np.zeros(len(groups.ids), total.dtype)
+            # Without the check of the bounds, which hold, it takes half the time.
+            self._values.take(groups.ids, out=self._column, mode="clip")
+            self._scored = scored
+        else:
+            for row in moved:
+                self._column[row] = self._values.item(groups.ids.item(row))
+
+    def _is_all_present(self, groups: RowGroups, total: TotalColumn) -> bool:
+        """Whether every group has a feasible row, as the last time, and no row has moved to another group since."""
+        if len(self._present) != len(groups) or len(self._witnesses) != len(groups) or self._moves != groups.log.end:
+            return False
+        return bool(total[self._witnesses].min(initial=0) >= 0)
+
+    def _find_present(self, groups: RowGroups, total: TotalColumn, circumstances: Hashable | None, *, known: bool) -> BoolColumn:
         """Which groups have a feasible row. Shape (groups,)."""
         n = len(groups)
-        known = groups is self._groups
-        self._groups = groups
         same = circumstances is not None and circumstances == self._circumstances
-        self._circumstances = circumstances
         if not known:
             return self._look(groups, total)
         if len(self._witnesses) < n:

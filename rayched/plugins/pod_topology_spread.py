@@ -175,41 +175,37 @@ class PodTopologySpread:
         self, state: SpreadCounts, groups: RowGroups, present: Sequence[int], feasible: BoolColumn
     ) -> Sequence[int] | None:
         """As `score` and `normalize_rows` over the feasible rows."""
-        values = [groups.values[group] for group in present]
-        places = state.places
-        scored = [True] * len(values)
-        if state.state.needs_all_keys:
-            scored = [all(group[place] >= 0 for place in places) for group in values]
-        total = [0.0] * len(values)
-        for one, place in zip(state.soft, places, strict=True):
+        frame = state.frame(groups, present)
+        total = [0.0] * len(present)
+        for one, place in zip(state.soft, state.places, strict=True):
             offset = float(one.constraint.max_skew - 1)
             if one.is_by_host:
                 counted = feasible
-                if not all(scored):
-                    lacking = [group for group, found in zip(present, scored, strict=True) if not found]
-                    counted = feasible & ~np.isin(groups.ids[: len(feasible)], lacking)
+                if frame.lacking:
+                    counted = feasible & ~np.isin(groups.ids[: len(feasible)], frame.lacking)
                 weight = math.log(int(np.count_nonzero(counted)) + 2)
-                for i, group in enumerate(values):
+                for i, group in enumerate(frame.values):
                     if group[place] >= 0:
                         total[i] += group[place + 1] * weight + offset
             else:
-                there = {group[place] for group, found in zip(values, scored, strict=True) if found}
-                empty = one.topology.domain_of("")
+                weight, empty = frame.domains[place]
                 # Where rows without the label count, they are one domain with those whose label is empty.
-                joined = one.on_unlabelled(state.cluster) if empty is not None and empty in there else 0
-                n_domains = len(there) - (empty in there and -1 in there)
-                weight, sums = math.log(n_domains + 2), one.sums
-                for i, group in enumerate(values):
+                joined = 0 if empty is None else one.on_unlabelled(state.cluster)
+                pods_in = one.sums.item
+                for i, group in enumerate(frame.values):
                     domain = group[place]
                     if domain >= 0:
-                        pods = sums.item(domain) + (joined if domain == empty else 0)
-                        total[i] += pods * weight + offset
-        raw = [math.floor(one) + (one - math.floor(one) >= 0.5) if found else 0 for one, found in zip(total, scored, strict=True)]
-        counted_raw = [one for one, found in zip(raw, scored, strict=True) if found]
+                        pods = pods_in(domain)
+                        total[i] += (pods + joined if domain == empty else pods) * weight + offset
+        raw = [math.floor(one) + (one - math.floor(one) >= 0.5) for one in total]
+        if not frame.lacking:
+            low, high = min(raw), max(raw)
+            return [MAX_NODE_SCORE * (high + low - one) // high for one in raw] if high else [MAX_NODE_SCORE] * len(raw)
+        counted_raw = [one for one, scored in zip(raw, frame.scored, strict=True) if scored]
         low, high = min(counted_raw, default=0), max(counted_raw, default=0)
         return [
-            0 if not found else MAX_NODE_SCORE * (high + low - one) // high if high else MAX_NODE_SCORE
-            for one, found in zip(raw, scored, strict=True)
+            0 if not scored else MAX_NODE_SCORE * (high + low - one) // high if high else MAX_NODE_SCORE
+            for one, scored in zip(raw, frame.scored, strict=True)
         ]
 
     def registrations(self) -> Sequence[Registration]:

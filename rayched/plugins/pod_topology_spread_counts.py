@@ -7,9 +7,11 @@ Owner: the engine, by way of the plugin's `count`. Cost: a look at each constrai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +23,10 @@ from rayched.snapshot.columns import BoolColumn, Log
 from rayched.snapshot.domains import CHANGES_MAX, DomainSums, Refusals, SumByDomain
 from rayched.snapshot.pod_counts import CountColumn, PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
-from rayched.snapshot.row_groups import RowGroups
+from rayched.snapshot.row_groups import RowGroups, Values
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.table import NO_VALUE
 from rayched.v1.core_pb2 import Pod, Taint, Toleration
 
 NO_DOMAIN_MIN: Final = 2**31 - 1
@@ -187,18 +190,33 @@ class ConstraintCounts:
         return int(self.on_node(cluster)[: len(counts)][counts].sum())
 
 
+class ScoreFrame(NamedTuple):
+    """What scores of groups depend on besides the pods: which groups have a feasible row."""
+
+    values: Sequence[Values]
+    """Of the groups that have one."""
+    scored: Sequence[bool]
+    """Whether they have all keys that they need."""
+    lacking: Sequence[int]
+    """Groups that have not."""
+    domains: Mapping[int, tuple[float, int | None]]
+    """By the place of a constraint that is not by host: the weight of its pods, and the domain that rows without a label join."""
+
+
 class SpreadCounts:
     """All constraints of one key, hard and soft; brought up to date by `refresh`, read in between."""
 
     __slots__ = (
         "_built",
         "_followed",
+        "_frame",
         "_groups",
         "_positions",
         "_workloads",
         "cluster",
         "conditions",
         "hard",
+        "places",
         "revision",
         "soft",
         "state",
@@ -217,6 +235,10 @@ class SpreadCounts:
         self._positions = (-1, -1)
         self._built = 0
         """How often nodes, or what default constraints select, have changed."""
+        self.places: Sequence[int] = ()
+        """Where each soft constraint's values begin among those of a group."""
+        self._frame: tuple[RowGroups, int, Sequence[int], ScoreFrame] | None = None
+        """The last one, and for which groups that have a feasible row."""
         self._groups: RowGroups | None = None
         self._followed: list[tuple[ConstraintCounts, PodCounter, int]] = []
         """Constraints whose pods on the row are one of the groups' values: their counters and positions in the counters' logs."""
@@ -230,8 +252,9 @@ class SpreadCounts:
         changed = self._is_stale(cluster)
         if changed:
             self._build(cluster)
-            self._groups = None
+            self._groups = self._frame = None
             self._built += 1
+            self.places = list(accumulate((2 if one.is_by_host else 1 for one in self.soft), initial=0))[:-1]
         for one in (*self.hard, *self.soft):
             changed |= one.refresh()
         self.revision += changed
@@ -261,14 +284,28 @@ class SpreadCounts:
             self._groups = self._grouped()
         return self._groups if len(self._groups) <= 2 * GROUPS_MAX else None
 
-    @property
-    def places(self) -> Sequence[int]:
-        """Where each soft constraint's values begin among those of a group."""
-        found, place = [], 0
-        for one in self.soft:
-            found.append(place)
-            place += 2 if one.is_by_host else 1
-        return found
+    def frame(self, groups: RowGroups, present: Sequence[int]) -> ScoreFrame:
+        """For groups of which these have a feasible row."""
+        last = self._frame
+        if last is not None and last[0] is groups and last[1] == self._built and last[2] == present:
+            return last[3]
+        values = [groups.values[group] for group in present]
+        scored = [True] * len(values)
+        if self.state.needs_all_keys:
+            scored = [all(group[place] >= 0 for place in self.places) for group in values]
+        domains: dict[int, tuple[float, int | None]] = {}
+        for one, place in zip(self.soft, self.places, strict=True):
+            if not one.is_by_host:
+                there = {group[place] for group, found in zip(values, scored, strict=True) if found}
+                empty = one.topology.domain_of("")
+                empty = empty if empty in there else None
+                # Rows without the label, where they count, and those whose label is empty are one domain.
+                n_domains = len(there) - (empty is not None and NO_VALUE in there)
+                domains[place] = math.log(n_domains + 2), empty
+        lacking = [group for group, found in zip(present, scored, strict=True) if not found]
+        frame = ScoreFrame(values, scored, lacking, domains)
+        self._frame = groups, self._built, list(present), frame
+        return frame
 
     def _grouped(self) -> RowGroups:
         n_rows = self.cluster.n_rows

@@ -16,6 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.snapshot.change_log import ChangeLog
+
 Values = tuple[int, ...]
 
 CODES_PER_ROW_MAX: Final = 4
@@ -26,7 +28,7 @@ CODES_MIN: Final = 1_024
 class RowGroups:
     """Groups over the rows of a table."""
 
-    __slots__ = ("_by_values", "_sizes", "_values", "ids")
+    __slots__ = ("_by_values", "_sizes", "_values", "ids", "log")
 
     def __init__(self, columns: Sequence[NDArray[np.int64]], capacity: int) -> None:
         """A column for each value, of shape (n_rows,); one at least."""
@@ -54,6 +56,8 @@ class RowGroups:
         self._values: list[Values] = list(zip(*(column[members].tolist() for column in columns), strict=True))
         self._sizes: list[int] = sizes.tolist()
         self._by_values = {values: number for number, values in enumerate(self._values)}
+        self.log = ChangeLog()
+        """Rows that moved to another group."""
 
     def __len__(self) -> int:
         """Groups, also those without a row."""
@@ -79,6 +83,9 @@ class RowGroups:
             group = self._by_values[values] = len(self._values)
             self._values.append(values)
             self._sizes.append(0)
+        if self.ids.item(row) == group:
+            return
         self._sizes[self.ids.item(row)] -= 1
         self._sizes[group] += 1
         self.ids[row] = group
+        self.log.append(row)
