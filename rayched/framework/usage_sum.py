@@ -187,7 +187,8 @@ class UsageSum(Kept):
             if question.part is Part.FILTER:
                 rejects: NDArray[np.bool_] = answer != 0
                 rejected = rejects if rejected is None else rejected | rejects
-            elif n and (int(answer.min()) < 0 or int(answer.max()) > MAX_NODE_SCORE):
+            elif n and int(answer.view(np.uint64).max()) > MAX_NODE_SCORE:
+                # Without its sign a negative score is a huge one.
                 beyond: NDArray[np.bool_] = (answer < 0) | (answer > MAX_NODE_SCORE)
                 outside = beyond if outside is None else outside | beyond
                 total += np.where(beyond, 0, answer) * weight
