@@ -82,12 +82,8 @@ def _explained(record: PodRecord, scheduler: Scheduler, snapshot: Snapshot) -> P
     template = record.template
     nominated = scheduler.nominations.beside(record.uid, template.priority)
     engine, weights = scheduler.engine(template.scheduler_name), scheduler.weights(template.scheduler_name)
-    bound = snapshot.unbind(record.uid)
-    try:
+    with snapshot.without_pod(record.uid):
         return explain(engine, snapshot, weights, template, nominated)
-    finally:
-        if bound is not None:
-            snapshot.bind(record.uid, bound.template, bound.node_name, terminating=bound.terminating, facts=bound.facts)
 
 
 def _response(found: PodExplanation, request: ExplainRequest) -> ExplainResponse:

@@ -1,6 +1,7 @@
 """What the scheduler tells people in Events: who it is about, what happened, and the Event object that says so.
 
-Source: core/v1 Event; `Scheduled`, `FailedScheduling`, `Preempted` of kube-scheduler 1.34, with its 1,024 bytes a message.
+Source: core/v1 Event; `Scheduled`, `FailedScheduling`, `Preempted` of kube-scheduler 1.34, with its 1,024 bytes a message; those
+of nodes and of evictions by taints as the node lifecycle and taint eviction controllers of 1.34 write them, or the kubelet.
 Cost: about 10 µs to make an object.
 """
 
@@ -8,12 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from rayched.actors.records import PodRecord
+from rayched.actors.records import CacheChange, NodeChanged, PodChanged, PodRecord
+from rayched.api.stages import Stage
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.shadow import ShadowDecision
-from rayched.v1.core_pb2 import Event
+from rayched.snapshot.snapshot import Snapshot
+from rayched.store.codec import decode_stored
+from rayched.v1.core_pb2 import Event, Node
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -21,6 +26,9 @@ REASON_SCHEDULED: Final = "Scheduled"
 REASON_FAILED: Final = "FailedScheduling"
 REASON_PREEMPTED: Final = "Preempted"
 REASON_SHADOW: Final = "ShadowDecision"
+REASON_EVICTED: Final = "TaintManagerEviction"
+NODE_CONTROLLER: Final = "node-controller"
+TAINT_CONTROLLER: Final = "taint-eviction-controller"
 MESSAGE_BYTES_MAX: Final = 1_024
 NAMESPACE_OF_CLUSTER: Final = "default"
 """Where Events about objects without a namespace lie."""
@@ -82,6 +90,53 @@ def shadow_decision(decision: ShadowDecision) -> Occurrence:
     """A shadow plugin would have decided otherwise, or failed: nothing to do about it now, so never a warning."""
     subject = pod_subject(decision.uid, decision.pod)
     return Occurrence(subject, NORMAL, REASON_SHADOW, decision.message(), decision.scheduler_name)
+
+
+def of_change(change: CacheChange, snapshot: Snapshot) -> Iterable[Occurrence]:
+    """What is worth telling of a change that the snapshot has taken in: of nodes, and of pods that a taint of theirs ends."""
+    if isinstance(change, PodChanged):
+        # Pods change all the time, and bindings are told of elsewhere.
+        is_on_node = change.old is not None and change.old.stage is Stage.BOUND
+        return _evicted(change, snapshot) if is_on_node else ()
+    return _of_node(change.old, change.new) if isinstance(change, NodeChanged) else ()
+
+
+def _evicted(change: PodChanged, snapshot: Snapshot) -> Iterator[Occurrence]:
+    """A pod on a node changed: does a taint of the node end it since then?"""
+    old, new = change.old, change.new
+    bound = None if new is None else snapshot.bound(new.uid)
+    if old is None or new is None or bound is None or not bound.facts.evicted:
+        return
+    if not decode_stored(old.value, old.mod_revision, old.key).object.pod.metadata.HasField("deletion_timestamp"):
+        message = f"Marking for deletion Pod {new.name}"
+        yield Occurrence(pod_subject(new.uid, new.name), NORMAL, REASON_EVICTED, message, TAINT_CONTROLLER)
+
+
+def _of_node(old: Node | None, new: Node | None) -> Iterator[Occurrence]:
+    node = new or old
+    if node is None:
+        return
+    name = node.metadata.name
+
+    def told(reason: str, message: str) -> Occurrence:
+        return Occurrence(Subject("Node", "", name, node.metadata.uid), NORMAL, reason, message, NODE_CONTROLLER)
+
+    if old is None:
+        yield told("RegisteredNode", f"Node {name} event: Registered Node {name} in Controller")
+    elif new is None:
+        yield told("RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+    else:
+        was, now = _is_ready(old), _is_ready(new)
+        if was != now:
+            reason = "NodeReady" if now else "NodeNotReady"
+            yield told(reason, f"Node {name} status is now: {reason}")
+        if old.spec.unschedulable != new.spec.unschedulable:
+            reason = "NodeNotSchedulable" if new.spec.unschedulable else "NodeSchedulable"
+            yield told(reason, f"Node {name} status is now: {reason}")
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
 def event_of(occurrence: Occurrence, count: int, first_unix: float, last_unix: float) -> Event:

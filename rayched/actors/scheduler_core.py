@@ -353,6 +353,8 @@ class SchedulerCore:
             if is_bound and isinstance(change, PodChanged):
                 self._pod_changed(change)
             if self.link is not None:
+                for told in occurrences.of_change(change, self.snapshot):
+                    self.events.emit(told, now, self._ports.wall_clock())
                 self.link.tell_all(self._feed.told(change, now))
                 now += TIME_STEP_SECONDS
             if not is_bound and isinstance(change, PodChanged):

@@ -1,4 +1,4 @@
-"""What preemption reads of a bound pod besides its template: its name, since when it runs, and whether it ends for another."""
+"""What is read of a bound pod besides its template: its name, since when it runs, and for what it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from rayched.api.termination import PREEMPTION_BY_SCHEDULER, is_disrupted
+from rayched.api.termination import DELETION_BY_TAINT_MANAGER, PREEMPTION_BY_SCHEDULER, is_disrupted
 from rayched.v1.core_pb2 import Pod
 
 
@@ -18,6 +18,8 @@ class PodFacts:
     """status.startTime, Unix seconds; without one it counts as starting just now, later than all others."""
     preempted: bool = False
     """It is being deleted to make room for another."""
+    evicted: bool = False
+    """It is being deleted for a taint of its node."""
 
 
 NO_FACTS: Final = PodFacts()
@@ -25,8 +27,10 @@ NO_FACTS: Final = PodFacts()
 
 def facts_of(pod: Pod) -> PodFacts:
     metadata, started = pod.metadata, pod.status.start_time
+    ends = metadata.HasField("deletion_timestamp")
     return PodFacts(
         name=f"{metadata.namespace or 'default'}/{metadata.name}",
         started=started.seconds + started.nanos / 1e9 if pod.status.HasField("start_time") else math.inf,
-        preempted=metadata.HasField("deletion_timestamp") and is_disrupted(pod, PREEMPTION_BY_SCHEDULER),
+        preempted=ends and is_disrupted(pod, PREEMPTION_BY_SCHEDULER),
+        evicted=ends and is_disrupted(pod, DELETION_BY_TAINT_MANAGER),
     )

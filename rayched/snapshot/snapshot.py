@@ -19,7 +19,8 @@ Source: NodeInfo and the cache of kube-scheduler 1.34.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -235,6 +236,21 @@ class Snapshot(NodeTable):
             self._count(row, bound.template, -1)
             self._log_count(row, bound.template)
         return bound
+
+    @contextmanager
+    def without_pod(self, uid: str) -> Iterator[None]:
+        """The cluster as if the pod took up no room; afterwards it is back in its place among the pods of its node."""
+        bound = self._pods.get(uid)
+        order = [] if bound is None else list(self.pods_on(bound.node_name))
+        self.unbind(uid)
+        try:
+            yield
+        finally:
+            if bound is not None:
+                self.bind(uid, bound.template, bound.node_name, terminating=bound.terminating, facts=bound.facts)
+                on_node = self._pods_by_node[bound.node_name]
+                for later in order[order.index(uid) + 1 :]:
+                    on_node[later] = on_node.pop(later)
 
     def bound(self, uid: str) -> BoundPod | None:
         return self._pods.get(uid)

@@ -23,6 +23,7 @@ from rayched.actors.event_writes import (
 )
 from rayched.actors.occurrences import NORMAL, WARNING, Occurrence, Subject, event_of
 from rayched.api import kinds
+from rayched.api.termination import DELETION_BY_TAINT_MANAGER, Ending, ask_to_end, mark_disrupted
 from rayched.store.transactions import WRITES_MAX, Guard, GuardedPut, build, read
 from rayched.v1.core_pb2 import Event, Node, Pod
 from rayched.v1.storage_pb2 import Stored
@@ -86,6 +87,63 @@ def test_a_gated_pod_has_no_event() -> None:
     put(replica.store, a_pod("held", gates=["wait"]))
     replica.settle()
     assert events(replica.store) == []
+
+
+def told_of(store: ModelStore, name: str) -> list[tuple[str, str, str]]:
+    return [
+        (event.involved_object.kind, event.reason, event.message)
+        for event in events(store)
+        if event.involved_object.name == name and event.source.component != "default-scheduler"
+    ]
+
+
+def test_a_node_that_comes_falls_silent_is_closed_and_goes_has_events() -> None:
+    replica = a_leader(a_node("n1"))
+    assert told_of(replica.store, "n1") == [], "what a leader finds has not just come"
+    put(replica.store, ready := a_node("n2"))
+    replica.settle()
+    ready.status.conditions.add(type="Ready", status="True")
+    put(replica.store, ready)
+    replica.settle()
+    ready.status.conditions[0].status = "Unknown"
+    ready.spec.unschedulable = True
+    put(replica.store, ready)
+    replica.settle()
+    replica.store.delete(KEYS.object_key(kinds.NODE, "", "n2"))
+    replica.settle()
+    # Ordinary news is gathered.
+    replica.clock.now += GATHER_SECONDS
+    replica.settle()
+    assert sorted(told_of(replica.store, "n2")) == [
+        ("Node", "NodeNotReady", "Node n2 status is now: NodeNotReady"),
+        ("Node", "NodeNotSchedulable", "Node n2 status is now: NodeNotSchedulable"),
+        ("Node", "NodeReady", "Node n2 status is now: NodeReady"),
+        ("Node", "RegisteredNode", "Node n2 event: Registered Node n2 in Controller"),
+        ("Node", "RemovingNode", "Node n2 event: Removing Node n2 from Controller"),
+    ]
+
+
+def test_a_pod_that_a_taint_of_its_node_ends_has_one_event() -> None:
+    replica = a_leader(a_node("n1"))
+    key = KEYS.object_key(kinds.POD, "default", "web")
+    put(replica.store, a_pod("web"))
+    replica.settle()
+    pod = replica.store.pod(key)
+    assert pod is not None and pod.spec.node_name == "n1"
+    pod.status.phase, pod.spec.termination_grace_period_seconds = "Running", 30
+    put(replica.store, pod)
+    replica.settle()
+    mark_disrupted(pod, DELETION_BY_TAINT_MANAGER, "node n1 is tainted", UNIX)
+    assert ask_to_end(pod, None, UNIX) is not Ending.REMOVE
+    for label in ("first", "again"):
+        pod.metadata.labels["seen"] = label
+        put(replica.store, pod)
+        replica.settle()
+        replica.clock.now += GATHER_SECONDS
+        replica.settle()
+    assert told_of(replica.store, "web") == [("Pod", "TaintManagerEviction", "Marking for deletion Pod default/web")]
+    (event,) = (event for event in events(replica.store) if event.reason == "TaintManagerEviction")
+    assert event.count == 1
 
 
 def test_every_event_is_guarded_by_the_epoch_and_carries_it_and_lies_under_a_lease() -> None:
