@@ -78,7 +78,8 @@ def diverse(count: int) -> Iterator[Node]:
     """Nodes of all sizes."""
     random = Random(1)
     for number in range(count):
-        amounts = {"cpu": str(random.randrange(2, 97)), "memory": f"{random.randrange(4, 512)}Gi", "pods": "1000"}
+        # Pods of 10m on so small nodes leave hardly two with equal scores.
+        amounts = {"cpu": f"{random.randrange(500, 4000)}m", "memory": f"{random.randrange(1000, 8000)}Mi", "pods": "1000"}
         yield a_node(f"node-{number}", amounts=amounts)
 
 
