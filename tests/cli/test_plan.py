@@ -102,8 +102,9 @@ def test_a_file_of_pods_alone_is_no_cluster(tmp_path: Path) -> None:
 @pytest.mark.row("F24")
 @pytest.mark.cluster
 def test_what_a_plan_foretells_of_a_quiet_cluster_comes_true(rayched: Commands, namespace: str) -> None:
-    names = [f"foretold-{number:03}" for number in range(200)]
-    text = "---\n".join(a_pod_text(name, namespace=namespace, cpu="50m") for name in names)
+    names = [f"foretold-{number:04}" for number in range(1_000)]
+    # Of several kinds, so that totals differ.
+    text = "---\n".join(a_pod_text(name, namespace=namespace, cpu=f"{1 + n % 7}m") for n, name in enumerate(names))
     wait_until(lambda: not rayched.client.scheduler_status().pending_pods.get("active", 0), "the queue is empty")
     before = rayched.dump()
     result = rayched("plan", "-f", "-", "-o", "json", stdin=text)

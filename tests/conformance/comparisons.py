@@ -19,6 +19,7 @@ from rayched.framework.shards import ColumnRequest
 from rayched.framework.status import Code, Status
 from rayched.snapshot.columns import CodeColumn
 from rayched.snapshot.rows import Rows
+from rayched.whatif.explain import NodeVerdict, explain
 from tests.conformance.cases import Case, Cluster, cluster_of, profile_of
 from tests.conformance.sharded import Shards
 
@@ -236,12 +237,58 @@ def _diagnosis(setting: Setting, evaluation: Evaluation) -> Iterator[Comparison]
         yield Comparison(f"first failing filter of {node}", found, (CODES[status["code"]], status.get("plugin", "")))
 
 
+# ------------------------------------------------------------------------------------------------------- explanations
+
+
+def _explanation(setting: Setting) -> Iterator[Comparison]:
+    """What `rayched explain` shows of it, node by node."""
+    expected, cluster = setting.case.expected, setting.cluster
+    weights = setting.profile.weights
+    try:
+        found = explain(setting.engine, cluster.snapshot, weights, cluster.template, cluster.nominated)
+    except PluginError:
+        yield Comparison("explained: error", True, "error" in expected)
+        return
+    feasible = {node.node_name: node for node in found.nodes if node.feasible}
+    scores = {
+        name: {
+            one.plugin: {"weight": one.weight, RAW: one.raw, NORMALIZED: one.normalized, WEIGHTED: one.weighted}
+            for one in node.scores
+        }
+        for name, node in feasible.items()
+    }
+    yield Comparison("explained: scores", scores, expected.get("scores") or {})
+    yield Comparison("explained: total", {name: one.total for name, one in feasible.items()}, expected.get("total") or {})
+    yield Comparison("explained: best", sorted(found.best), sorted(expected.get("best") or ()))
+    if found.rejected:
+        yield Comparison("explained: rejected", "preFilter" in expected and expected["preFilter"]["code"] != "Success", True)
+        return
+    nodes = {node.node_name: node for node in found.nodes}
+    for name, status in (expected.get("filter") or {}).items():
+        yield from _explained_verdict(nodes[name], status, by_itself=not setting.case.scenario.get("nominatedPods"))
+
+
+def _explained_verdict(node: NodeVerdict, status: Mapping[str, Any], *, by_itself: bool) -> Iterator[Comparison]:
+    passes = status["code"] == "Success"
+    yield Comparison(f"explained: {node.node_name} is feasible", node.feasible, passes)
+    if passes or node.feasible:
+        return
+    plugin = status.get("plugin", node.rejections[0].plugin)
+    (rejection,) = (one for one in node.rejections if one.plugin == plugin)
+    resolvable = CODES[status["code"]] is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    yield Comparison(f"explained: {plugin} {node.node_name} is resolvable", rejection.resolvable, resolvable)
+    if by_itself:
+        # With nominated pods a filter may name more than without.
+        yield Comparison(f"explained: {plugin} {node.node_name}", list(rejection.reasons), sorted(status["reasons"]))
+
+
 COMPARISONS: Final[Mapping[str, Callable[[Setting], Iterator[Comparison]]]] = {
     "verdicts": _verdicts,
     "scores": _scores,
     "narrowing": _narrowing,
     "gates": _gates,
     "attempts": _attempt,
+    "explanations": _explanation,
 }
 """By the group that a report counts them in."""
 

@@ -40,3 +40,9 @@ def test_preenqueue_holds_back_the_recorded_pods(topic: str) -> None:
 def test_the_engine_gives_the_recorded_nodes_totals_and_messages(topic: str) -> None:
     tally = tallies(topic)["attempts"]
     assert tally.compared and not tally.differing, tally
+
+
+@pytest.mark.parametrize("topic", SCHEDULE_TOPICS)
+def test_explanations_give_the_recorded_verdicts_and_scores_of_every_node(topic: str) -> None:
+    tally = tallies(topic)["explanations"]
+    assert tally.compared and not tally.differing, tally
