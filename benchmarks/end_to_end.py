@@ -22,10 +22,13 @@ from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch
 from rayched.client.client import Client
 from rayched.client.watch import StreamClosed, WatchStream
 from rayched.v1.core_pb2 import Namespace, Pod
+from rayched.v1.workloads_pb2 import PriorityClass
 
 _SECONDS_MAX = 300.0
 _LATENCY_PODS = 400
 _LATENCY_RATE = 200.0
+_IMPORTANT = "bench-important"
+"""The class of pods that others go for."""
 _CONFIGURATION = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 percentageOfNodesToScore: {percentage}
@@ -99,7 +102,9 @@ def _prepare(rehearsal: Rehearsal, workload: Workload) -> None:
     namespaces = [Namespace() for _ in used - set(workload.namespaces)]
     for namespace, name in zip(namespaces, sorted(used - set(workload.namespaces)), strict=True):
         namespace.metadata.name = name
-    apply_all(rehearsal.client, [*namespaces, *workload.objects])
+    important = PriorityClass(value=workload.highest_priority)
+    important.metadata.name = _IMPORTANT
+    apply_all(rehearsal.client, [*namespaces, important, *workload.objects])
     _bind(rehearsal, [_submittable(pod) for group, pod in before if not group.gated])
     rehearsal.submit(_submittable(pod) for group, pod in before if group.gated)
 
@@ -132,12 +137,14 @@ def _bind(rehearsal: Rehearsal, pods: list[Pod]) -> float:
     """Seconds from the first submission until the last of them was seen bound."""
     if not pods:
         return 0.0
-    watch = BoundWatch(rehearsal.client)
-    began = time.monotonic()
-    rehearsal.submit(pods)
     names = [_name(pod) for pod in pods]
-    missing = watch.wait_for(names, _SECONDS_MAX)
-    watch.stop()
+    watch = BoundWatch(rehearsal.client)
+    try:
+        began = time.monotonic()
+        rehearsal.submit(pods)
+        missing = watch.wait_for(names, _SECONDS_MAX)
+    finally:
+        watch.stop()
     if missing:
         raise RehearsalFailed(f"{len(pods) - missing} of {len(pods)} pods were bound within {_SECONDS_MAX:.0f} s")
     return max(watch.seen[name] for name in names) - began
@@ -166,8 +173,11 @@ def _churn(shape: str) -> Iterator[Pod]:
 
 
 def _submittable(pod: Pod) -> Pod:
-    """The server gives uids."""
+    """The server gives uids, and priorities by their class."""
     pod.metadata.uid = ""
+    if pod.spec.priority:
+        pod.spec.priority_class_name = _IMPORTANT
+    pod.spec.ClearField("priority")
     return pod
 
 
