@@ -1,4 +1,4 @@
-"""Chaos with real processes, small: a session that is sound, what the guard alone refuses, and bugs that have to be noticed."""
+"""Chaos with real processes, small: what the guard alone refuses is counted, and nothing is broken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rayched.replica.etcd_binary import find_etcd
 from tests.chaos.faults import Fault
 from tests.chaos.plan import UNBELIEVING, Session
 from tests.chaos.session import SessionReport, play
-from tests.planted_bugs import BUGS
 
 RATE = 50.0
 
@@ -37,19 +36,3 @@ def test_the_guard_alone_refuses_whoever_never_ceases_to_believe(tmp_path: Path,
     assert report.violations == {}
     assert all(effect.took_effect and effect.refused > 0 for effect in report.effects), report.effects
     assert report.figures["refused"] >= sum(effect.refused for effect in report.effects)
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "bugs",
-    [
-        # A fault for each, and what has to be noticed.
-        {"only renewals are guarded": ("late-writes", "S4")},
-        {"unguarded bindings": ("late-writes", "S4"), "answers before the commit": ("kill-unanswered", "S3")},
-    ],
-    ids=" and ".join,
-)
-def test_a_planted_bug_is_noticed(tmp_path: Path, lines: list[str], bugs: dict[str, tuple[str, str]]) -> None:
-    report = played(tmp_path, lines, [Fault(kind) for kind, _ in bugs.values()], *(BUGS[bug] for bug in bugs))
-    assert {invariant for _, invariant in bugs.values()} <= set(report.violations), report.violations
