@@ -21,7 +21,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from rayched.actors.pod_changes import OP_BIND
+from rayched.actors.pods_alike import KnownPod, PodsAlike
 from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
@@ -35,7 +38,7 @@ from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Listed
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.storage_pb2 import LeaderWrite
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
 
 PROGRESS_OBJECTS: Final = 512
 """Objects of a list between two signs of life: some milliseconds."""
@@ -57,6 +60,7 @@ class Cache:
         self._occupancy = occupancy
         self._progress = progress
         self._templates = TemplateTable()
+        self._alike = PodsAlike()
         self.revision = 0
         self._revisions: dict[bytes, int] = {}
         """mod_revision of every key seen, poisoned ones and the epoch's included."""
@@ -131,9 +135,9 @@ class Cache:
         """What happened, in order."""
         changes: list[CacheChange] = []
         for count, change in enumerate(changed.changes, 1):
-            own = self._own_binding(change) if self._expected else None
-            if own is not None:
-                changes.append(own)
+            quick = (self._own_binding(change) if self._expected else None) or self._alike_pod(change)
+            if quick is not None:
+                changes.append(quick)
             else:
                 changes.extend(self._apply(change))
             if not count % PROGRESS_OBJECTS:
@@ -200,6 +204,40 @@ class Cache:
         self._occupancy.observe(old.uid, new.template, new.node_name, facts=PodFacts(old.name))
         return PodChanged(old, new)
 
+    def _alike_pod(self, entry: Change) -> PodChanged | None:
+        """The change, where it is a new pending pod like one that was read before."""
+        key = entry.key
+        if key in self._revisions or not isinstance(entry, Entry):
+            return None
+        found = self._alike.find(key, entry.value)
+        if found is None:
+            return None
+        known, name, uid = found
+        if uid in self._pods:
+            return None
+        try:
+            pod = Stored.FromString(entry.value).object.pod
+        except DecodeError:
+            return None
+        pod.metadata.resource_version = str(entry.mod_revision)
+        self._templates.used(known.template)
+        self._revisions[key] = entry.mod_revision
+        self._uids[key] = uid
+        new = self._pods[uid] = PodRecord(
+            uid,
+            f"{known.namespace}/{name}",
+            key,
+            entry.mod_revision,
+            entry.create_revision,
+            Stage.PENDING,
+            "",
+            known.template,
+            "",
+            pod,
+            entry.value,
+        )
+        return PodChanged(None, new)
+
     def _gone(self, key: bytes) -> Iterator[CacheChange]:
         self._revisions.pop(key, None)
         self._expected.pop(key, None)
@@ -246,6 +284,8 @@ class Cache:
         if not uid or (other is not None and other.key != entry.key):
             raise ValueError("the pod has no uid" if not uid else f"the pod has the uid of pod {other and other.name}")
         stage = stage_of(pod)
+        n_templates = self._templates.n_seen
+        template = self._templates.intern(pod)
         new = PodRecord(
             uid=uid,
             name=f"{pod.metadata.namespace}/{pod.metadata.name}",
@@ -254,7 +294,7 @@ class Cache:
             create_revision=entry.create_revision,
             stage=stage,
             node_name=pod.spec.node_name,
-            template=self._templates.intern(pod),
+            template=template,
             bound_by=last_write.attempt if last_write.op == OP_BIND else "",
             pod=pod if stage is Stage.PENDING else None,
             value=b"" if stage is Stage.OVER else entry.value,
@@ -265,6 +305,9 @@ class Cache:
             self._revisions[entry.key] = entry.mod_revision
         old = self._pods.get(uid)
         self._pods[uid], self._uids[entry.key] = new, uid
+        if old is None and stage is Stage.PENDING and self._templates.n_seen == n_templates and not last_write.op:
+            prefix = entry.key[: -len(pod.metadata.name.encode())]
+            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix))
         if stage is Stage.BOUND:
             terminating = pod.metadata.HasField("deletion_timestamp")
             self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating, facts=facts_of(pod))

@@ -86,6 +86,16 @@ class ClusterChange(NamedTuple):
 
 
 @dataclass(frozen=True)
+class AssignedPods:
+    """Pods got their nodes, one after the other: an event for each. Told together, as mostly nobody waits for them."""
+
+    event: ClusterEvent
+    templates: list[int]
+    node_names: list[str]
+    """Of each pod. Both may grow until they cross."""
+
+
+@dataclass(frozen=True)
 class AttemptsEnded:
     """These pods have their nodes, or nobody will try them again."""
 
@@ -119,7 +129,7 @@ class Activated:
 Stated = tuple[str, str, str]
 """What the scheduler knows of a pod when the whole log has crossed: uid, name, value of `queue.audit.Standing`."""
 
-LogEntry = PendingPodSeen | PendingPodGone | ClusterChange | AttemptsEnded | AttemptFailed | GivenBack | Activated
+LogEntry = PendingPodSeen | PendingPodGone | ClusterChange | AssignedPods | AttemptsEnded | AttemptFailed | GivenBack | Activated
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from rayched.actors.configured import DEFAULT_FLAGS, QueueFlags
 from rayched.actors.messages import (
     Activated,
     AssignedPod,
+    AssignedPods,
     AttemptFailed,
     AttemptsEnded,
     ClusterChange,
@@ -39,6 +40,7 @@ from rayched.queue.hints import HintTable
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Moves, PendingPod, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight, PreCheck, SchedulingQueue
+from rayched.queue.several import Several
 from rayched.v1.core_pb2 import Pod
 
 QueueFactory = Callable[[PreEnqueueDurations], SchedulingQueue]
@@ -121,7 +123,7 @@ class QueueCore:
             moves = self._apply(entry, request.now)
             if moves:
                 self._note(moves, gated)
-                if isinstance(entry, ClusterChange):
+                if isinstance(entry, ClusterChange | AssignedPods):
                     problems += [violation.text for violation in self.audit.woke(moves, request.now)]
         for template in request.forget:
             self._templates.pop(template, None)
@@ -186,6 +188,10 @@ class QueueCore:
                 pre_check = _pre_check(entry)
                 self.audit.happened(entry.event, old, new, self._position, pre_check)
                 return queue.move_all(entry.event, now, old=old, new=new, pre_check=pre_check, position=self._position)
+            case AssignedPods():
+                news = self._assigned(entry)
+                self.audit.happened(entry.event, None, None, self._position, news=news)
+                return queue.move_all_for_each(entry.event, now, news, position=self._position)
             case GivenBack():
                 return queue.give_back(entry.uids, now)
             case Activated():
@@ -229,11 +235,20 @@ class QueueCore:
             return None
         if isinstance(sent, SentObject):
             return kinds.by_name(sent.kind).message.FromString(sent.content)
-        pod = Pod()
-        pod.CopyFrom(self._templates[sent.template])
-        pod.spec.node_name = sent.node_name
-        pod.status.nominated_node_name = sent.nominated_node_name
-        return pod
+        return _on_node(self._templates[sent.template], sent.node_name, sent.nominated_node_name)
+
+    def _assigned(self, entry: AssignedPods) -> Several:
+        # Templates may be forgotten before anybody looks.
+        templates = [self._templates[template] for template in entry.templates]
+        return Several(len(templates), lambda: [_on_node(*one) for one in zip(templates, entry.node_names, strict=True)])
+
+
+def _on_node(template: Pod, node_name: str, nominated_node_name: str = "") -> Pod:
+    pod = Pod()
+    pod.CopyFrom(template)
+    pod.spec.node_name = node_name
+    pod.status.nominated_node_name = nominated_node_name
+    return pod
 
 
 def _pre_check(change: ClusterChange) -> PreCheck | None:

@@ -14,12 +14,12 @@ Pods whose scheduler name no profile has are not the queue's business; where the
 Pure; state is only the table of registrations.
 Source: eventhandlers.go and the binding cycle's error handling of kube-scheduler 1.34. Different here: a pod that is bound to the
 very node it was nominated to frees nothing, and is no departure.
-Cost: about 11 µs for each binding, here and in the queue together; the same for each pod that goes.
+Cost: less than 1 µs for each binding, here and in the queue together, while nobody waits for one; 11 µs for each pod that goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -48,7 +48,7 @@ _RESOURCES: Final = {
     kinds.POD_DISRUPTION_BUDGET.name: Resource.POD_DISRUPTION_BUDGET,
 }
 
-Told = tuple[LogEntry, tuple[PodTemplate, ...]]
+Told = tuple[LogEntry, Collection[PodTemplate]]
 """An entry and the templates that it names."""
 
 
@@ -59,10 +59,20 @@ class QueueFeed:
         """`knows`: whether a profile has this scheduler name."""
         self._hints = hints
         self._knows = knows
+        self.tells_of_bindings = hints.is_of_interest(ASSIGNED_POD_ADD)
+        """Whether a binding is an event for anybody."""
 
     def is_queued(self, record: PodRecord | None) -> bool:
         """Whether the queue has to know this pod."""
         return record is not None and record.stage is Stage.PENDING and self._knows(record.template.scheduler_name)
+
+    @staticmethod
+    def is_plain_binding(change: PodChanged) -> bool:
+        """A pending pod got its node: all that there is to tell, where the queue does not know the pod any more."""
+        old, new = change
+        if old is None or new is None or old.stage is not Stage.PENDING or new.stage is not Stage.BOUND:
+            return False
+        return nominated_in(old) in ("", new.node_name)
 
     def told(self, change: CacheChange, now: float) -> Iterable[Told]:
         """The entries for one change, in order."""

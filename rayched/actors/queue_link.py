@@ -14,7 +14,7 @@ No I/O. Owner: the SchedulerCore. Cost: about 4 µs a pod that comes, is handed 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rayched.actors.messages import (
@@ -22,6 +22,7 @@ from rayched.actors.messages import (
     PODS_MAX,
     TEMPLATES_MAX,
     Activated,
+    AssignedPods,
     AttemptFailed,
     AttemptsEnded,
     ClusterChange,
@@ -34,11 +35,16 @@ from rayched.actors.messages import (
 )
 from rayched.actors.queue_feed import Told
 from rayched.actors.roll_call import RollCall
+from rayched.framework.cluster_event import ClusterEvent
 from rayched.scheduler.attempt import Failure
 from rayched.snapshot.templates import PodTemplate
 
+ASSIGNED_MAX: Final = 64
+"""Pods in one entry of pods that got their nodes."""
 HAND_MIN: Final = 64
 """Pods wanted in the hand however slow decisions are."""
+TIME_STEP_SECONDS: Final = 1e-6
+"""Between pods that came at one moment: the queue orders pods of equal priority by their times."""
 _MEASURED_MIN: Final = 16
 """Fewer pods say little about the speed."""
 
@@ -65,6 +71,8 @@ class QueueLink:
         """Pods that the queue was told of, in flight or not, and that have not ended."""
         self._ended: list[str] | None = None
         """Of the entry that takes further pods that ended; they may stand before events, which are nothing to them any more."""
+        self._assigned: tuple[AssignedPods, dict[PodTemplate, None]] | None = None
+        """The entry that takes further pods that got their nodes, and its templates: the last but for one of pods that ended."""
         self._calling = False
         self._may_have_more = True
         self._next_due: float | None = None
@@ -77,7 +85,27 @@ class QueueLink:
         """Entries that have not crossed."""
         return len(self._log)
 
-    def tell(self, entry: LogEntry, templates: tuple[PodTemplate, ...] = ()) -> None:
+    def cycle_begins(self) -> int:
+        """The position of the last entry. What is told from now on stands behind it: the cycle does not see it."""
+        self._assigned = None
+        return self.end
+
+    def assigned(self, event: ClusterEvent, template: PodTemplate, node_name: str) -> None:
+        """A pod got its node, which is this event."""
+        if self._assigned is None or len(self._assigned[0].templates) >= ASSIGNED_MAX:
+            entry, templates = AssignedPods(event, [], []), dict[PodTemplate, None]()
+            self.tell(entry, templates)
+            self._assigned = entry, templates
+        entry, templates = self._assigned
+        entry.templates.append(template.id)
+        entry.node_names.append(node_name)
+        templates[template] = None
+
+    def is_known(self, uid: str) -> bool:
+        """The queue was told of the pod, and not yet that it ended."""
+        return uid in self._queued
+
+    def tell(self, entry: LogEntry, templates: Collection[PodTemplate] = ()) -> None:
         """Append to the log. That a pod is gone is left out where the queue does not know it, or not any more."""
         kind = type(entry)
         if kind is PendingPodGone and isinstance(entry, PendingPodGone):
@@ -86,8 +114,10 @@ class QueueLink:
             self._queued.remove(entry.uid)
         self._log.append((entry, templates))
         self.end += 1
-        if kind is not ClusterChange:
+        if kind is not ClusterChange and kind is not AssignedPods:
             self._ended = None
+        if kind is not AttemptsEnded:
+            self._assigned = None
         if isinstance(entry, PendingPodSeen):
             self._queued.add(entry.uid)
             priority = entry.priority
@@ -184,7 +214,7 @@ class QueueLink:
                 else:
                     self._crossed[template.id] = None
                     new[template.id] = template.content
-        self._ended = None
+        self._ended = self._assigned = None
         if not self._log:
             self._highest_uncrossed = None
         want = 0 if self._log else max(0, self._hand_wanted - len(self._hand))

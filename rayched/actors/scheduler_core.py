@@ -14,7 +14,7 @@ writes and the next exchange are under way while the batch is decided; and so on
 
 Invariants:
 
-* Every pod that the queue handed out gets exactly one outcome in its session.
+* Every pod that the queue handed out gets exactly one outcome in its session (`attempt_ends`).
 * A pod has at most one attempt, and at most one write under way.
 * One bad pod ends its own attempt and nothing else.
 
@@ -23,42 +23,39 @@ Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from rayched.actors import occurrences, pod_changes
-from rayched.actors.attempt_measures import AttemptMeasures
+from rayched.actors.attempt_ends import AttemptEnds
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
+from rayched.actors.cache_news import CacheNews
 from rayched.actors.event_writes import OP_EVENT, EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
-from rayched.actors.pod_changes import OP_BIND, OP_PREEMPT, OP_STATUS, NotScheduled
-from rayched.actors.preemptions import Preemptions, Room
+from rayched.actors.pod_changes import OP_BIND, OP_PREEMPT, OP_STATUS
+from rayched.actors.preemptions import Preemptions
 from rayched.actors.queue_feed import QueueFeed
-from rayched.actors.queue_link import QueueLink
-from rayched.actors.records import CacheChange, PodChanged, PodRecord, nominated_in
+from rayched.actors.queue_link import TIME_STEP_SECONDS, QueueLink
+from rayched.actors.records import nominated_in
 from rayched.actors.roll_call import RollCall
 from rayched.actors.status_writes import StatusWrites
 from rayched.actors.term import Step, Term
 from rayched.actors.write_window import Send, WriteWindow
-from rayched.api.stages import Stage
 from rayched.framework.profile import Profile
 from rayched.framework.shards import ShardEvaluator
-from rayched.framework.status import error
 from rayched.queue.hints import HintTable
-from rayched.scheduler.attempt import Attempt, Failure, Phase
+from rayched.scheduler.attempt import Failure, Phase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
-from rayched.store.transactions import Committed, Conflict, Fenced, Guard, GuardedPut, Outcome, Refused
+from rayched.store.transactions import Fenced, Guard, GuardedPut
 
 BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
-TIME_STEP_SECONDS: Final = 1e-6
-"""Between pods that came at one moment: the queue orders pods of equal priority by their times."""
 CLOCK_EVERY: Final = 4
 """Pods decided between two looks at the clock."""
 
@@ -120,14 +117,36 @@ class SchedulerCore:
         """Whoever has something to tell people emits it here."""
         self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
         self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)
-        self.link: QueueLink | None = None
-        """The session with the queue, while leading."""
-        self.attempts: Counter[str] = Counter()
-        """Ended attempts by result: scheduled, unschedulable, error."""
-        self.measures = AttemptMeasures(ports.clock)
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
+        self._ends = AttemptEnds(
+            ports.clock,
+            ports.wall_clock,
+            self.cache,
+            self.scheduler,
+            self._feed,
+            self.statuses,
+            self.events,
+            self.bindings,
+            self.preemptions,
+        )
+        self.attempts = self._ends.attempts
+        """Ended attempts by result: scheduled, unschedulable, error."""
+        self.measures = self._ends.measures
+        self._news = CacheNews(
+            ports.clock,
+            ports.wall_clock,
+            ports.progress,
+            self.snapshot,
+            self.events,
+            self.scheduler,
+            self._feed,
+            self.statuses,
+            self.bindings,
+            self.preemptions,
+            self._ends,
+        )
         self._next_session = first_session
-        self._roll_call = RollCall(self.cache, self._is_to_be_tried)
+        self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried)
         self._farewell: ExchangeRequest | None = None
         self._queue_problems: deque[str] = deque(maxlen=UNREPORTED_MAX)
 
@@ -137,9 +156,9 @@ class SchedulerCore:
         """What the watch delivered."""
         match delivery:
             case Listed():
-                self._absorb(self.cache.listed(delivery))
+                self._news.absorb(self.cache.listed(delivery))
             case Changed():
-                self._absorb(self.cache.changed(delivery))
+                self._news.absorb(self.cache.changed(delivery))
             case _:
                 # Broken and Resumed: nothing was missed, and nothing is known that was not known before.
                 pass
@@ -164,12 +183,12 @@ class SchedulerCore:
                 self.events.outcome(write, outcome, now)
                 continue
             if self.preemptions.is_mine(write):
-                self._room_answered(write, outcome, now)
+                self._ends.room_answered(write, outcome, now)
                 continue
             end = self.bindings.outcome(write, outcome)
             if end is not None:
                 ended.append(end)
-        self._end_all(ended)
+        self._ends.end_all(ended)
 
     def exchange_answered(self, answer: ExchangeAnswer) -> None:
         """An answer of an older session is dropped."""
@@ -179,7 +198,7 @@ class SchedulerCore:
         priorities: dict[str, int] = {}
         for uid in answer.uids:
             record = self.cache.pod(uid)
-            if record is not None and self._is_to_be_tried(record):
+            if record is not None and self._ends.is_to_be_tried(record):
                 priorities[uid] = record.template.priority
         link.answered(answer, priorities)
         now = self._ports.clock()
@@ -189,7 +208,7 @@ class SchedulerCore:
         self._queue_problems.extend(answer.problems)
         for uid in answer.lost:
             record = self.cache.pod(uid)
-            if record is not None and self._is_to_be_tried(record):
+            if record is not None and self._ends.is_to_be_tried(record):
                 link.tell(*self._feed.pending_pod(record, now))
 
     def lease_granted(self, lease: int | None) -> None:
@@ -202,6 +221,11 @@ class SchedulerCore:
             self._begin_session()
 
     # ----------------------------------------------------------------------------------------------------------- state
+
+    @property
+    def link(self) -> QueueLink | None:
+        """The session with the queue, while leading."""
+        return self._ends.link
 
     @property
     def drained(self) -> bool:
@@ -235,11 +259,11 @@ class SchedulerCore:
             return Turn(exchange=farewell)
         now = self._ports.clock()
         self._end_waits(now)
-        self._end_all(self.bindings.resolved())
+        self._ends.end_all(self.bindings.resolved())
         sends = tuple(self._write(now))
         for send in sends:
             self.measures.sent(send.number, send.op, send.n_writes, now)
-        self._tell_freed(link)
+        self._ends.tell_freed()
         lease_wanted = self.events.lease_wanted(now)
         return Turn(sends, link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
 
@@ -285,7 +309,7 @@ class SchedulerCore:
     def _follow_belief(self) -> None:
         match self.term.step(self._ports.belief(), self.cache.revision):
             case Step.STOP:
-                self.link = None
+                self._ends.link = None
                 # A session that nobody uses empties the queue: what it held is none of a standby's business.
                 self._farewell = ExchangeRequest(self._next_session, 1, (), self._ports.clock(), 0)
                 self._next_session += 1
@@ -325,9 +349,9 @@ class SchedulerCore:
         self.bindings.forget_lost()
         self.preemptions.stop()
         self.scheduler.freed.clear()
-        link = self.link = QueueLink(self._next_session)
+        link = self._ends.link = QueueLink(self._next_session)
         self._next_session += 1
-        waiting = [record for record in self.cache.pending() if self._is_to_be_tried(record)]
+        waiting = [record for record in self.cache.pending() if self._ends.is_to_be_tried(record)]
         self._roll_call.begin(self._ports.clock())
         since = self._ports.clock() - len(waiting) * TIME_STEP_SECONDS
         for place, record in enumerate(waiting):
@@ -335,80 +359,24 @@ class SchedulerCore:
             if not place % PROGRESS_OBJECTS:
                 self._ports.progress()
 
-    def _is_to_be_tried(self, record: PodRecord) -> bool:
-        """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""
-        if not self._feed.is_queued(record) or self.preemptions.is_under_way(record.uid):
-            return False
-        return self.scheduler.occupancy.assumed_on(record.uid) is None
-
-    # ----------------------------------------------------------------------------------------------------------- cache
-
-    def _absorb(self, changes: Iterable[CacheChange]) -> None:
-        now = self._ports.clock()
-        for count, change in enumerate(self.measures.timed(changes), 1):
-            if not count % PROGRESS_OBJECTS:
-                self._ports.progress()
-            # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
-            is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is Stage.BOUND
-            if is_bound and isinstance(change, PodChanged):
-                self._pod_changed(change)
-            if self.link is not None:
-                for told in occurrences.of_change(change, self.snapshot):
-                    self.events.emit(told, now, self._ports.wall_clock())
-                self.link.tell_all(self._feed.told(change, now))
-                now += TIME_STEP_SECONDS
-            if not is_bound and isinstance(change, PodChanged):
-                self._pod_changed(change)
-
-    def _pod_changed(self, change: PodChanged) -> None:
-        record = change.new or change.old
-        if record is None:
-            return
-        uid = record.uid
-        if self.statuses.seen(uid):
-            self.bindings.status_settled(uid)
-        if change.new is not None and change.new.stage is Stage.PENDING:
-            if self.scheduler.attempt(uid) is None:
-                self.scheduler.nominations.status_seen(uid, record.template, nominated_in(change.old), nominated_in(record))
-            return
-        self.scheduler.nominations.forget(uid)
-        self.preemptions.cancel(uid)
-        self.statuses.drop(uid)
-        attempt = self.scheduler.attempt(uid)
-        if attempt is not None:
-            self._attempt_overtaken(attempt, change.new)
-        elif self.link is not None:
-            self.link.ended(uid)
-        self.measures.forget(uid)
-
-    def _attempt_overtaken(self, attempt: Attempt, record: PodRecord | None) -> None:
-        """The watch shows what became of the pod before the answer of its binding does."""
-        if record is not None and _is_its_binding(record, attempt):
-            self.scheduler.bound(attempt)
-            self._end(Ended(attempt.uid, End.BOUND, attempt))
-        else:
-            self.scheduler.roll_back(attempt)
-            if self.link is not None:
-                self.link.ended(attempt.uid)
-        self.bindings.cancel(attempt.uid)
-
     # ---------------------------------------------------------------------------------------------------------- cycles
 
     def _decide_pod(self, uid: str, link: QueueLink) -> None:
         record = self.cache.pod(uid)
-        if record is None or record.pod is None or not self._is_to_be_tried(record):
+        if record is None or record.pod is None or not self._ends.is_to_be_tried(record):
             link.ended(uid)
             return
         now = self._ports.clock()
         self.measures.cycle_began.append(now)
         pod = PodToSchedule(uid, record.name, record.template, record.pod)
-        result = self.scheduler.schedule(pod, link.end, now, self._ports.wall_clock())
+        began = link.cycle_begins()
+        result = self.scheduler.schedule(pod, began, now, self._ports.wall_clock())
         while self.scheduler.shadows.unread:
             told = occurrences.shadow_decision(self.scheduler.shadows.unread.popleft())
             self.events.emit(told, now, self._ports.wall_clock())
         if isinstance(result, Failure):
             self.measures.failed(uid, record.template.scheduler_name, result, now, record.name)
-            self._failed(uid, link.end, result, now)
+            self._ends.failed(uid, began, result, now)
             return
         self.bindings.decided(result)
         if result.phase is Phase.READY:
@@ -421,7 +389,7 @@ class SchedulerCore:
                 self.bindings.ready(attempt.uid)
             else:
                 self.bindings.cancel(attempt.uid)
-                self._end(Ended(attempt.uid, End.FAILED, attempt, failure))
+                self._ends.end(Ended(attempt.uid, End.FAILED, attempt, failure))
 
     # ---------------------------------------------------------------------------------------------------------- writes
 
@@ -437,7 +405,7 @@ class SchedulerCore:
             if not writes:
                 break
             yield self.window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
-        self._end_all(ended)
+        self._ends.end_all(ended)
         while self.window.room and not self.bindings.n_unsent:
             writes = self.statuses.batch(epoch, now, now_unix)
             if not writes:
@@ -462,93 +430,4 @@ class SchedulerCore:
             if not writes:
                 break
             yield self.window.send(writes, guard, op=OP_PREEMPT)
-        self._end_all(Ended(uid, End.AGAIN) for uid in void)
-
-    # -------------------------------------------------------------------------------------------------------- outcomes
-
-    def _room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
-        """What became of a preemption."""
-        answered = self.preemptions.outcome(write, outcome)
-        room = answered.room
-        for victim in filter(None, map(self.cache.pod, answered.victims)):
-            self.events.emit(occurrences.preempted(victim, *answered.whom), now, self._ports.wall_clock())
-        if room is None:
-            return
-        self.measures.made_room(room.uid, "success" if isinstance(outcome, Committed) else "error", now)
-        match outcome:
-            case Committed():
-                self._tell_failed(room.uid, room.began, room.failure, now)
-            case Conflict():
-                self.bindings.lose(room.uid, write, outcome)
-            case Refused(problem):
-                failure = Failure(error(str(problem)), f"preemption rejected: {problem}", nominated_node_name="")
-                self._failed(room.uid, room.began, failure, now)
-            case _:
-                self._end(Ended(room.uid, End.AGAIN))
-
-    def _end_all(self, ended: Iterable[Ended]) -> None:
-        for one in ended:
-            self._end(one)
-
-    def _end(self, ended: Ended) -> None:
-        """Tell the queue what became of a pod that it handed out, and the pod why it has no node."""
-        uid, link = ended.uid, self.link
-        now = self._ports.clock()
-        if ended.end is End.BOUND:
-            self.attempts["scheduled"] += 1
-            if ended.attempt is not None:
-                self.measures.bound(ended.attempt, now)
-                self.events.emit(occurrences.scheduled(ended.attempt), now, self._ports.wall_clock())
-            if link is not None:
-                link.ended(uid)
-        elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:
-            of = ended.attempt
-            self.measures.failed(uid, of.template.scheduler_name, ended.failure, of.started, of.name, of.number)
-            self._failed(uid, ended.attempt.began, ended.failure, now)
-        elif link is not None:
-            record = self.cache.pod(uid)
-            if record is None or not self._is_to_be_tried(record):
-                link.ended(uid)
-                return
-            # The attempt is void, and with it the end that it put to the pod's nomination.
-            self.scheduler.nominations.nominate(uid, record.template, nominated_in(record))
-            if not link.give_back(uid):
-                # It was handed out in an earlier session; to this queue it is new.
-                link.tell(*self._feed.pending_pod(record, now))
-
-    def _tell_freed(self, link: QueueLink) -> None:
-        """Room that undone attempts gave back may be what others wait for. Told after the attempts' own outcomes."""
-        for attempt in self.scheduler.freed:
-            link.tell_all(self._feed.undone(attempt.uid, attempt.template, attempt.node_name))
-        self.scheduler.freed.clear()
-
-    def _failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
-        self.attempts["unschedulable" if failure.rejected else "error"] += 1
-        reason = pod_changes.REASON_UNSCHEDULABLE if failure.rejected else pod_changes.REASON_ERROR
-        link, record = self.link, self.cache.pod(uid)
-        if link is None or record is None or not self._feed.is_queued(record):
-            if link is not None:
-                link.ended(uid)
-            return
-        why = NotScheduled(reason, failure.message, failure.nominated_node_name)
-        if failure.preemption is not None:
-            self.preemptions.decided(Room(uid, record.template, began, failure, why, failure.preemption, self.cache.revision))
-            return
-        self.statuses.want(uid, why, now)
-        self._tell_failed(uid, began, failure, now)
-
-    def _tell_failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
-        """Tell the queue and the people; the pod's status says it, or is going to."""
-        link, record = self.link, self.cache.pod(uid)
-        if link is None or record is None or not self._feed.is_queued(record):
-            return
-        self.events.emit(occurrences.failed_scheduling(record, failure.message), now, self._ports.wall_clock())
-        if not link.failed(uid, began, failure):
-            link.tell(*self._feed.pending_pod(record, now))
-
-
-def _is_its_binding(record: PodRecord, attempt: Attempt) -> bool:
-    """The pod is on its node by this very attempt; where the id is gone with a later write, the node tells."""
-    if attempt.phase is not Phase.BINDING or record.node_name != attempt.node_name:
-        return False
-    return record.bound_by in (attempt.id, "")
+        self._ends.end_all(Ended(uid, End.AGAIN) for uid in void)

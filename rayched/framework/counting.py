@@ -24,8 +24,10 @@ from rayched.framework.plugin import MAX_NODE_SCORE, CountingPlugin, CountingSco
 from rayched.framework.plugin_calls import call_count, call_filter, call_normalize_rows, call_refusals, call_score, out_of_range
 from rayched.framework.questions import Asked
 from rayched.framework.usage_sum import Scale, TotalColumn
+from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import Refusals
+from rayched.snapshot.pod_counts import PodCounts
 from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
@@ -62,6 +64,16 @@ class CountedAsked(Asked):
         self._verdicts = 0
         self._nodes_changed = False
         """Since the verdict was asked for."""
+
+    @property
+    def counts(self) -> PodCounts:
+        """What it is counted from."""
+        return self._table.pod_counts
+
+    @property
+    def logs(self) -> tuple[ChangeLog, ...]:
+        """What it goes by besides."""
+        return self._follower.logs
 
     @property
     def n_bytes(self) -> int:
@@ -138,6 +150,10 @@ class CountedRejection(SharedEntry):
     @property
     def n_bytes(self) -> int:
         return sum(column.nbytes for column in (self._codes, self._ceilings) if column is not None)
+
+    @property
+    def asked(self) -> CountedAsked:
+        return self._asked
 
     @property
     def codes(self) -> CodeColumn | None:

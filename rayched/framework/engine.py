@@ -32,6 +32,7 @@ from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.counting import CountedRejection, score_counted
 from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright, row_reasons
 from rayched.framework.dry_run import DryRun
+from rayched.framework.equal_runs import EqualRun
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
 from rayched.framework.narrowed_rows import NarrowedRows
@@ -78,6 +79,8 @@ class Engine:
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
+        self._run: EqualRun | None = None
+        """What the next pod may follow, if it is like the last one."""
         self._evaluations = PluginEvaluations(profile)
 
     # ------------------------------------------------------------------------------------------------------- evaluating
@@ -110,6 +113,11 @@ class Engine:
     def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, without)
+        run = self._run
+        if run is not None and without is None and run.stage is plan.scoring:
+            followed = run.next(self._builder.build)
+            if followed is not None:
+                return followed
         if plan.scoring is None:
             plan.scoring = self._planner.stage(plan, with_scores=True)
         if plan.scoring.was_built():
@@ -125,6 +133,7 @@ class Engine:
 
         Where a plugin fails nothing is built; `evaluate` finds out for which template.
         """
+        self._run = None
         kept: dict[int, Kept] = {}
         for template in templates:
             plan = self._plan(template)
@@ -257,13 +266,15 @@ class Engine:
         if stage.counted and self._add_counted(stage, total, without):
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
-        if scores_may_be_outside(stage) and evaluation.n_feasible > 1:
+        if without is None and EqualRun.can_begin(stage):
+            self._run = EqualRun(stage, total, best)
+        elif scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
         return evaluation
 
     def _sum(self, stage: Stage, without: RowIndex | None) -> TotalColumn:
         """Refresh and add up a stage's sums, by the bounds that held last. Shape (n_rows,); valid until the next one."""
-        build = self._builder.build
+        build, self._run = self._builder.build, None
         stage.usage.refresh(build)
         stage.static.refresh(build)
         if stage.bounds is None:
@@ -345,6 +356,7 @@ class Engine:
         return plan
 
     def _forget(self) -> None:
+        self._run = None
         for plan in self._plans.values():
             self._planner.drop(plan)
         self._plans.clear()

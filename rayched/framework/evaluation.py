@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ NOT_FEASIBLE = -1
 class Evaluation:
     """A template against all rows. Valid until the engine is asked again or the snapshot changes."""
 
-    __slots__ = ("_n_feasible", "_rows", "_total", "best", "n_rows", "narrowed", "status")
+    __slots__ = ("_n_feasible", "_rows", "_ties", "_total", "best", "n_rows", "narrowed", "status")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Evaluation:
         rows: RowIndex | None = None,
         narrowed: frozenset[str] | None = None,
         n_feasible: int | None = None,
+        ties: list[int] | None = None,
     ) -> None:
         self.n_rows = n_rows
         """Length of the columns."""
@@ -45,6 +47,7 @@ class Evaluation:
         self._total = total
         self._rows = rows
         self._n_feasible = n_feasible
+        self._ties = ties
 
     @property
     def is_feasible(self) -> bool:
@@ -73,20 +76,27 @@ class Evaluation:
         return self._n_feasible
 
     @property
+    def ties(self) -> RowIndex | list[int]:
+        """As `best_rows`, in the form that is at hand. Not to be changed."""
+        return self.best_rows if self._ties is None else self._ties
+
+    @property
     def best_rows(self) -> RowIndex:
         """The feasible rows with the highest total, ascending. Shape (ties,)."""
         if self.best < 0:
             return np.zeros(0, np.intp)
+        if self._ties is not None:
+            return np.array(self._ties, np.intp)
         ties: RowIndex = (self._total == self.best).nonzero()[0]
         return ties if self._rows is None else self._rows[ties]
 
-    def runners_up(self, best_rows: RowIndex, n: int) -> list[tuple[int, int]]:
+    def runners_up(self, best_rows: RowIndex | Sequence[int], n: int) -> list[tuple[int, int]]:
         """The `n` feasible rows after the best ones, with their totals; fewer where there are no more. The first row where equal.
 
         `best_rows` are what the property gives. Cost: for each one search for the highest total.
         """
         total = self._total
-        best = best_rows if self._rows is None else np.searchsorted(self._rows, best_rows)
+        best: RowIndex | Sequence[int] = best_rows if self._rows is None else np.searchsorted(self._rows, best_rows)
         found: list[tuple[int, int]] = []
         # For the time of the search nobody is in the way of the next one.
         total[best] = NOT_FEASIBLE

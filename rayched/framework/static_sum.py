@@ -122,6 +122,10 @@ class StaticSum(SharedEntry):
         """The columns that it is made of."""
         return [*self.filters, *(score.kept for score in self.scores), *(score.kept for score in self.raw_scores)]
 
+    def is_behind(self) -> bool:
+        """Whether a node changed since."""
+        return self._follower.is_behind()
+
     def refresh(self, build: BuildColumns) -> None:
         """Bring up to date. Raises PluginError."""
         if not self._follower.is_behind():

@@ -74,7 +74,18 @@ def scale_for(weights: Sequence[int]) -> Scale:
 class UsageSum(Kept):
     """Filters and final scores that change with bindings, as one column."""
 
-    __slots__ = ("_hits", "_pause", "_probes", "_reads_usage_alone", "_states", "_weights", "column", "outside", "scale")
+    __slots__ = (
+        "_hits",
+        "_pause",
+        "_probes",
+        "_reads_usage_alone",
+        "_states",
+        "_weights",
+        "column",
+        "n_installed",
+        "outside",
+        "scale",
+    )
 
     def __init__(
         self,
@@ -90,6 +101,8 @@ class UsageSum(Kept):
         """Shape (capacity,)."""
         self.outside: set[int] = set()
         """Rows to which some plugin gives a score outside 0..100."""
+        self.n_installed = 0
+        """How often all rows were evaluated anew."""
         self._weights = [0] * len(filters) + [weight for _, weight in scores]
         self._reads_usage_alone = self.follower.logs == table.logs_of(Log.USAGE)
         self._states: dict[bytes, int] = {}
@@ -143,6 +156,7 @@ class UsageSum(Kept):
                 self.outside.update(rows[outside].tolist())
 
     def write_all(self, answers: Sequence[Answer]) -> None:
+        self.n_installed += 1
         self.write(slice(0, self.table.n_rows), answers)
 
     def _is_pausing(self, n_rows: int) -> bool:

@@ -44,6 +44,7 @@ from rayched.queue.hints import HintTable, Requeue
 from rayched.queue.in_flight import Occurrence
 from rayched.queue.places import Places
 from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
+from rayched.queue.several import Several
 
 JOURNAL_MAX: Final = 1_024
 """Events that the audit remembers."""
@@ -118,10 +119,18 @@ class QueueAudit:
 
     # --------------------------------------------------------------------------------------------------------- journal
 
-    def happened(self, event: ClusterEvent, old: object, new: object, position: int, pre_check: PreCheck | None = None) -> None:
-        """To be told before the queue is."""
+    def happened(
+        self,
+        event: ClusterEvent,
+        old: object,
+        new: object,
+        position: int,
+        pre_check: PreCheck | None = None,
+        news: Several | None = None,
+    ) -> None:
+        """To be told before the queue is; `news` as in `Occurrence`."""
         if self._hints.is_of_interest(event):
-            self._journal.append(_Event(position, event, old, new, "", pre_check))
+            self._journal.append(_Event(position, event, old, new, "", news, pre_check))
 
     def updated(self, pending: PendingPod, position: int, *, is_new: bool = False) -> None:
         """A pending pod changed, which is an event for itself; to be told before the queue is.
@@ -242,15 +251,18 @@ class QueueAudit:
     def _is_worth(self, event: _Event, pod: QueuedPod) -> bool:
         """One answer serves all pods of a template that the same plugins hold."""
         if pod.template is None or event.uid:
-            return self._hints.judge(pod, event.event, event.old, event.new, _unheard) is not Requeue.SKIP
+            return self._judged(event, pod)
         question = (event.position, pod.template, pod.scheduler_name, pod.rejectors)
         known = self._answers.get(question)
         if known is None:
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
-            known = self._hints.judge(pod, event.event, event.old, event.new, _unheard) is not Requeue.SKIP
-            self._answers[question] = known
+            known = self._answers[question] = self._judged(event, pod)
         return known
+
+    def _judged(self, event: _Event, pod: QueuedPod) -> bool:
+        judge = self._hints.judge
+        return any(judge(pod, event.event, old, new, _unheard) is not Requeue.SKIP for old, new in event.changes())
 
     def _event_at(self, position: int, label: str) -> _Event | None:
         """A pod's own update may be several events at one position."""

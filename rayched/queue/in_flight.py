@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from rayched.framework.cluster_event import ClusterEvent
 from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.several import Several
 
 EVENTS_MAX: Final = 65_536
 """Events kept for pods in flight: half a minute of 2,000 a second, far beyond any attempt's time."""
@@ -44,6 +45,16 @@ class Occurrence:
     new: object
     uid: str = ""
     """The only pod that it concerns; "" for all."""
+    news: Several | None = None
+    """What took the place of `new` in so many events of this kind at this position."""
+
+    @property
+    def n_events(self) -> int:
+        return 1 if self.news is None else len(self.news)
+
+    def changes(self) -> Iterable[tuple[object, object]]:
+        """Old and new object of each event."""
+        return ((self.old, self.new),) if self.news is None else ((self.old, new) for new in self.news)
 
 
 @dataclass(slots=True)
@@ -64,7 +75,7 @@ class Flight:
 class InFlightPods:
     """See the module."""
 
-    __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "position")
+    __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "n_events", "position")
 
     def __init__(self, limit: int = EVENTS_MAX) -> None:
         self._flights: OrderedDict[str, Flight] = OrderedDict()
@@ -72,6 +83,8 @@ class InFlightPods:
         self._events: list[Occurrence] = []
         self._head = 0
         self._limit = limit
+        self.n_events = 0
+        """Events that are kept."""
         self._forgotten_through = -1
         """The last position of which an event was dropped that a pod in flight may need."""
         self.position = 0
@@ -83,13 +96,12 @@ class InFlightPods:
     def __iter__(self) -> Iterator[Flight]:
         return iter(self._flights.values())
 
-    @property
-    def n_events(self) -> int:
-        return len(self._events) - self._head
-
     def events(self) -> Counter[str]:
         """Events that are kept, by label."""
-        return Counter(occurrence.event.label for occurrence in self._events[self._head :])
+        found: Counter[str] = Counter()
+        for occurrence in self._events[self._head :]:
+            found[occurrence.event.label] += occurrence.n_events
+        return found
 
     def get(self, uid: str) -> Flight | None:
         return self._flights.get(uid)
@@ -107,12 +119,14 @@ class InFlightPods:
         self.position = position
         return position
 
-    def record(self, event: ClusterEvent, old: object, new: object, uid: str = "") -> None:
-        """The event belongs to the current position."""
+    def record(self, event: ClusterEvent, old: object, new: object, uid: str = "", news: Several | None = None) -> None:
+        """The event belongs to the current position; with `news` there are as many events."""
         if not self._flights:
             return
-        self._events.append(Occurrence(self.position, event, old, new, uid))
-        if self.n_events > self._limit:
+        occurrence = Occurrence(self.position, event, old, new, uid, news)
+        self._events.append(occurrence)
+        self.n_events += occurrence.n_events
+        if self.n_events > self._limit and len(self._events) > self._head + 1:
             self._forget_older_half()
 
     def begin(self, pod: QueuedPod, now: float) -> None:
@@ -172,11 +186,12 @@ class InFlightPods:
     def _drop_unneeded(self) -> None:
         if not self._flights:
             self._events.clear()
-            self._head = 0
+            self._head = self.n_events = 0
             return
         oldest = next(iter(self._flights.values())).began
         events, head = self._events, self._head
         while head < len(events) and events[head].position <= oldest:
+            self.n_events -= events[head].n_events
             head += 1
         self._head = head
         if head >= _TRIM_MIN and head * 2 >= len(events):
@@ -184,8 +199,9 @@ class InFlightPods:
             self._head = 0
 
     def _forget_older_half(self) -> None:
-        middle = self._head + self.n_events // 2
+        middle = (self._head + len(self._events) + 1) // 2
         self._forgotten_through = self._events[middle - 1].position
+        self.n_events -= sum(occurrence.n_events for occurrence in self._events[self._head : middle])
         del self._events[:middle]
         self._head = 0
 

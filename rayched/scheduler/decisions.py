@@ -106,7 +106,7 @@ class Decisions:
 
     # ------------------------------------------------------------------------------------------------------------ noting
 
-    def chose(self, attempt: Attempt, row: int, evaluation: Evaluation, best_rows: RowIndex) -> None:
+    def chose(self, attempt: Attempt, row: int, evaluation: Evaluation, best_rows: RowIndex | Sequence[int]) -> None:
         """The attempt takes `row`, one of those that tie; the evaluation still holds."""
         if not self.keeps:
             return
@@ -118,7 +118,7 @@ class Decisions:
                 names[row],
                 ties,
                 evaluation.best,
-                [names[one] for one in best_rows[:BEST].tolist()],
+                [names[one] for one in best_rows[:BEST]],
                 () if ties >= BEST else [(names[one], total) for one, total in evaluation.runners_up(best_rows, BEST - ties)],
             )
         )

@@ -217,9 +217,9 @@ class Scheduler:
                 evaluation = (self._measured if sampled else self._evaluate)(runner, attempt.template, nominated)
                 if not evaluation.is_feasible:
                     return self._no_node(runner, attempt, nominated, now_unix)
-                best_rows = evaluation.best_rows
-                row = self._chance.among(best_rows, attempt.number)
-                self.decisions.chose(attempt, row, evaluation, best_rows)
+                ties = evaluation.ties
+                row = self._chance.among(ties, attempt.number)
+                self.decisions.chose(attempt, row, evaluation, ties)
                 if runner.shadow is not None:
                     runner.shadow.ask(attempt, row, nominated, self.shadows)
             else:

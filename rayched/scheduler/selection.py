@@ -9,6 +9,7 @@ Cost: 1 µs where there is a tie.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from rayched.snapshot.columns import RowIndex
@@ -37,7 +38,7 @@ class Chance(Protocol):
 
     seed: int
 
-    def among(self, rows: RowIndex, number: int) -> int:
+    def among(self, rows: RowIndex | Sequence[int], number: int) -> int:
         """One of the rows that tie in the `number`-th decision. Shape (ties,), one at least."""
 
     def offset(self, n_rows: int, number: int) -> int:
@@ -50,14 +51,14 @@ class SeededChance:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def among(self, rows: RowIndex, number: int) -> int:
+    def among(self, rows: RowIndex | Sequence[int], number: int) -> int:
         return choose(rows, self.seed, number)
 
     def offset(self, n_rows: int, number: int) -> int:
         return draw(self.seed ^ _OFFSETS, number, n_rows)
 
 
-def choose(best_rows: RowIndex, seed: int, number: int) -> int:
+def choose(best_rows: RowIndex | Sequence[int], seed: int, number: int) -> int:
     """One of the rows that tie. Shape (ties,), ascending, one at least."""
     ties = len(best_rows)
     return int(best_rows[draw(seed, number, ties) if ties > 1 else 0])

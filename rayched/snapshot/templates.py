@@ -66,6 +66,16 @@ class TemplateTable:
     def __len__(self) -> int:
         return len(self._by_content)
 
+    @property
+    def n_seen(self) -> int:
+        """How many templates there ever were."""
+        return self._next_id
+
+    def used(self, template: PodTemplate) -> None:
+        """A pod came of which it is known that it has this template."""
+        if template.content in self._by_content:
+            self._by_content.move_to_end(template.content)
+
     def intern(self, pod: Pod, *, with_node_name: bool = False) -> PodTemplate:
         """The template of a pod.
 

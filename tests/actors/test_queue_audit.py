@@ -22,6 +22,7 @@ from rayched.queue.in_flight import InFlightPods
 from rayched.queue.queued_pod import Place
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.queue.unschedulable import UnschedulablePods
+from rayched.queue.wakes import Wakes
 from tests.actors.builders import a_node, a_pod, stored
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import KEYS, Clock, Replica
@@ -97,10 +98,10 @@ def sets_the_timer_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def wakes_everybody_for_anything(patch: pytest.MonkeyPatch) -> None:
-    def eager(self: SchedulingQueue, event: Any, old: Any, new: Any) -> Any:
-        return [(pod, Requeue.AFTER_BACKOFF) for pod in self.places.pool]
+    def eager(self: Wakes, event: Any, old: Any, new: Any) -> Any:
+        return [(pod, Requeue.AFTER_BACKOFF) for pod in self._places.pool]
 
-    patch.setattr(SchedulingQueue, "_worth", eager)
+    patch.setattr(Wakes, "worth", eager)
 
 
 def keeps_pods_that_are_gone(patch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from rayched.actors.messages import AttemptsEnded, ExchangeAnswer, PendingPodGone, PendingPodSeen
+from rayched.actors.messages import AssignedPods, AttemptsEnded, ExchangeAnswer, PendingPodGone, PendingPodSeen
 from rayched.actors.pod_changes import bound_value
 from rayched.actors.queue_link import QueueLink
 from rayched.actors.roll_call import RollCall
 from rayched.api import kinds
+from rayched.framework.cluster_event import ASSIGNED_POD_ADD
+from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from tests.actors.builders import a_pod
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import Clock, Replica
+from tests.actors.test_preemptions import a_leader, put
 
 WRITE = LeaderWrite(op="bind", epoch=3, attempt="i-7", decided_at_revision=9)
 NOW = 1_700_000_000.6
@@ -88,3 +91,44 @@ def test_a_pod_that_comes_again_after_its_end_stands_behind_it() -> None:
     link.tell(seen)
     link.ended("b")
     assert told(link, replica) == [AttemptsEnded(["a"]), seen, AttemptsEnded(["b"])]
+
+
+def test_pods_that_got_their_nodes_cross_together_but_never_across_the_begin_of_a_cycle() -> None:
+    replica = Replica(ModelStore(), Clock())
+    link, table = QueueLink(1), TemplateTable()
+    web, other = table.intern(a_pod("web")), table.intern(a_pod("other", cpu="2"))
+    link.assigned(ASSIGNED_POD_ADD, web, "n1")
+    link.assigned(ASSIGNED_POD_ADD, other, "n2")
+    assert link.cycle_begins() == 1
+    link.assigned(ASSIGNED_POD_ADD, web, "n3")
+    assert link.end == 2, "the cycle that began at 1 did not see this one"
+    link.tell(PendingPodSeen("a", "default/a", web.id, 0, 1.0), (web,))
+    link.assigned(ASSIGNED_POD_ADD, web, "n4")
+
+    request = link.request(1.0, RollCall(replica.core.cache, lambda record: True))
+    assert request is not None
+    assert [entry for entry in request.entries if isinstance(entry, AssignedPods)] == [
+        AssignedPods(ASSIGNED_POD_ADD, [web.id, other.id], ["n1", "n2"]),
+        AssignedPods(ASSIGNED_POD_ADD, [web.id], ["n3"]),
+        AssignedPods(ASSIGNED_POD_ADD, [web.id], ["n4"]),
+    ]
+    assert set(request.templates) == {web.id, other.id}
+    link.assigned(ASSIGNED_POD_ADD, web, "n5")
+    assert len(request.entries[-1].node_names) == 1 and link.end == 5, "what has crossed does not grow"  # type: ignore[union-attr]
+
+
+def test_pods_that_got_their_nodes_are_told_by_the_core_in_one_entry_and_wake_who_waits_for_one() -> None:
+    """An affinity that nobody meets yet is met by one of several pods that are bound together."""
+    replica = a_leader({f"n{number}": [] for number in range(3)})
+    follower = a_pod("follower")
+    term = follower.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.add()
+    term.topology_key = "kubernetes.io/hostname"
+    term.label_selector.match_labels["app"] = "web"
+    put(replica.store, follower)
+    replica.settle()
+    assert replica.bound() == {}
+    for number in range(6):
+        put(replica.store, a_pod(f"pod-{number}", labels={"app": "web" if number == 4 else "db"}))
+    replica.settle()
+    assert len(replica.bound()) == 7
+    assert replica.bound()["follower"] == replica.bound()["pod-4"]

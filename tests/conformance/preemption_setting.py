@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rayched.framework import names
@@ -27,7 +28,7 @@ class SmallestName:
         self.seed = 0
         self._snapshot = snapshot
 
-    def among(self, rows: RowIndex, number: int) -> int:
+    def among(self, rows: RowIndex | Sequence[int], number: int) -> int:
         return min(rows.tolist(), key=self._snapshot.name_of)
 
     def offset(self, n_rows: int, number: int) -> int:

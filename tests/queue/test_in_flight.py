@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rayched.framework.cluster_event import NODE_ADD
 from rayched.queue.in_flight import InFlightPods
 from rayched.queue.queued_pod import Place, QueuedPod
+from rayched.queue.several import Several
 from tests.queue.builders import pending
 
 
@@ -130,3 +131,33 @@ def test_any_course_of_events_is_replayed_as_a_full_record_would_be(steps: list[
                 assert replayed(pods, name, cycle_began) == [text for when, text in record if when > start]
         assert pods.verify() == []
         assert popped_at or pods.n_events == 0
+
+
+def test_events_told_together_are_replayed_one_by_one_and_made_only_then() -> None:
+    pods = InFlightPods(limit=20)
+    began(pods, "a")
+    asked: list[int] = []
+
+    def several(*names: object) -> Several:
+        def make() -> list[object]:
+            asked.append(len(names))
+            return list(names)
+
+        return Several(len(names), make)
+
+    pods.advance(1)
+    pods.record(NODE_ADD, None, None, news=several("x", "y", "z"))
+    happened(pods, "w")
+    began(pods, "b")
+    assert (pods.n_events, pods.events(), asked) == (4, {NODE_ADD.label: 4}, [])
+    flight = pods.get("uid-a")
+    assert flight is not None
+    replays = pods.since(flight, None)
+    assert replays is not None
+    assert [new for one in replays for _, new in one.changes()] == ["x", "y", "z", "w"] and asked == [3]
+    pods.end("uid-a")
+    assert pods.n_events == 0 and not pods.verify()
+    for position in range(20, 50):
+        pods.advance(position)
+        pods.record(NODE_ADD, None, None, news=several(*range(7)))
+    assert pods.n_events <= 21 and not pods.verify()

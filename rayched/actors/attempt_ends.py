@@ -1,0 +1,147 @@
+"""How attempts end: what the queue, the people and the pod itself are told of it, and what is counted.
+
+Every pod that the queue handed out gets exactly one outcome in its session: bound, failed, or as if it had not been handed out.
+
+Owner: the SchedulerCore. Cost: about 2 µs a bound pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from rayched.actors import occurrences, pod_changes
+from rayched.actors.attempt_measures import AttemptMeasures
+from rayched.actors.bindings import Bindings, End, Ended
+from rayched.actors.cache import Cache
+from rayched.actors.event_writes import EventWrites
+from rayched.actors.pod_changes import NotScheduled
+from rayched.actors.preemptions import Preemptions, Room
+from rayched.actors.queue_feed import QueueFeed
+from rayched.actors.queue_link import QueueLink
+from rayched.actors.records import PodRecord, nominated_in
+from rayched.actors.status_writes import StatusWrites
+from rayched.framework.status import error
+from rayched.scheduler.attempt import Failure
+from rayched.scheduler.scheduler import Scheduler
+from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Refused
+
+
+class AttemptEnds:
+    """See the module."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        cache: Cache,
+        scheduler: Scheduler,
+        feed: QueueFeed,
+        statuses: StatusWrites,
+        events: EventWrites,
+        bindings: Bindings,
+        preemptions: Preemptions,
+    ) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._cache = cache
+        self._scheduler = scheduler
+        self._feed = feed
+        self._statuses = statuses
+        self._events = events
+        self._bindings = bindings
+        self._preemptions = preemptions
+        self.link: QueueLink | None = None
+        """The session with the queue, while leading."""
+        self.attempts: Counter[str] = Counter()
+        """Ended attempts by result: scheduled, unschedulable, error."""
+        self.measures = AttemptMeasures(clock)
+
+    def is_to_be_tried(self, record: PodRecord) -> bool:
+        """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""
+        if not self._feed.is_queued(record) or self._preemptions.is_under_way(record.uid):
+            return False
+        return self._scheduler.occupancy.assumed_on(record.uid) is None
+
+    def room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
+        """What became of a preemption."""
+        answered = self._preemptions.outcome(write, outcome)
+        room = answered.room
+        for victim in filter(None, map(self._cache.pod, answered.victims)):
+            self._events.emit(occurrences.preempted(victim, *answered.whom), now, self._wall_clock())
+        if room is None:
+            return
+        self.measures.made_room(room.uid, "success" if isinstance(outcome, Committed) else "error", now)
+        match outcome:
+            case Committed():
+                self._tell_failed(room.uid, room.began, room.failure, now)
+            case Conflict():
+                self._bindings.lose(room.uid, write, outcome)
+            case Refused(problem):
+                failure = Failure(error(str(problem)), f"preemption rejected: {problem}", nominated_node_name="")
+                self.failed(room.uid, room.began, failure, now)
+            case _:
+                self.end(Ended(room.uid, End.AGAIN))
+
+    def end_all(self, ended: Iterable[Ended]) -> None:
+        for one in ended:
+            self.end(one)
+
+    def end(self, ended: Ended) -> None:
+        """Tell the queue what became of a pod that it handed out, and the pod why it has no node."""
+        uid, link = ended.uid, self.link
+        now = self._clock()
+        if ended.end is End.BOUND:
+            self.attempts["scheduled"] += 1
+            if ended.attempt is not None:
+                self.measures.bound(ended.attempt, now)
+                self._events.emit(occurrences.scheduled(ended.attempt), now, self._wall_clock())
+            if link is not None:
+                link.ended(uid)
+        elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:
+            of = ended.attempt
+            self.measures.failed(uid, of.template.scheduler_name, ended.failure, of.started, of.name, of.number)
+            self.failed(uid, ended.attempt.began, ended.failure, now)
+        elif link is not None:
+            record = self._cache.pod(uid)
+            if record is None or not self.is_to_be_tried(record):
+                link.ended(uid)
+                return
+            # The attempt is void, and with it the end that it put to the pod's nomination.
+            self._scheduler.nominations.nominate(uid, record.template, nominated_in(record))
+            if not link.give_back(uid):
+                # It was handed out in an earlier session; to this queue it is new.
+                link.tell(*self._feed.pending_pod(record, now))
+
+    def tell_freed(self) -> None:
+        """Room that undone attempts gave back may be what others wait for. Told after the attempts' own outcomes."""
+        freed, link = self._scheduler.freed, self.link
+        if not freed or link is None:
+            return
+        for attempt in freed:
+            link.tell_all(self._feed.undone(attempt.uid, attempt.template, attempt.node_name))
+        freed.clear()
+
+    def failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
+        self.attempts["unschedulable" if failure.rejected else "error"] += 1
+        reason = pod_changes.REASON_UNSCHEDULABLE if failure.rejected else pod_changes.REASON_ERROR
+        link, record = self.link, self._cache.pod(uid)
+        if link is None or record is None or not self._feed.is_queued(record):
+            if link is not None:
+                link.ended(uid)
+            return
+        why = NotScheduled(reason, failure.message, failure.nominated_node_name)
+        if failure.preemption is not None:
+            self._preemptions.decided(Room(uid, record.template, began, failure, why, failure.preemption, self._cache.revision))
+            return
+        self._statuses.want(uid, why, now)
+        self._tell_failed(uid, began, failure, now)
+
+    def _tell_failed(self, uid: str, began: int, failure: Failure, now: float) -> None:
+        """Tell the queue and the people; the pod's status says it, or is going to."""
+        link, record = self.link, self._cache.pod(uid)
+        if link is None or record is None or not self._feed.is_queued(record):
+            return
+        self._events.emit(occurrences.failed_scheduling(record, failure.message), now, self._wall_clock())
+        if not link.failed(uid, began, failure):
+            link.tell(*self._feed.pending_pod(record, now))

@@ -1,0 +1,123 @@
+"""Pods of one template that follow each other: the total is kept, and only rows that changed are added up again.
+
+After a decision the total of its stage, the highest value in it and the rows that have it are still there. When the same template
+is asked about next, what bindings changed is a row or two: their totals are written over, and the rows that tie are repaired. No
+pass over all rows is needed until the last of them is gone.
+
+It says nothing, and the engine evaluates as ever, where more than bindings changed: a node object, the bounds of a normalised
+score, what a counting plugin says. So what comes of it is the same to the bit.
+
+Owner: the Engine, which drops it whenever totals or columns change in another way. Cost: 3 µs a decision, whatever the number
+of rows; half a microsecond more for each further row that changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import Final
+
+from rayched.framework.evaluation import Evaluation
+from rayched.framework.kept_columns import BuildColumns
+from rayched.framework.plan import Stage
+from rayched.framework.usage_sum import TotalColumn
+
+ROWS_MAX: Final = 16
+"""With more changed rows than this a pass over all rows is as good."""
+
+
+class EqualRun:
+    """The last decision of a stage, ready to be followed by the next."""
+
+    __slots__ = ("_best", "_counts", "_logs", "_n_installed", "_plain_at", "_static", "_ties", "_total", "stage")
+
+    def __init__(self, stage: Stage, total: TotalColumn, best: int) -> None:
+        """`total` and `best` are what the stage's sums came to just now, shape (n_rows,); the run writes into it."""
+        assert stage.bounds is not None
+        self.stage = stage
+        self._total = total
+        self._best = best
+        self._static = stage.static.column(stage.bounds)
+        self._n_installed = stage.usage.n_installed
+        counted = [*(one.asked for one in stage.rejections), *(one.asked for one in stage.counted)]
+        self._counts = counted[0].counts if counted else None
+        self._logs = tuple({id(log): log for asked in counted for log in asked.logs}.values())
+        self._plain_at = self._revision()
+        """Counting plugins had no say as of these revisions."""
+        self._ties: list[int] | None = None
+        """Ascending. None: nobody has looked yet."""
+
+    @staticmethod
+    def can_begin(stage: Stage) -> bool:
+        """Whether the stage's total is its two sums and nothing else, just after they were added up."""
+        return _is_plain(stage) and stage.bounds is not None and not stage.static.has_outside(stage.bounds)
+
+    def next(self, build: BuildColumns) -> Evaluation | None:
+        """The template once more; None: it has to be evaluated as a whole. Raises PluginError."""
+        stage = self.stage
+        usage, static = stage.usage, stage.static
+        if static.is_behind() or not self._is_still_plain():
+            return None
+        n_rows, follower = len(self._total), usage.follower
+        if follower.is_behind():
+            rows = follower.changed(n_rows)
+            if rows is None or len(rows) > ROWS_MAX:
+                return None
+            usage.refresh_rows(rows, build)
+            follower.catch_up()
+            if usage.n_installed != self._n_installed or usage.outside:
+                return None
+            for row in rows:
+                self._write(row, usage.column.item(row) + self._static.item(row))
+        if self._ties is not None and not self._ties:
+            self._ties = None
+            self._best = int(self._total[self._total.argmax()])
+        if self._best < 0:
+            return None
+        assert stage.bounds is not None
+        if static.raw_scores and not static.hold(stage.bounds, self._total):
+            return None
+        if self._ties is None:
+            self._ties = (self._total == self._best).nonzero()[0].tolist()
+        return Evaluation(n_rows, self._total, self._best, ties=self._ties)
+
+    def _is_still_plain(self) -> bool:
+        revision = self._revision()
+        if revision != self._plain_at:
+            if not _is_plain(self.stage):
+                return False
+            self._plain_at = revision
+        return True
+
+    def _revision(self) -> int:
+        """Grows with all that counting plugins go by."""
+        revision = 0 if self._counts is None else self._counts.revision
+        for log in self._logs:
+            revision += log.end
+        return revision
+
+    def _write(self, row: int, value: int) -> None:
+        total, ties = self._total, self._ties
+        old = total.item(row)
+        if value == old:
+            return
+        total[row] = value
+        if ties is None:
+            # Nobody has looked for the rows that tie; the highest value may be another one as well.
+            self._best = int(total[total.argmax()])
+            return
+        if old == self._best:
+            del ties[bisect_left(ties, row)]
+        if value > self._best:
+            self._best, self._ties = value, [row]
+        elif value == self._best:
+            insort(ties, row)
+
+
+def _is_plain(stage: Stage) -> bool:
+    """Nothing but the sums of usage and node objects has a say."""
+    return (
+        not stage.loose
+        and not stage.usage.outside
+        and all(rejection.ceilings() is None for rejection in stage.rejections)
+        and all(score.asked.is_silent() for score in stage.counted)
+    )
