@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from rayched.replica.guardian import vital_processes
 from rayched.replica.own_directories import SHORT, make_own_directory
@@ -68,6 +68,7 @@ class LocalRay:
         # Ray opens its directory to everybody; ours around it stays closed.
         self._ray_directory = self._directory / "r"
         self._guardian: subprocess.Popen[bytes] | None = None
+        self._start_log: BinaryIO | None = None
         self._vital: dict[str, int] = {}
         self._other_children: frozenset[int] = frozenset()
 
@@ -82,7 +83,9 @@ class LocalRay:
         self._other_children = frozenset(descendants(os.getpid()))
         began = time.monotonic()
         try:
-            with _busy_port() as busy, open(self._directory / "start.log", "wb") as output:
+            # Read through this file alone: a guardian that ends removes the directory.
+            self._start_log = output = open(self._directory / "start.log", "w+b")  # noqa: SIM115 - stop closes it
+            with _busy_port() as busy:
                 guardian = [sys.executable, "-m", "rayched.replica.guardian", str(self._directory)]
                 self._guardian = subprocess.Popen(
                     [*guardian, *_ray_start(self._ray_directory, busy)],
@@ -131,6 +134,9 @@ class LocalRay:
                 guardian.wait()
             # A guardian that was killed left its tree to us, the next subreaper above it.
             end_descendants(os.getpid(), keep=self._other_children)
+        if self._start_log is not None:
+            self._start_log.close()
+            self._start_log = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _wait_for_address(self, deadline: float, cancelled: Callable[[], bool]) -> str:
@@ -153,7 +159,10 @@ class LocalRay:
             raise RayUnavailable(f"Ray did not start within {_START_SECONDS_MAX:.0f} s: {self._log_tail()}")
 
     def _log_tail(self) -> str:
-        lines = (self._directory / "start.log").read_text(errors="replace").split("\n")
+        if self._start_log is None:
+            return "it was not begun"
+        self._start_log.seek(0)
+        lines = self._start_log.read().decode(errors="replace").split("\n")
         return " | ".join([line.strip() for line in lines if line.strip()][-_LOG_TAIL_LINES:]) or "it said nothing"
 
 

@@ -32,9 +32,25 @@ local.stop()
 print(local.what_ended(), flush=True)
 sys.stdin.readline()
 """
+REFUSED = """
+import sys
+from rayched.replica import local_ray
+
+local_ray._ray_start = lambda *_: [sys.executable, "-c", "raise SystemExit('no room for Ray')"]
+try:
+    local_ray.LocalRay().start()
+except local_ray.RayUnavailable as unavailable:
+    print(unavailable)
+"""
 LISTEN = "0A"
 LOOPBACK_4 = "0100007F"
 LOOPBACK_6 = ("00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
+
+
+@pytest.mark.cluster
+def test_a_ray_that_does_not_start_says_why() -> None:
+    driver = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True, timeout=60, check=True)
+    assert driver.stdout == "Ray did not start: no room for Ray\n"
 
 
 @pytest.mark.cluster
