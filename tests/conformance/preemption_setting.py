@@ -29,7 +29,7 @@ class SmallestName:
         self._snapshot = snapshot
 
     def among(self, rows: RowIndex | Sequence[int], number: int) -> int:
-        return min(rows.tolist(), key=self._snapshot.name_of)
+        return min(map(int, rows), key=self._snapshot.name_of)
 
     def offset(self, n_rows: int, number: int) -> int:
         return 0
