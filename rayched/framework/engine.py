@@ -115,7 +115,14 @@ class Engine:
             return self._narrowed(plan, without)
         run = self._run
         if run is not None and without is None and run.stage is plan.scoring:
-            followed = run.next(self._builder.build)
+            try:
+                followed = run.next(self._builder.build)
+            except PluginError as problem:
+                # A score may have been asked for of a row that is feasible no longer.
+                self._run = None
+                if problem.point not in _SCORING:
+                    raise
+                followed = None
             if followed is not None:
                 return followed
         if plan.scoring is None:

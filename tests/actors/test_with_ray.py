@@ -21,6 +21,7 @@ import pytest
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
+from rayched.actors import shards
 from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_actor import SchedulerActorConfig, create_scheduler_actor
@@ -43,6 +44,8 @@ pytestmark = pytest.mark.cluster
 
 PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")
 WAIT_SECONDS_MAX = 20.0
+PATIENCE_SECONDS = 3.0
+"""For the answer of a worker: on a busy machine one that is well takes longer than the half a second of production."""
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +127,9 @@ class Run:
 
 @pytest.fixture
 def shards_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are asked however small the work is."""
+    """Workers are asked however small the work is, and waited for."""
     monkeypatch.setattr(sharding, "LOCAL_WORK_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(shards, "ANSWER_SECONDS_MAX", PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +168,7 @@ def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_rep
         began = time.monotonic()
         assert run.decide(10) == alone.decide(10)
         # It was waited for once, and not asked again.
-        assert run.shards.local_evaluations > dead and time.monotonic() - began < 5.0
+        assert run.shards.local_evaluations > dead and time.monotonic() - began < 2 * PATIENCE_SECONDS
     finally:
         os.kill(hung, signal.SIGCONT)
     late = run.shards.local_evaluations

@@ -49,8 +49,9 @@ def test_a_restored_snapshot_has_what_was_there_and_scheduling_goes_on(tmp_path:
     peer = "http://127.0.0.1:2380"
     member += ["--initial-cluster", f"rayched={peer}", "--initial-advertise-peer-urls", peer]
     run("etcdutl", "snapshot", "restore", snapshot, "--data-dir", restored, *member)
-    shutil.move(tmp_path / "etcd", tmp_path / "etcd-before")
-    shutil.move(restored, tmp_path / "etcd")
+    data = tmp_path / "cluster" / "etcd"
+    shutil.move(data, tmp_path / "etcd-before")
+    shutil.move(restored, data)
     with SmallCluster(tmp_path) as cluster:
         assert bound(cluster) == before
         assert cluster.client.leader().epoch > epoch
