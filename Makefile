@@ -6,8 +6,11 @@ STAMP  := $(VENV)/.installed
 PROTOS := $(wildcard protos/rayched/v1/*.proto)
 SOURCES := rayched leader tests benchmarks examples
 
+# Each of the many processes that tests start would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run compiled test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,17 +30,14 @@ run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the lead
 	@$(BIN)/rayched demo
 
 # Tests start hundreds of processes, and each would compile the sources anew where the environment forbids Python to write bytecode.
-compiled: $(STAMP)
-	@$(BIN)/python -m compileall -q rayched leader
+test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC, several files at a time
+	@$(BIN)/python -m pytest -q -n auto -m "not planted"
 
-test: compiled ## all tests, with the real etcd, Ray and gRPC, several files at a time
-	@$(BIN)/python -m pytest -q -n auto -m "not chance"
+test-chaos: $(STAMP) ## each of twelve bugs planted into real replicas, which then show it; and nothing without it
+	@$(BIN)/python -m pytest -q -m planted
 
-test-chaos: compiled ## sessions of faults with planted bugs; whether a bug shows itself takes some luck, so not in make test
-	@$(BIN)/python -m pytest -q -m chance
-
-test-fast: compiled ## the quick tests that start no processes, under a minute
-	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not chance"
+test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
+	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not planted"
 
 check: lint types layers proto-check behaviour docs-check ## format, lint, types, import contracts, generated code, behaviour table, docs/command.md
 
@@ -88,10 +88,10 @@ chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover
 
-queue-warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes with 50,000 pods, and its scheduler's memory: make warmup [ARGS=...]
+warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes with 50,000 pods, and its scheduler's memory: make warmup [ARGS=...]
 	@$(BIN)/python -m benchmarks.warmup $(ARGS)
 
-bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable pods costs the others
+queue-bench: $(STAMP) ## growth of the queue, and what a crowd of unschedulable pods costs the others
 	@$(BIN)/python -m benchmarks.queue
 
 bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|scheduler|cluster] [WORKLOADS=NAME,NAME] [JSON=FILE] [ARGS=...]

@@ -10,7 +10,7 @@ from rayched.replica.etcd_binary import find_etcd
 from tests.chaos.planted_sessions import SESSIONS, SHOWS_AS, SwitchedStage, play
 from tests.planted_bugs import BUGS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.chance]
+pytestmark = [pytest.mark.cluster, pytest.mark.planted]
 
 
 @pytest.fixture(scope="module")

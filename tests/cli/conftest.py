@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,10 +72,12 @@ def namespace(rayched: Commands) -> Iterator[str]:
     found = f"space-{next(_numbers)}"
     rayched.ok("apply", "-f", "-", stdin=f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {found}}}}}")
     yield found
-    for kind in kinds.KINDS:
-        if kind.namespaced and kind is not kinds.EVENT:
-            for item in rayched.client.list(kind, namespace=found):
-                rayched.client.delete(kind, item.metadata.name, found, grace_period_seconds=0)
+    with ThreadPoolExecutor(16) as threads:
+        for kind in kinds.KINDS:
+            if kind.namespaced and kind is not kinds.EVENT:
+                names = [item.metadata.name for item in rayched.client.list(kind, namespace=found)]
+                delete = partial(rayched.client.delete, kind, namespace=found, grace_period_seconds=0)
+                list(threads.map(delete, names))
     rayched.client.delete(kinds.NAMESPACE, found)
 
 

@@ -66,7 +66,7 @@ def roomy(seed: int) -> tuple[RoomyWorld, Profile]:
 @pytest.mark.slow
 @pytest.mark.row("K2.9", "K4.3", "K4.6")
 @given(seed=seeds)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 def test_both_plugins_follow_every_change_as_if_counted_anew(seed: int) -> None:
     world, profile = roomy(seed)
     engine = Engine(world.snapshot, profile)
@@ -112,7 +112,7 @@ def _codes(found: PluginColumns | None, n: int) -> list[Code]:
 @pytest.mark.slow
 @pytest.mark.row("F7")
 @given(seed=seeds)
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_a_row_as_it_would_be_is_judged_as_a_cluster_with_those_pods_on_that_node(seed: int) -> None:
     """A plugin that PreFilter skips stays skipped, whatever would come."""
     world, profile = roomy(seed)

@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.run import Report, simulate, simulate_many
 
 SEEDS_FAST = 15
-SEEDS_LONG = 100
+SEEDS_LONG = 40
 
 
 def judged(reports: list[Report]) -> Counter[str]:
