@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +31,17 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 def etcd_root(etcd: EtcdServer) -> str:
     """A prefix such as "/test-4711-3" for `Keys(root=...)`."""
     return f"/test-{os.getpid()}-{next(_numbers)}"
+
+
+def hang(pid: int) -> None:
+    """SIGSTOP, and wait until it has reached all threads: one of another processor may answer a call meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    while any(_state(task) not in "TtZX" for task in Path(f"/proc/{pid}/task").iterdir()):
+        time.sleep(0.001)
+
+
+def _state(task: Path) -> str:
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"

@@ -19,6 +19,7 @@ from rayched.server.app import ServerOptions
 from rayched.v1 import services_pb2 as api
 from rayched.v1.services_pb2_grpc import AdminStub, LeadershipStub, NodesStub, SubmissionStub, WatchStub
 from rayched.v1.workloads_pb2 import Object
+from tests.etcd_fixture import hang
 from tests.server.objects import a_node, a_pod
 from tests.server.serving import Serving, serving, until
 
@@ -98,7 +99,7 @@ def test_a_hung_etcd_is_unavailable_in_time_and_all_goes_on_afterwards(tmp_path:
     ):
         client.register_node(a_node("node-1"))
         assert etcd.pid is not None
-        os.kill(etcd.pid, signal.SIGSTOP)
+        hang(etcd.pid)
         try:
             found = outcomes(server)
             began_at = time.monotonic()

@@ -45,6 +45,7 @@ from rayched.store.transactions import (
 )
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
+from tests.etcd_fixture import hang
 
 pytestmark = pytest.mark.cluster
 
@@ -306,7 +307,7 @@ def test_a_write_to_a_hung_etcd_is_unknown_until_it_is_settled(tmp_path: Path) -
         guard = Guard(keys.epoch, client.put(keys.epoch, b"{}"))
         bind = GuardedPut(key, 0, a_bound_pod("p", "attempt-1"), attempt="attempt-1")
         assert server.pid is not None
-        os.kill(server.pid, signal.SIGSTOP)
+        hang(server.pid)
         try:
             (outcome,) = client.commit(guard, [bind])
             with pytest.raises(StoreUnavailable):
