@@ -8,7 +8,8 @@ tolerated when that holds
 * at such a moment, but not at the commit; or
 * only with what its scheduler assumed: what the same process had decided by then and committed later. Such writes come within
   moments, so a preemption that nothing excuses yet is only doubtful for SETTLED_SECONDS. When its epoch is over before, nobody
-  can know what was still to come, and it is counted as not judged.
+  can know what was still to come, and it is counted as not judged. Neither can anybody where an attempt that was under way at
+  the decision never came to be: it was assumed somewhere, and refused.
 
 Cost: O(bound pods) for each preemption, a few times that where the pod had room at the commit.
 """
@@ -31,10 +32,12 @@ from rayched.v1.storage_pb2 import LeaderWrite
 
 ROOM_BETWEEN: Final = "preemptor had room at its commit, and not before"
 ROOM_BUT_FOR_ASSUMED: Final = "preemptor had room but for what was assumed"
-NOT_JUDGED: Final = "preemptor's room not judged: the decision is too old or its epoch over"
+NOT_JUDGED: Final = "preemptor's room not judged: the decision is too old, its epoch over, or what was assumed came to nothing"
 
 SETTLED_SECONDS: Final = 5.0
 _RECENT_MAX: Final = 5_000
+_UNDER_WAY_MAX: Final = 100
+"""Bindings of a process that may wait for an answer at a time, more or less."""
 _VIEWS_MAX: Final = 50
 """Looked at between decision and commit, where neither of them excuses."""
 
@@ -63,7 +66,7 @@ class RoomJudge:
         self._recent.append((revision, write, table, other))
         for doubtful in list(self._doubtful):
             if seconds > doubtful.since + SETTLED_SECONDS:
-                self._findings.add("wrong_victim", doubtful.words)
+                self._judge(doubtful)
                 self._doubtful.remove(doubtful)
             elif _may_have_been_assumed(write, doubtful.write):
                 doubtful.seen.put(table, other.pod.metadata.uid, other)
@@ -104,8 +107,26 @@ class RoomJudge:
     def settle(self) -> None:
         """Nothing more will come: whoever decided had time to commit it."""
         for doubtful in self._doubtful:
-            self._findings.add("wrong_victim", doubtful.words)
+            self._judge(doubtful)
         self._doubtful.clear()
+
+    def _judge(self, doubtful: _Doubtful) -> None:
+        if self._something_came_to_nothing(doubtful.write):
+            self._findings.tolerated[NOT_JUDGED] += 1
+        else:
+            self._findings.add("wrong_victim", doubtful.words)
+
+    def _something_came_to_nothing(self, write: LeaderWrite) -> bool:
+        """Whether a number is missing among the last bindings of the same process up to the first that it decided after this."""
+        process, decided = write.attempt.partition("-preempt-")[0], write.decided_at_revision
+        bindings = sorted(
+            (int(number), one.decided_at_revision)
+            for _, one, table, _ in self._recent
+            if table == "residents" and (parts := one.attempt.rpartition("-"))[0] == process and (number := parts[2]).isdigit()
+        )
+        first_later = next((place for place, (_, one) in enumerate(bindings) if one > decided), len(bindings))
+        last = bindings[max(first_later - _UNDER_WAY_MAX, 0) : first_later + 1]
+        return bool(last) and last[-1][0] - last[0][0] >= len(last)
 
 
 def node_with_room(pod: Pod, view: View) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from rayched.audit.auditor import Auditor, Change
 from rayched.audit.room_judged import NOT_JUDGED, ROOM_BETWEEN, ROOM_BUT_FOR_ASSUMED, SETTLED_SECONDS
@@ -16,7 +17,8 @@ class Full:
     def __init__(self, b_is_full: bool = True) -> None:
         self.auditor = Auditor()
         self.revision = 0
-        self._number = self._epochs = 0
+        self._epochs = 0
+        self._numbers: Counter[str] = Counter()
         self.epoch = self.new_epoch()
         for name in "ab":
             node = Node()
@@ -56,9 +58,13 @@ class Full:
         victim = self._pod(f"low-{node}", "4", 0, node=node, write=write, ends=True)
         self.write(self._pod(name, cpu, 10, nominated=node, write=write), victim)
 
+    def refused(self) -> None:
+        """A binding that is decided and never comes to be."""
+        self._stamp("bind", None)
+
     def _stamp(self, op: str, decided: int | None) -> LeaderWrite:
-        self._number += 1
-        attempt = f"me-{op}-{self._number}" if op == "preempt" else f"me-{self._number}"
+        number = self._numbers[op] = self._numbers[op] + 1
+        attempt = f"me-{op}-{number}" if op == "preempt" else f"me-{number}"
         return LeaderWrite(op=op, epoch=self.epoch, attempt=attempt, decided_at_revision=decided or self.revision)
 
     @staticmethod
@@ -131,6 +137,15 @@ def test_room_that_the_same_process_had_given_away_excuses() -> None:
     full.preempt("high", "a", decided=decided)
     full.bind("other", "b", "4", decided=decided)
     assert (full.broken, full.tolerated) == (0, {ROOM_BUT_FOR_ASSUMED: 1})
+
+
+def test_where_a_binding_decided_before_came_to_nothing_nobody_can_tell() -> None:
+    full = Full(b_is_full=False)
+    full.submit("high", "4", 10)
+    full.refused()
+    full.preempt("high", "a")
+    full.bind("small", "a", "100m")
+    assert (full.broken, full.tolerated) == (0, {NOT_JUDGED: 1})
 
 
 def test_what_was_decided_later_excuses_nothing() -> None:
