@@ -29,7 +29,6 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the leader killed; ends by itself
 	@$(BIN)/rayched demo
 
-# Tests start hundreds of processes, and each would compile the sources anew where the environment forbids Python to write bytecode.
 test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC, several files at a time
 	@$(BIN)/python -m pytest -q -n auto -m "not planted"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -139,7 +140,7 @@ def _pod(entry: Entry) -> Pod:
     return Stored.FromString(entry.value).object.pod
 
 
-class Meanwhile:
+class Meanwhile(ABC):
     """Something that goes on until it is stopped, on a thread of its own."""
 
     def __init__(self, period_seconds: float) -> None:
@@ -154,9 +155,9 @@ class Meanwhile:
         self._stopped.set()
         self._thread.join()
 
+    @abstractmethod
     def steps(self) -> Iterator[None]:
         """What is done at each period; ends when there is nothing left to do."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         due = time.monotonic()
