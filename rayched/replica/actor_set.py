@@ -58,11 +58,12 @@ class ActorSet:
         self,
         config: SchedulerActorConfig,
         workers: int,
-        on_scheduler_lost: Callable[[], object],
+        on_scheduler_lost: Callable[[bool], object],
         on_synced: Callable[[], object],
         restarts: Counter[str] | None = None,
     ) -> None:
-        """`on_scheduler_lost` is called before another scheduler begins, `on_synced` whenever one has read the cluster.
+        """`on_scheduler_lost` is called before another scheduler begins, and told whether a spare process is ready to be it.
+        `on_synced` is called whenever one has read the cluster.
 
         `restarts` counts who was replaced, by kind.
         """
@@ -166,7 +167,7 @@ class ActorSet:
             self._spare = None
         elif name == "scheduler":
             self._answers = {reference: answer for reference, answer in self._answers.items() if answer.actor != name}
-            self._on_scheduler_lost()
+            self._on_scheduler_lost("spare" in self.pids)
         if handle is not None:
             # Ray may have lost sight of a process that still runs.
             _kill(handle)

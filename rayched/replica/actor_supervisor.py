@@ -1,9 +1,9 @@
 """Supervision of a replica's Ray and its actors: one thread that is the only one to start, replace and end them.
 
-What dies within a Ray is replaced by its ActorSet. When Ray itself ends, this replica stands down at once, for the schedulers of
-the others are warm, and stands again when it has a new Ray and a scheduler that has read the cluster.
-
-A replaced scheduler is a new term (docs/adr/0001): whatever the dead one still had under way is refused.
+What dies within a Ray is replaced by its ActorSet. A scheduler whose place a spare process takes is a new term of the same
+leader (docs/adr/0001): whatever the dead one still had under way is refused. Without a spare process, and when Ray itself ends,
+this replica stands down at once, for the schedulers of the others are warm. It stands again when it has one that has read the
+cluster.
 
 Fills the server's SchedulerPort, and is the LeadersWork of the election.
 """
@@ -300,9 +300,13 @@ class ActorSupervisor:
                 self.end_now()
                 alive_since = now
 
-    def _scheduler_lost(self) -> None:
-        if self.terms is not None:
+    def _scheduler_lost(self, has_spare: bool) -> None:
+        if self.terms is None:
+            return
+        if has_spare:
             self.terms.begin_new_term()
+        else:
+            self.terms.stand_down()
 
     def _synced(self) -> None:
         log.info("the scheduler has read the cluster")

@@ -52,7 +52,7 @@ def strike(stage: Stage, fault: Fault) -> Struck:
         deadline = time.monotonic() + fault.seconds
         if holder is not None:
             # A write that is held arrives when nothing but the guard is against it: under a later epoch, its pod as it was.
-            stage.hand_over_after(struck.epoch, holder, fault.seconds)
+            stage.hand_over(holder, fault.seconds)
         time.sleep(max(0.0, deadline - time.monotonic()))
     return struck
 
@@ -120,13 +120,12 @@ def _late_writes(stage: Stage) -> Callable[[], object]:
     """A leader's tree is stopped until what it wrote has arrived under the next epoch."""
     prepared = _pause_tree(stage)
     leader = stage.leader()
-    epoch = stage.ask(lambda auditor: auditor.epoch)
 
     def blow() -> None:
         prepared()
         if not any(link.held for link in stage.etcd_links(leader)):
             raise StageFailed("the leader wrote nothing while its writes were held")
-        if not stage.hand_over_after(epoch, leader, _LATE_SECONDS_MAX):
+        if not stage.hand_over(leader, _LATE_SECONDS_MAX):
             raise StageFailed(f"no later epoch within {_LATE_SECONDS_MAX:.0f} s")
 
     return blow

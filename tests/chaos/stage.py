@@ -265,8 +265,13 @@ class Stage:
         for link in (link for other in self.cluster.replicas if other is not replica for link in self.etcd_links(other)):
             link.delay_seconds = _SLOW_SECONDS
 
-    def hand_over_after(self, epoch: int, replica: ReplicaProcess, seconds: float) -> bool:
-        """With a later epoch this replica's links are healed, and a second later all others. Whether there was one in time."""
+    def hand_over(self, replica: ReplicaProcess, seconds: float) -> bool:
+        """With an epoch later than that of any write they hold this replica's links are healed, and a second later all others.
+
+        Whether there was one in time.
+        """
+        held = [epoch for link in self.etcd_links(replica) for epoch, _ in list(link.held)]
+        epoch = max(held, default=self.ask(lambda auditor: auditor.epoch))
         came = self.follower.wait_for(lambda auditor: auditor.epoch > epoch, seconds)
         if came:
             for link in self.etcd_links(replica):

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rayched.audit.auditor import Auditor
+from rayched.audit.auditor import Auditor, Binding
 from rayched.audit.follower import Follower
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -85,6 +85,11 @@ class SmallCluster:
     def audit(self, question: Callable[[Auditor], int]) -> int:
         assert self.follower is not None
         return self.follower.ask(question)
+
+    def first_binding_after(self, epoch: int) -> Binding:
+        """The first one under a later epoch; there is one."""
+        assert self.follower is not None
+        return self.follower.ask(lambda auditor: next(one for one in auditor.bindings if one.epoch > epoch))
 
     def wait_until_all_bound(self, seconds: float = BOUND_SECONDS_MAX) -> None:
         """All that was ever submitted is bound, once, and the auditor has nothing to say against it."""

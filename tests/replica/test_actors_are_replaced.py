@@ -40,9 +40,7 @@ def test_a_killed_scheduler_is_replaced_by_the_spare_under_a_new_epoch_of_the_sa
     assert after.holder == before.holder
     assert after.epoch == status.epoch > before.epoch
     assert after.transitions == before.transitions + 1
-    assert cluster.follower is not None
-    first = cluster.follower.ask(lambda auditor: next(b.seconds for b in auditor.bindings if b.epoch == after.epoch))
-    assert first - struck < 2.0
+    assert cluster.first_binding_after(before.epoch).seconds - struck < 2.0
     until_true(lambda: cluster.pid_of("spare") != spare, REPLACED_SECONDS_MAX, "there is no new spare process")
 
 

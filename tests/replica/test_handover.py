@@ -13,7 +13,7 @@ import pytest
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
 from rayched.replica.processes import descendants
-from tests.replica.clusters import SmallCluster, left_alive, nothing_left, own_directories, tree_of, until_true
+from tests.replica.clusters import SmallCluster, kill, left_alive, nothing_left, own_directories, tree_of, until_true
 
 START_SECONDS_MAX = 60.0
 
@@ -41,6 +41,21 @@ def test_a_scheduler_that_hangs_costs_its_replica_the_lead_and_is_replaced(pair:
     until_true(lambda: log_of(first).count("has read the cluster") == 2, START_SECONDS_MAX, "the scheduler is not replaced")
 
 
+@pytest.mark.cluster
+def test_a_scheduler_that_dies_before_it_has_a_spare_hands_over(pair: SmallCluster) -> None:
+    first, scheduler, epoch = pair.leader(), pair.pid_of("scheduler"), pair.client.leader().epoch
+    begun = log_of(first).count("has read the cluster")
+    kill(pair.pid_of("spare"))
+    until_true(lambda: "spare" not in pair.wait_for_leader().pids, 5.0, "the spare process does not die")
+    struck = time.monotonic()
+    kill(scheduler)
+    pair.submit(20)
+    pair.wait_until_all_bound()
+    assert pair.first_binding_after(epoch).seconds - struck < 1.5
+    assert pair.leader() is not first
+    until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the scheduler is not replaced")
+
+
 @pytest.mark.row("L26")
 @pytest.mark.cluster
 def test_a_stopped_leader_hands_over_and_leaves_nobody_behind(pair: SmallCluster) -> None:
@@ -51,9 +66,7 @@ def test_a_stopped_leader_hands_over_and_leaves_nobody_behind(pair: SmallCluster
     first.signal(signal.SIGTERM)
     pair.submit(20)
     pair.wait_until_all_bound()
-    assert pair.follower is not None
-    binding = pair.follower.ask(lambda auditor: next(b for b in auditor.bindings if b.epoch > epoch))
-    assert binding.seconds - struck < 1.5
+    assert pair.first_binding_after(epoch).seconds - struck < 1.5
     assert first.wait(5.0) == 0
     assert left_alive(tree, 0.5) == {}
     assert "writing has stopped" in log_of(first)
