@@ -278,6 +278,8 @@ class Auditor:
         elif is_new_write and waits_for is not None and write.op == "preempt":
             self._room.decided(revision, write, "nominated", waits_for, seconds)
             self._preemptor = pod, write
+        elif is_new_write and waits_for is not None and (before is None or before.status.nominated_node_name != nominated):
+            self._room.decided(revision, write, "nominated", waits_for, seconds)
 
     def _evicted(self, write: LeaderWrite, revision: int, seconds: float) -> None:
         """Preemptor and victims are written in one revision, the preemptor first; for victims that follow it was judged then."""
@@ -337,7 +339,9 @@ class Auditor:
         return True
 
     def _gone(self, uid: str) -> None:
-        self.pods.pop(uid, None)
+        pod = self.pods.pop(uid, None)
+        if pod is not None and not pod.spec.node_name:
+            self._room.gone(self.revision, pod)
         self._since.pop(uid, None)
         self.deleted.add(uid)
         self._capacity.leave(uid)

@@ -11,6 +11,11 @@ tolerated when that holds
   can know what was still to come, and it is counted as not judged. Neither can anybody where an attempt that was under way at
   the decision never came to be: it was assumed somewhere, and refused.
 
+Where all victims are ending already, a nomination evicts nobody. It holds at once in its scheduler, is told with the pod's next
+status, which may be seconds later, and not at all when the pod is bound or deleted before. So a node with a pod that was ending
+at the decision counts as taken by each pod of no lower priority than the preemptor's, and of a higher one than the ending pod's,
+that the same process nominated or bound there later (tolerated), or that was deleted while it waited (not judged).
+
 Cost: O(bound pods) for each preemption, a few times that where the pod had room at the commit.
 """
 
@@ -26,7 +31,7 @@ from rayched.audit.capacity import collide
 from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
 from rayched.audit.requests import Amounts, amounts, host_ports, taken_by
-from rayched.audit.view import Past, Resident, View
+from rayched.audit.view import Past, Resident, View, resident
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
 
@@ -36,6 +41,7 @@ NOT_JUDGED: Final = "preemptor's room not judged: the decision is too old, its e
 
 SETTLED_SECONDS: Final = 5.0
 _RECENT_MAX: Final = 5_000
+_GONE_MAX: Final = 1_000
 _UNDER_WAY_MAX: Final = 100
 """Bindings of a process that may wait for an answer at a time, more or less."""
 _VIEWS_MAX: Final = 50
@@ -60,6 +66,8 @@ class RoomJudge:
         self._doubtful: list[_Doubtful] = []
         self._recent: deque[tuple[int, LeaderWrite, str, Resident]] = deque(maxlen=_RECENT_MAX)
         """Bindings and nominations of this epoch: revision, write, table of the view, pod."""
+        self._gone: deque[tuple[int, Pod]] = deque(maxlen=_GONE_MAX)
+        """Pods of this epoch that were deleted while they waited for a node, and when."""
 
     def decided(self, revision: int, write: LeaderWrite, table: str, other: Resident, seconds: float) -> None:
         """A pod was bound (table "residents") or nominated (table "nominated")."""
@@ -68,11 +76,16 @@ class RoomJudge:
             if seconds > doubtful.since + SETTLED_SECONDS:
                 self._judge(doubtful)
                 self._doubtful.remove(doubtful)
-            elif _may_have_been_assumed(write, doubtful.write):
-                doubtful.seen.put(table, other.pod.metadata.uid, other)
-                if node_with_room(doubtful.pod, doubtful.seen) is None:
-                    self._findings.tolerated[ROOM_BUT_FOR_ASSUMED] += 1
-                    self._doubtful.remove(doubtful)
+            elif (
+                _assume(doubtful.seen, write, table, other, doubtful.pod, doubtful.write)
+                and node_with_room(doubtful.pod, doubtful.seen) is None
+            ):
+                self._findings.tolerated[ROOM_BUT_FOR_ASSUMED] += 1
+                self._doubtful.remove(doubtful)
+
+    def gone(self, revision: int, pod: Pod) -> None:
+        """A pod was deleted while it waited for a node."""
+        self._gone.append((revision, pod))
 
     def preempted(self, pod: Pod, write: LeaderWrite, revision: int, seconds: float) -> None:
         """The pod made somebody go."""
@@ -85,8 +98,8 @@ class RoomJudge:
             self._findings.tolerated[ROOM_BETWEEN] += 1
             return
         for committed, earlier, table, other in self._recent:
-            if committed > decided and _may_have_been_assumed(earlier, write):
-                seen.put(table, other.pod.metadata.uid, other)
+            if committed > decided:
+                _assume(seen, earlier, table, other, pod, write)
         if node_with_room(pod, seen) is None:
             self._findings.tolerated[ROOM_BUT_FOR_ASSUMED] += 1
         elif any(node_with_room(pod, view) is None for view in itertools.islice(self._past.views_since(decided), _VIEWS_MAX)):
@@ -103,6 +116,7 @@ class RoomJudge:
             self._findings.tolerated[NOT_JUDGED] += len(self._doubtful)
         self._doubtful.clear()
         self._recent.clear()
+        self._gone.clear()
 
     def settle(self) -> None:
         """Nothing more will come: whoever decided had time to commit it."""
@@ -111,7 +125,7 @@ class RoomJudge:
         self._doubtful.clear()
 
     def _judge(self, doubtful: _Doubtful) -> None:
-        if self._something_came_to_nothing(doubtful.write):
+        if self._something_came_to_nothing(doubtful.write) or self._may_have_been_for_who_is_gone(doubtful):
             self._findings.tolerated[NOT_JUDGED] += 1
         else:
             self._findings.add("wrong_victim", doubtful.words)
@@ -127,6 +141,18 @@ class RoomJudge:
         first_later = next((place for place, (_, one) in enumerate(bindings) if one > decided), len(bindings))
         last = bindings[max(first_later - _UNDER_WAY_MAX, 0) : first_later + 1]
         return bool(last) and last[-1][0] - last[0][0] >= len(last)
+
+    def _may_have_been_for_who_is_gone(self, doubtful: _Doubtful) -> bool:
+        """Whether pods that were deleted since the decision can have been nominated to all nodes that had room."""
+        pod, seen, decided = doubtful.pod, doubtful.seen, doubtful.write.decided_at_revision
+        left = [gone for revision, gone in self._gone if revision > decided]
+        while (node := node_with_room(pod, seen)) is not None:
+            rival = next((gone for gone in left if _may_wait_for_ending(gone, node, seen, pod)), None)
+            if rival is None:
+                return False
+            left.remove(rival)
+            seen.put("nominated", rival.metadata.uid, resident(rival, node))
+        return True
 
 
 def node_with_room(pod: Pod, view: View) -> str | None:
@@ -177,7 +203,30 @@ def _free_nodes(pod: Pod, view: View) -> list[str]:
     return free
 
 
+def _assume(seen: View, write: LeaderWrite, table: str, other: Resident, pod: Pod, by: LeaderWrite) -> bool:
+    """Puts another decision's pod where the decision on `pod` may have assumed it; whether it may."""
+    if _may_have_been_assumed(write, by):
+        seen.put(table, other.pod.metadata.uid, other)
+        return True
+    if _is_same_process(write, by) and _may_wait_for_ending(other.pod, other.node, seen, pod):
+        seen.put("nominated", other.pod.metadata.uid, other)
+        return True
+    return False
+
+
+def _may_wait_for_ending(other: Pod, node: str, view: View, pod: Pod) -> bool:
+    """Whether the other pod can have been nominated to the node with nobody to evict, in the way of `pod`."""
+    priority = other.spec.priority
+    if other.metadata.uid == pod.metadata.uid or priority < pod.spec.priority:
+        return False
+    return any(one.node == node and one.deleting and one.pod.spec.priority < priority for one in view.residents.values())
+
+
 def _may_have_been_assumed(write: LeaderWrite, by: LeaderWrite) -> bool:
     """The same process decided it no later, as far as revisions tell."""
-    same = write.attempt.partition("-")[0] == by.attempt.partition("-")[0]
-    return same and write.attempt != by.attempt and write.decided_at_revision <= by.decided_at_revision
+    return _is_same_process(write, by) and write.decided_at_revision <= by.decided_at_revision
+
+
+def _is_same_process(write: LeaderWrite, by: LeaderWrite) -> bool:
+    """Two attempts of one process."""
+    return write.attempt != by.attempt and write.attempt.partition("-")[0] == by.attempt.partition("-")[0]

@@ -58,13 +58,20 @@ class Full:
         victim = self._pod(f"low-{node}", "4", 0, node=node, write=write, ends=True)
         self.write(self._pod(name, cpu, 10, nominated=node, write=write), victim)
 
+    def tell(self, name: str, node: str, cpu: str = "4", *, decided: int | None = None) -> None:
+        """The status of a pending pod says where it is nominated, which evicts nobody."""
+        self.write(self._pod(name, cpu, 10, nominated=node, write=self._stamp("status", decided)))
+
+    def ask_to_end(self, name: str, node: str, cpu: str) -> None:
+        self.write(self._pod(name, cpu, 0, node=node, ends=True))
+
     def refused(self) -> None:
         """A binding that is decided and never comes to be."""
         self._stamp("bind", None)
 
     def _stamp(self, op: str, decided: int | None) -> LeaderWrite:
         number = self._numbers[op] = self._numbers[op] + 1
-        attempt = f"me-{op}-{number}" if op == "preempt" else f"me-{number}"
+        attempt = f"me-{number}" if op == "bind" else f"me-{op}-{number}"
         return LeaderWrite(op=op, epoch=self.epoch, attempt=attempt, decided_at_revision=decided or self.revision)
 
     @staticmethod
@@ -179,3 +186,59 @@ def test_room_is_taken_by_who_is_nominated_there_with_no_lower_priority() -> Non
         full.write(full._pod("rival", "4", priority, nominated="b"))
         full.preempt("high", "a")
         assert (full.broken == 0) is allowed
+
+
+def half_taken(*, ending: bool = True) -> tuple[Full, int]:
+    """Half of node b is free, and the pod in the other half is ending, or not; two pods that want to preempt wait."""
+    full = Full(b_is_full=False)
+    full.bind("half", "b", "2")
+    if ending:
+        full.ask_to_end("half", "b", "2")
+    full.submit("rival", "4", 10)
+    return full, full.submit("high", "2", 10)
+
+
+def test_room_is_taken_by_who_waits_for_a_pod_that_is_ending_and_is_told_later() -> None:
+    full, decided = half_taken()
+    full.preempt("high", "a", "2", decided=decided)
+    full.tell("rival", "b")
+    assert (full.broken, full.tolerated) == (0, {ROOM_BUT_FOR_ASSUMED: 1})
+
+    full, decided = half_taken()
+    full.preempt("high", "a", "2", decided=decided)
+    full.bind("other", "a", "100m")
+    full.tell("rival", "b")
+    assert (full.broken, full.tolerated) == (0, {ROOM_BUT_FOR_ASSUMED: 1})
+
+
+def test_who_waited_for_a_pod_that_was_ending_and_was_deleted_leaves_it_open_whether_there_was_room() -> None:
+    full, decided = half_taken()
+    full.preempt("high", "a", "2", decided=decided)
+    full.delete("rival")
+    assert (full.broken, full.tolerated) == (0, {NOT_JUDGED: 1})
+
+
+def test_a_nomination_that_is_told_later_excuses_nothing_where_nobody_was_ending_or_its_pod_is_less_important() -> None:
+    for tells in (lambda full: full.tell("rival", "b"), lambda full: full.delete("rival")):
+        full, decided = half_taken(ending=False)
+        full.preempt("high", "a", "2", decided=decided)
+        tells(full)
+        assert full.broken == 1
+
+    full, decided = half_taken()
+    full.preempt("high", "a", "2", decided=decided)
+    full.write(full._pod("rival", "4", 9, nominated="b", write=full._stamp("status", None)))
+    assert full.broken == 1
+
+
+def test_who_is_gone_can_have_waited_for_one_node_only() -> None:
+    full, decided = half_taken()
+    node = Node()
+    node.metadata.name = "c"
+    node.status.allocatable["cpu"].string, node.status.allocatable["pods"].string = "4", "10"
+    stored = Stored()
+    stored.object.node.CopyFrom(node)
+    decided = full.write(("nodes/c", stored.SerializeToString()))
+    full.preempt("high", "a", "2", decided=decided)
+    full.delete("rival")
+    assert full.broken == 1
