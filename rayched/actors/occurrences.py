@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from rayched.actors.records import CacheChange, NodeChanged, PodChanged, PodRecord
+from rayched.api.readiness import NODE_NOT_READY, is_cut_off
 from rayched.api.stages import Stage
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.shadow import ShadowDecision
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.codec import decode_stored
-from rayched.v1.core_pb2 import Event, Node
+from rayched.v1.core_pb2 import Event, Node, Pod
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -32,6 +33,7 @@ TAINT_CONTROLLER: Final = "taint-eviction-controller"
 MESSAGE_BYTES_MAX: Final = 1_024
 NAMESPACE_OF_CLUSTER: Final = "default"
 """Where Events about objects without a namespace lie."""
+_CUT_OFF_BYTES: Final = NODE_NOT_READY.encode()
 _CUT: Final = " ..."
 _NAME_CHARACTERS_MAX: Final = 236
 """With a dot and 16 digits an object's name of at most 253."""
@@ -93,23 +95,30 @@ def shadow_decision(decision: ShadowDecision) -> Occurrence:
 
 
 def of_change(change: CacheChange, snapshot: Snapshot) -> Iterable[Occurrence]:
-    """What is worth telling of a change that the snapshot has taken in: of nodes, and of pods that a taint of theirs ends."""
+    """What is worth telling of a change that the snapshot has taken in: of nodes, and of pods that suffer for theirs."""
     if isinstance(change, PodChanged):
         # Pods change all the time, and bindings are told of elsewhere.
         is_on_node = change.old is not None and change.old.stage is Stage.BOUND
-        return _evicted(change, snapshot) if is_on_node else ()
+        return _of_pod(change, snapshot) if is_on_node else ()
     return _of_node(change.old, change.new) if isinstance(change, NodeChanged) else ()
 
 
-def _evicted(change: PodChanged, snapshot: Snapshot) -> Iterator[Occurrence]:
-    """A pod on a node changed: does a taint of the node end it since then?"""
+def _of_pod(change: PodChanged, snapshot: Snapshot) -> Iterator[Occurrence]:
+    """A pod on a node changed: does a taint of the node end it since then, or is it not ready because the node is not?"""
     old, new = change.old, change.new
-    bound = None if new is None else snapshot.bound(new.uid)
-    if old is None or new is None or bound is None or not bound.facts.evicted:
+    if old is None or new is None:
         return
-    if not decode_stored(old.value, old.mod_revision, old.key).object.pod.metadata.HasField("deletion_timestamp"):
+    bound = snapshot.bound(new.uid)
+    if bound is not None and bound.facts.evicted and not _pod_of(old).metadata.HasField("deletion_timestamp"):
         message = f"Marking for deletion Pod {new.name}"
         yield Occurrence(pod_subject(new.uid, new.name), NORMAL, REASON_EVICTED, message, TAINT_CONTROLLER)
+    # Looked for in the bytes first, for reading the two pods of every change would cost more than all else here.
+    if _CUT_OFF_BYTES in new.value and is_cut_off(_pod_of(new)) and not is_cut_off(_pod_of(old)):
+        yield Occurrence(pod_subject(new.uid, new.name), WARNING, NODE_NOT_READY, "Node is not ready", NODE_CONTROLLER)
+
+
+def _pod_of(record: PodRecord) -> Pod:
+    return decode_stored(record.value, record.mod_revision, record.key).object.pod
 
 
 def _of_node(old: Node | None, new: Node | None) -> Iterator[Occurrence]:
@@ -128,7 +137,7 @@ def _of_node(old: Node | None, new: Node | None) -> Iterator[Occurrence]:
     else:
         was, now = _is_ready(old), _is_ready(new)
         if was != now:
-            reason = "NodeReady" if now else "NodeNotReady"
+            reason = "NodeReady" if now else NODE_NOT_READY
             yield told(reason, f"Node {name} status is now: {reason}")
         if old.spec.unschedulable != new.spec.unschedulable:
             reason = "NodeNotSchedulable" if new.spec.unschedulable else "NodeSchedulable"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rayched.api.errors import quoted
+from rayched.api.readiness import is_ready
 from rayched.api.selectors import LabelSelectorMatcher
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.meta_pb2 import IntOrString
@@ -36,8 +37,6 @@ DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
 SUFFICIENT_PODS: Final = "SufficientPods"
 INSUFFICIENT_PODS: Final = "InsufficientPods"
 SYNC_FAILED: Final = "SyncFailed"
-
-_READY: Final = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,6 @@ def controller_of(pod: Pod) -> Controller | None:
         if owner.controller:
             return Controller(owner.kind, owner.name, owner.uid)
     return None
-
-
-def is_ready(pod: Pod) -> bool:
-    """Whether the pod counts as healthy."""
-    return any(condition.type == _READY and condition.status == "True" for condition in pod.status.conditions)
 
 
 def selector_of(budget: PodDisruptionBudget) -> LabelSelectorMatcher:

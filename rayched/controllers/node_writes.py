@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rayched.api.kinds import NODE
+from rayched.api.readiness import cut_off
 from rayched.api.termination import (
     DELETION_BY_POD_GC,
     DELETION_BY_TAINT_MANAGER,
@@ -24,7 +25,6 @@ from rayched.store.entries import Entry
 from rayched.store.keys import Keys
 from rayched.store.removals import removal
 from rayched.store.transactions import GuardedPut, Write
-from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
 from rayched.v1.workloads_pb2 import Object
 
@@ -64,7 +64,7 @@ class NodeWrites:
                 pod.status.phase = "Failed"
                 gone = False
             case End.NOT_READY:
-                _set_not_ready(pod, int(wall))
+                cut_off(pod, int(wall))
                 gone = False
             case End.REMOVE:
                 gone = True
@@ -78,11 +78,3 @@ class NodeWrites:
         self._number += 1
         attempt = f"{self._incarnation}-{op}-{self._number}"
         return LeaderWrite(op=op, epoch=epoch, attempt=attempt, decided_at_revision=revision)
-
-
-def _set_not_ready(pod: Pod, now_seconds: int) -> None:
-    for condition in pod.status.conditions:
-        if condition.type == "Ready":
-            condition.status, condition.reason, condition.message = "False", "NodeNotReady", ""
-            condition.last_transition_time.seconds = now_seconds
-            condition.last_transition_time.nanos = 0

@@ -146,6 +146,38 @@ def test_a_pod_that_a_taint_of_its_node_ends_has_one_event() -> None:
     assert event.count == 1
 
 
+def test_a_pod_that_is_not_ready_because_its_node_is_not_has_an_event_each_time() -> None:
+    replica = a_leader(a_node("n1"))
+    key = KEYS.object_key(kinds.POD, "default", "web")
+    put(replica.store, a_pod("web"))
+    replica.settle()
+    pod = replica.store.pod(key)
+    assert pod is not None and pod.spec.node_name == "n1"
+    pod.status.phase = "Running"
+    ready = pod.status.conditions.add(type="Ready")
+    counted = []
+    for status, reason in (
+        ("True", ""),
+        ("False", "ContainersNotReady"),
+        ("True", ""),
+        ("False", "NodeNotReady"),
+        ("False", "NodeNotReady"),
+        ("True", ""),
+        ("False", "NodeNotReady"),
+    ):
+        ready.status, ready.reason = status, reason
+        pod.metadata.labels["seen"] = str(len(counted))
+        put(replica.store, pod)
+        replica.settle()
+        replica.clock.now += 2 * REPEAT_SECONDS_MAX
+        replica.settle()
+        counted.append(sum(event.count for event in events(replica.store) if event.reason == "NodeNotReady"))
+    assert counted == [0, 0, 0, 1, 1, 1, 2]
+    assert told_of(replica.store, "web") == [("Pod", "NodeNotReady", "Node is not ready")]
+    (event,) = (event for event in events(replica.store) if event.reason == "NodeNotReady")
+    assert (event.type, event.source.component) == (WARNING, "node-controller")
+
+
 def test_every_event_is_guarded_by_the_epoch_and_carries_it_and_lies_under_a_lease() -> None:
     replica = a_leader(a_node("n1"))
     epoch = replica.belief
