@@ -135,24 +135,6 @@ class Engine:
                     raise
         return self._filtered_first(plan, plan.scoring, without)
 
-    def warm(self, templates: Iterable[PodTemplate]) -> None:
-        """Build the columns that these templates lack, all in one go: worth it where workers can share the work.
-
-        Where a plugin fails nothing is built; `evaluate` finds out for which template.
-        """
-        self._run = None
-        kept: dict[int, Kept] = {}
-        for template in templates:
-            plan = self._plan(template)
-            if plan.status.ok and plan.narrowed is None and plan.scoring is None:
-                plan.scoring = self._planner.stage(plan, with_scores=True)
-                kept.update((id(one), one) for one in plan.scoring.kept())
-        try:
-            refresh_each(kept.values(), self._builder.build)
-        except PluginError:
-            return
-        self._account(None)
-
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
         """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
         plan = self._plan(template)

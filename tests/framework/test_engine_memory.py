@@ -36,10 +36,11 @@ def test_workers_are_asked_only_for_work_that_is_worth_it(monkeypatch: pytest.Mo
     engine.evaluate(a_template())
     assert workers.requests == []
     monkeypatch.setattr(shards, "LOCAL_WORK_MAX_SECONDS", 0.0)
-    engine.warm([a_template(app="a"), a_template("200m"), a_template("200m", app="a")])
-    (requests,) = workers.requests
+    for template in (a_template(app="a"), a_template("200m"), a_template("200m", app="a")):
+        engine.evaluate(template)
+    requests = [request for each in workers.requests for request in each]
     asked = [(request.plugin, request.part.value) for request in requests]
-    assert asked == [("Room", "filter"), ("Room", "score")], "the rest is known already"
+    assert set(asked) == {("Room", "filter"), ("Room", "score")}, "the rest is known already"
     assert Pod.FromString(requests[0].pod).spec.containers[0].resources.requests["cpu"].string == "200m"
 
 
@@ -68,7 +69,8 @@ def test_columns_stay_within_their_bytes_and_the_least_recently_used_go_first() 
     engine.evaluate(templates[1])
     assert spy.asked_again() != []
     assert len(engine._store) < 60
-    engine.warm(templates)
+    for template in templates:
+        engine.evaluate(template)
     assert engine._store.n_bytes <= 100_000
     assert engine._store.n_bytes == sum(entry.n_bytes for entry in engine._store._entries.values())
     for plan in engine._plans.values():
