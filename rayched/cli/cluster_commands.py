@@ -18,7 +18,7 @@ from rayched.api.well_known_taints import DefaultTolerations
 from rayched.cli import node_options
 from rayched.cli.connection import connected
 from rayched.cli.node_options import NODES, TOLERATIONS
-from rayched.cli.options import Server
+from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -38,7 +38,11 @@ from rayched.replica.stop_signals import block_stop_signals
 from rayched.v1.services_pb2 import GetLeaderResponse
 
 _HOST = "127.0.0.1"
-_READY_SECONDS_MAX = 90.0
+_START_SECONDS_MAX = 600.0
+"""A busy host takes its time; what fails is noticed at once."""
+_TOLD_SECONDS = 15.0
+"""Between two words on what a start waits for."""
+_ANSWER_SECONDS_MAX = 5.0
 _POLL_SECONDS = 0.2
 
 _LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
@@ -85,6 +89,10 @@ LogLevel = Annotated[
     ),
 ]
 Compaction = Annotated[bool, typer.Option(help="The leader compacts etcd every 5 minutes and keeps 10.")]
+
+
+class NotUpInTime(ReplicaFailed):
+    """The time to start is over; all processes run."""
 
 
 class LeaderOutput(enum.StrEnum):
@@ -224,8 +232,12 @@ def up(
     default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="When to give up on the start, as in 90s or 5m; 0s: never.")
+    ] = "10m",
 ) -> None:
     """Run an etcd and several replicas on this host."""
+    start_seconds_max = seconds_of("--timeout", timeout)
     options = ["--election-profile", election_profile, "--workers", str(workers), "--seed", str(seed), "--etcd-root", etcd_root]
     options += ["--pod-max-in-unschedulable-pods-duration", pod_max_in_unschedulable_pods_duration]
     options += ["--head-of-line-limit", str(head_of_line_limit), "--log-format", log_format, "--log-level", log_level]
@@ -271,13 +283,15 @@ def up(
     try:
         with cluster, Client(cluster.addresses) as client:
             note(f"starting {counted(replicas, 'replica')}, logs in {directory}")
-            wait_for_leader(cluster, client)
+            wait_for_leader(cluster, client, start_seconds_max)
             out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
             while True:
                 time.sleep(_POLL_SECONDS)
                 cluster.check()
     except KeyboardInterrupt:
         note("stopped")
+    except NotUpInTime as error:
+        fail(f"{error}; --timeout gives more time")
     except (EtcdServerError, ReplicaFailed, ApiError, SettingsError) as error:
         fail(str(error))
 
@@ -351,27 +365,41 @@ def check_ports(ports: Iterable[int], flag: str = "--port") -> None:
                 fail(f"{flag}: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another {flag}")
 
 
-def wait_for_leader(cluster: LocalCluster, client: Client) -> None:
-    """Returns when every replica stands for election and one of them schedules. Raises ReplicaFailed and ApiError."""
-    deadline = time.monotonic() + _READY_SECONDS_MAX
+def wait_for_leader(cluster: LocalCluster, client: Client, seconds_max: float = _START_SECONDS_MAX) -> None:
+    """Returns when every replica stands for election and one of them schedules; tells now and then what is missing.
+
+    Raises ReplicaFailed as soon as a replica has ended, and NotUpInTime; `seconds_max` 0: never.
+    """
+    began = told = time.monotonic()
     while True:
         cluster.check()
-        try:
-            if client.scheduler_status(timeout_seconds=1.0).epoch and all(map(_stands, cluster.addresses)):
-                return
-        except ApiError:
-            if time.monotonic() > deadline:
-                raise
-        if time.monotonic() > deadline:
-            raise ReplicaFailed(
-                f"no leader within {_READY_SECONDS_MAX:.0f} s; the logs are in {cluster.replicas[0].log_file.parent}"
-            )
+        # On a host that is busy an answer takes longer, and asking more often would not help.
+        patience = min(_ANSWER_SECONDS_MAX, 1.0 + (time.monotonic() - began) / 10)
+        starting = [address for address in cluster.addresses if not _stands(address, patience)]
+        if not starting and _schedules(client, patience):
+            return
+        now = time.monotonic()
+        missing = "nobody schedules yet"
+        if starting:
+            missing = f"{len(starting)} of {counted(len(cluster.addresses), 'replica')} not ready yet ({', '.join(starting)})"
+        if 0 < seconds_max < now - began:
+            raise NotUpInTime(f"not up after {now - began:.0f} s: {missing}; logs are in {cluster.directory}")
+        if now - told > _TOLD_SECONDS:
+            told = now
+            note(f"still starting: {missing}")
         time.sleep(_POLL_SECONDS)
 
 
-def _stands(address: str) -> bool:
+def _stands(address: str, patience_seconds: float) -> bool:
     try:
-        with Client([address], timeout_seconds=1.0) as client:
+        with Client([address], timeout_seconds=patience_seconds) as client:
             return client.leader().stands_for_election
+    except ApiError:
+        return False
+
+
+def _schedules(client: Client, patience_seconds: float) -> bool:
+    try:
+        return bool(client.scheduler_status(timeout_seconds=patience_seconds).epoch)
     except ApiError:
         return False

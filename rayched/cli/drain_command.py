@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Annotated
 
@@ -12,14 +11,11 @@ from rayched.api.kinds import NODE
 from rayched.cli.connection import Failures, connected
 from rayched.cli.draining import Drain, Ways, choose
 from rayched.cli.node_commands import node_named
-from rayched.cli.options import NodeNames, Selector, Server
+from rayched.cli.options import NodeNames, Selector, Server, seconds_of
 from rayched.cli.printing import fail, note, nothing_found, out, progress
 from rayched.cli.references import Reference, Target, targets
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Node, Pod
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
-_SECONDS_OF = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def drain(
@@ -90,14 +86,6 @@ def drain(
         note(f"There are pending nodes to be drained: {', '.join(left)}")
         raise SystemExit(1)
     failures.end()
-
-
-def seconds_of(option: str, text: str) -> float:
-    """A duration as kubectl takes it: 90s, 5m, 1h30m; a number alone is of seconds."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text or (len(parts) > 1 and not parts[-1][1]):
-        fail(f"{option} {text!r}: is no duration; want one such as 90s, 5m or 1h30m")
-    return sum(float(number) * _SECONDS_OF[unit] for number, unit in parts)
 
 
 def _cordon(client: Client, target: Target, dry_run: bool) -> None:

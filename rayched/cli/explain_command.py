@@ -38,9 +38,9 @@ def explain(
     """Show why a pod is where it is, or waits.
 
     \b
-      rayched explain web-0                      every plugin's word on the best nodes
-      rayched explain pod/web-0 --why-not node-7 one node's
-      rayched explain web-0 -o json              all of it
+      rayched explain web-0                       every plugin's word on the best nodes
+      rayched explain pod/web-0 --why-not node-7  one node's
+      rayched explain web-0 -o json               all of it
 
     First comes the pod's last attempt as it was, which the leader remembers of its last 10,000. The table is of the cluster as it
     is now; a pod that has a node is judged as if its own room were free.

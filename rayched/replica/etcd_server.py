@@ -73,7 +73,7 @@ class EtcdServer:
         binary: EtcdBinary | None = None,
         unsafe_no_fsync: bool = False,
         quota_bytes: int = _QUOTA_BYTES,
-        ready_seconds_max: float = 30.0,
+        ready_seconds_max: float = 120.0,
     ) -> None:
         """`client_port` 0 chooses a free one. `unsafe_no_fsync` is for tests: a crash of the machine loses data."""
         self._data_dir = Path(data_dir).absolute()

@@ -24,7 +24,6 @@ from rayched.replica.free_ports import free_ports
 from rayched.replica.processes import dying_with_us, end_tree
 from rayched.replica.settings import NO_ADDRESS
 
-_READY_SECONDS_MAX = 60.0
 _STOP_SECONDS_MAX = 8.0
 """A replica takes at most 5 s to leave by itself."""
 _LOG_TAIL_LINES = 8
@@ -134,6 +133,11 @@ class LocalCluster:
     @property
     def etcd_endpoints(self) -> tuple[str, ...]:
         return self._etcd_endpoints
+
+    @property
+    def directory(self) -> Path:
+        """Where data and logs are."""
+        return self._directory
 
     @property
     def addresses(self) -> tuple[str, ...]:

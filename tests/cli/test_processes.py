@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -65,6 +66,7 @@ def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port
     table = {
         f"--port {busy_port} --data-dir {directory}": f"--port: cannot listen on 127.0.0.1:{busy_port}: Address already in use; ",
         f"--port {port} --http-port {busy_port} --data-dir {directory}": f"--http-port: cannot listen on 127.0.0.1:{busy_port}: ",
+        f"--port {port} --timeout soon --data-dir {directory}": "--timeout 'soon': is no duration; ",
         f"--port {port} --log-format xml --data-dir {directory}": "--log-format xml: allowed are text and json",
         f"--port {port} --config {tmp_path}/none.yaml --data-dir {directory}": f"--config {tmp_path}/none.yaml: ",
         f"--port {port} --config {tmp_path}/broken.yaml --data-dir {directory}": f"{tmp_path}/broken.yaml:2: is not valid YAML",
@@ -78,6 +80,18 @@ def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port
         assert (result.code, result.out, len(result.errors)) == (1, "", 1), result
         assert result.errors[0].startswith(f"error: {said}")
     assert not processes_with(directory)
+
+
+def test_up_that_gives_up_on_its_start_says_what_is_missing_and_leaves_no_process(tmp_path: Path) -> None:
+    port = free_port()
+    words = ["up", "--replicas", "1", "--port", str(port), "--data-dir", str(tmp_path), "--workers", "0", "--timeout", "1ms"]
+    result = run_here(words)
+    assert (result.code, result.out) == (1, "")
+    expected = (
+        rf"error: not up after \d+ s: 1 of 1 replica not ready yet \(127.0.0.1:{port}\); logs are in {tmp_path}/up; --timeout .*"
+    )
+    assert re.fullmatch(expected, result.errors[-1])
+    wait_until(lambda: not processes_with(str(tmp_path)), "all processes of the cluster are gone")
 
 
 def test_demo_tells_of_a_busy_port_before_anything_starts(tmp_path: Path, busy_port: int) -> None:
