@@ -37,6 +37,7 @@ from rayched.replica.families import merged
 from rayched.replica.leadership import Leadership
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
+from rayched.replica.source_commit import source_commit
 from rayched.server.app import ApiServer
 from rayched.server.health_checks import PING, Check, HealthChecks
 from rayched.server.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
@@ -65,7 +66,7 @@ class Observability:
     ) -> None:
         self._settings = settings
         self._scheduler = scheduler
-        self._version = version
+        self._version, self._commit = version, source_commit()
         self._leadership = leadership
         self._actors = actors
         self._server = server
@@ -131,7 +132,7 @@ class Observability:
             "/metrics/slis": lambda request: _exposition(self._slis, request),
             "/statusz": lambda _: Answer(self._statusz().encode()),
             "/configz": lambda _: _json(configuration_shown(self._settings, self._scheduler.loaded)),
-            "/version": lambda _: _json({"version": self._version, "python": platform.python_version()}),
+            "/version": lambda _: _json({"version": self._version, "commit": self._commit, "python": platform.python_version()}),
         }
 
     def _loop_problem(self) -> str | None:
@@ -139,8 +140,8 @@ class Observability:
         return f"the event loop has not turned for {seconds:.0f} s" if seconds > STUCK_SECONDS else None
 
     def _families(self) -> Iterable[Metric]:
-        build = GaugeMetricFamily("rayched_build_info", "1; the version is in the label.", labels=["version"])
-        build.add_metric([self._version], 1)
+        build = GaugeMetricFamily("rayched_build_info", "1; what it was built of is in the labels.", labels=["version", "commit"])
+        build.add_metric([self._version, self._commit], 1)
         of_server, of_actors = self._asked_of_loop()
         lag = _revision_lag(of_server, of_actors)
         return merged([build], REGISTRY.collect(), self._leadership.metrics(), of_server, of_actors, lag)

@@ -52,7 +52,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_events_total": ("counter", {"outcome"}, True),
     "rayched_shadow_decisions_total": ("counter", {"profile", "result"}, False),
     "rayched_worker_evaluations_total": ("counter", set(), True),
-    "rayched_build_info": ("gauge", {"version"}, True),
+    "rayched_build_info": ("gauge", {"version", "commit"}, True),
     "process_cpu_seconds_total": ("counter", set(), True),
     "process_resident_memory_bytes": ("gauge", set(), True),
 }

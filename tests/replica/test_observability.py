@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rayched.replica.local_cluster import ReplicaProcess
 from rayched.replica.processes import end_tree
+from rayched.replica.source_commit import source_commit
 from tests.replica.clusters import READY_SECONDS_MAX, SmallCluster, small_pod, until_true
 from tests.replica.metric_names import METRICS
 
@@ -177,7 +178,11 @@ def test_configuration_and_status_are_shown(cluster: SmallCluster) -> None:
     assert (status, content_type) == (200, "text/plain; charset=utf-8")
     assert "Leads: yes\n" in body and "Ready: yes\n" in body
     assert ask(cluster.leader(), "/unknown")[0] == 404
-    assert json.loads(ask(cluster.leader(), "/version")[2])["version"]
+    version = json.loads(ask(cluster.leader(), "/version")[2])
+    assert version.keys() == {"version", "commit", "python"}
+    (told,) = (one.labels for one in Scrape(cluster.leader()).samples if one.name == "rayched_build_info")
+    assert told == {"version": version["version"], "commit": version["commit"]}
+    assert told["commit"] == source_commit()
 
 
 def test_each_line_of_the_log_is_one_object_that_tells_pod_attempt_cycle_and_epoch(cluster: SmallCluster) -> None:
