@@ -10,13 +10,14 @@ import pytest
 
 from rayched.v1.core_pb2 import Node
 from tests.cli.cluster import Commands
-from tests.docs.markdown import ROOT, blocks, commands
+from tests.docs.markdown import PAGES, ROOT, blocks, commands
 
 pytestmark = pytest.mark.cluster
 
 PAGE = ROOT / "docs" / "quickstart.md"
 LEFT_OUT = ("make", ".", "up", "hollow-nodes")
 """What is told to go on until Ctrl-C, and the installation."""
+WITH_A_TEST = (PAGE, ROOT / "docs" / "tour.md")
 
 
 def zone_of(rayched: Commands, name: str) -> str:
@@ -58,21 +59,22 @@ def test_the_quick_start_does_what_it_says(rayched: Commands, tmp_path: Path, mo
     assert "hello-later" in said["drain node-003 --force --dry-run"]
 
 
-def test_the_commands_of_the_readme_and_of_the_pages_for_operators_do_what_they_say(
+def test_the_commands_of_the_readme_and_of_all_other_pages_do_what_they_say(
     rayched: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order of the pages, on the cluster that is there; not what goes on until Ctrl-C."""
     monkeypatch.chdir(ROOT)
-    pages = ("README.md", "docs/operations.md", "docs/configuration.md", "deploy/README.md")
-    lines = [words for page in pages for block in blocks(ROOT / page, "sh") for words in commands(block)]
+    lines = [words for page in PAGES if page not in WITH_A_TEST for block in blocks(page, "sh") for words in commands(block)]
     lines = [words[1:] for words in lines if words[0].endswith("rayched")]
     run = [words for words in lines if words[0] not in ("up", "hollow-nodes", "demo", "replica") and "-w" not in words]
-    assert len(run) >= 12
+    assert len(run) >= 18
     try:
+        rayched.ok("label", "node", "node-001", "pool=old")
         for words in run:
             result = rayched(*words)
             assert result.code in ((0, 1) if words[0] == "plan" else (0,)), (words, result.errors)
             assert result.out, words
     finally:
         rayched("uncordon", "node-001")
+        rayched("label", "node", "node-001", "pool-")
         rayched("delete", "-f", "examples/", "--grace-period", "0", "--ignore-not-found")

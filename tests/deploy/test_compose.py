@@ -4,6 +4,7 @@ probes agree; what no service names is on no network with the API, and the host 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,4 +130,14 @@ def test_the_image_is_built_from_the_container_file() -> None:
     build = SERVICES["replica-1"]["build"]
     context = (FILE.parent / build["context"]).resolve()
     assert context == ROOT
-    assert (context / build["dockerfile"]).is_file()
+    container_file = (context / build["dockerfile"]).read_text()
+    assert all(f"ARG {name}=" in container_file for name in build["args"])
+
+
+def test_images_of_others_are_of_one_version() -> None:
+    """Which a tag of fewer numbers, or `latest`, is not."""
+    container_file = (ROOT / "deploy" / "container" / "Containerfile").read_text()
+    named = {service["image"] for service in SERVICES.values()} | set(re.findall(r"^ARG \w+_IMAGE=(\S+)$", container_file, re.M))
+    assert len(named) == 3
+    for image in named:
+        assert re.search(r":v?\d+\.\d+\.\d+[\w.-]*\}?$", image), image

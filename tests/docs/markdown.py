@@ -12,10 +12,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     ROOT / "deploy" / "README.md",
+    ROOT / "leader" / "README.md",
     *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "behaviour.md"),
+    *sorted((ROOT / "docs" / "adr").glob("*.md")),
     *sorted((ROOT / "examples").rglob("README.md")),
 ]
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_INLINE = re.compile(r"`((?:rayched|make) [^`\n]+)`")
+_EXAMPLE = re.compile(r"^ +(?:\$ )?(rayched .+?)(?: {2,}.*)?$", re.MULTILINE)
 _PROMPT = re.compile(r"^\s*\$ ")
 
 
@@ -47,3 +51,21 @@ def commands(block: Block) -> Iterator[list[str]]:
             words = words[words.index("|") + 1 :]
         if words:
             yield words
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks."""
+    return _FENCE.sub("", page.read_text())
+
+
+def commands_in_prose(page: Path) -> Iterator[list[str]]:
+    """Commands of rayched and make that the text names in passing, as words."""
+    for line in _INLINE.findall(prose(page)):
+        yield shlex.split(line)
+
+
+def examples_of_help(block: Block) -> Iterator[list[str]]:
+    """The commands that a help text shows, as words; what stands behind two blanks explains them."""
+    for line in _EXAMPLE.findall(block.text):
+        for part in line.split(" | "):
+            yield shlex.split(part)

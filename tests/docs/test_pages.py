@@ -1,6 +1,7 @@
 """What the pages tell people to type exists: commands and flags, targets of make, files; links lead somewhere.
 
-Commands of rayched are parsed here by the real command, not run; those of the quick start are run (tests/cli/test_quickstart.py).
+Commands of rayched are parsed here by the real command, not run; tests/cli/test_quickstart.py and test_tour.py run them. What
+stands outside of the blocks that are read is found by its look.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pytest
 
 from tests.deploy.commands import COMMANDS, WrongCommand, flags, parsed
 from tests.docs import command_page
-from tests.docs.markdown import PAGES, ROOT, blocks, commands
+from tests.docs.markdown import PAGES, ROOT, blocks, commands, commands_in_prose, examples_of_help, prose
 
 SHELL = ("sh", "console", "")
 LINES = [
@@ -34,10 +35,69 @@ def test_a_command_in_a_page_is_one_that_the_command_takes(page: Path, words: li
     if words[0] == "make":
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert {word for word in words[1:] if "=" not in word} <= targets
+        flags_of_program = {word.split()[0] for text in words[1:] for word in re.findall(r"--[a-z].*", text)}
+        assert all(f'"{flag}"' in program_of(words[1]) for flag in flags_of_program)
     else:
         parsed([word for word in words[1:] if word != "&"])
-    for word in words[1:]:
-        assert not OWN_FILE.fullmatch(word) or (ROOT / word).exists(), f"{word} is not there"
+
+
+def program_of(target: str) -> str:
+    """The source of the module that a target of make runs."""
+    rule = re.search(rf"^{target}:.*\n\t.* -m ([\w.]+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule is not None, target
+    return (ROOT / f"{rule[1].replace('.', '/')}.py").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_in_commands_are_there(page: Path) -> None:
+    for block in blocks(page, *SHELL):
+        for words in commands(block):
+            for word in words:
+                assert not OWN_FILE.fullmatch(word) or (ROOT / word).exists(), f"{page.name}: {word} is not there"
+
+
+NAMED = [
+    pytest.param(words[1:], id=f"{page.relative_to(ROOT)}: {' '.join(words)}")
+    for page in PAGES
+    for words in commands_in_prose(page)
+    if words[0] == "rayched" and words[1] != "COMMAND"
+]
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_a_command_that_the_text_names_is_one_that_there_is(words: list[str]) -> None:
+    """Alone it stands for the command, and may lack what the command wants."""
+    if len(words) == 1:
+        assert words[0] in COMMANDS
+    else:
+        parsed(words)
+
+
+def test_targets_of_make_that_the_text_names_are_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {words[1] for page in PAGES for words in commands_in_prose(page) if words[0] == "make"}
+    assert len(named) >= 5 and named <= targets
+
+
+@pytest.mark.parametrize(
+    "words", [words[1:] for block in blocks(command_page.PAGE, "text") for words in examples_of_help(block)], ids=" ".join
+)
+def test_an_example_in_a_help_text_is_a_command_that_is_taken(words: list[str]) -> None:
+    parsed(words)
+
+
+def test_examples_of_help_are_found() -> None:
+    assert sum(1 for block in blocks(command_page.PAGE, "text") for _ in examples_of_help(block)) >= 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_command_stands_where_no_test_reads_it(page: Path) -> None:
+    """Indented blocks are not read, nor are blocks of a language that nobody knows."""
+    assert not re.findall(
+        r"^(?: {4,}|\t)(?:\$ )?(?:\S*/)?(?:rayched|make|docker|helm|kubectl|etcdctl|pip|python3?) .*$", prose(page), re.MULTILINE
+    )
+    languages = set(re.findall(r"^ *```(\w+)$", page.read_text(), re.MULTILINE))
+    assert languages <= {*SHELL, "python", "yaml", "toml", "text"}
 
 
 @pytest.mark.parametrize("line", ["get pods --colour", "gett pods", "apply", "replica --workers 65", "taint"])
