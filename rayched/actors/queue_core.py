@@ -136,6 +136,7 @@ class QueueCore:
                 lost += [violation.uid for violation in found if violation.invariant is Invariant.LOST]
                 self._note(moves, gated)
         popped = queue.pop_batch(request.want, request.now)
+        problems += queue.raised.take()
         counts = queue.pending()
         return ExchangeAnswer(
             session=self._session,

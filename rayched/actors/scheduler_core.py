@@ -233,11 +233,11 @@ class SchedulerCore:
         return not self.term.leads and self.window.quiet
 
     def take_problems(self) -> list[str]:
-        """What people should know and nobody has been told yet; each a line."""
-        cache, plugins = self.cache.unreported, self.scheduler.plugin_problems
-        if not cache and not plugins and not self._queue_problems:
+        """What people should know and nobody has been told yet; each a line, with a traceback below where something raised."""
+        cache, plugins, raised = self.cache.unreported, self.scheduler.plugin_problems, self.scheduler.raised.take()
+        if not cache and not plugins and not raised and not self._queue_problems:
             return []
-        problems = [*cache, *(problem.message() for problem in plugins), *self._queue_problems]
+        problems = [*cache, *(problem.message() for problem in plugins), *raised, *self._queue_problems]
         self._queue_problems.clear()
         cache.clear()
         plugins.clear()

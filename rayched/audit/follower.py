@@ -7,6 +7,7 @@ it had acknowledged; that is an `error` too.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -24,6 +25,8 @@ _READ_SECONDS_MAX = 5.0
 _DELETE = 1
 """mvccpb.Event.DELETE."""
 Answer = TypeVar("Answer")
+
+_log = logging.getLogger(__name__)
 
 
 class Follower:
@@ -73,6 +76,7 @@ class Follower:
                     self._stopped.wait(_RECONNECT_SECONDS)
                 except Exception as error:
                     # A judge that stumbles has judged nothing: the run is void.
+                    _log.critical("the auditor failed", exc_info=True)
                     self.error = f"the auditor failed: {type(error).__name__}: {error}"
 
     def _follow(self, channel: grpc.Channel) -> None:

@@ -95,6 +95,7 @@ def main() -> None:
         note(f"error: {_usage_fault(error)}")
         raise SystemExit(error.exit_code) from None
     except Exception as error:
+        # The last border before the user, who gets a line; the traceback is for whoever asks for it.
         if os.environ.get("RAYCHED_TRACEBACK"):
             raise
         note(f"error: {type(error).__name__}: {' '.join(str(error).split())} (RAYCHED_TRACEBACK=1 shows where)")

@@ -34,6 +34,7 @@ from rayched.framework.plugin import (
     PreBindPlugin,
     ReservePlugin,
 )
+from rayched.framework.raised import Raised
 from rayched.framework.status import SUCCESS, Code, Status, error
 from rayched.v1.core_pb2 import Pod
 
@@ -74,6 +75,8 @@ class Lifecycle:
         self._pre_bind = tuple(pre_bind)
         self._bind = tuple(bind)
         self._post_bind = tuple(post_bind)
+        self.raised = Raised()
+        """Where tracebacks go. Whoever runs several lifecycles gives them one."""
 
     @property
     def has_post_filter(self) -> bool:
@@ -90,7 +93,7 @@ class Lifecycle:
             try:
                 answer, status = plugin.post_filter(state, pod)
             except Exception as raised:
-                return None, _raised(plugin, "PostFilter", raised)
+                return None, self._raised(plugin, "PostFilter", raised)
             if status.ok or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return answer, status.by(plugin.name)
             if status.code not in _REJECTIONS:
@@ -101,11 +104,11 @@ class Lifecycle:
         return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return _until_refused(self._reserve, "Reserve", lambda plugin: plugin.reserve(state, pod, node_name))
+        return self._until_refused(self._reserve, "Reserve", lambda plugin: plugin.reserve(state, pod, node_name))
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, ...]:
         """Reaches all Reserve plugins, last one first. What plugins raised comes back; it changes nothing about the rollback."""
-        return _inform(reversed(self._reserve), "Unreserve", lambda plugin: plugin.unreserve(state, pod, node_name))
+        return self._inform(reversed(self._reserve), "Unreserve", lambda plugin: plugin.unreserve(state, pod, node_name))
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitOutcome:
         if not self._permit:
@@ -115,7 +118,7 @@ class Lifecycle:
             try:
                 status, timeout_seconds = plugin.permit(state, pod, node_name)
             except Exception as raised:
-                return PermitOutcome(_raised(plugin, "Permit", raised))
+                return PermitOutcome(self._raised(plugin, "Permit", raised))
             if status.ok:
                 continue
             if status.code is Code.WAIT:
@@ -127,7 +130,7 @@ class Lifecycle:
     # ---------------------------------------------------------------------------------------------- binding cycle
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return _until_refused(self._pre_bind, "PreBind", lambda plugin: plugin.pre_bind(state, pod, node_name))
+        return self._until_refused(self._pre_bind, "PreBind", lambda plugin: plugin.pre_bind(state, pod, node_name))
 
     def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """SUCCESS of the plugin that took the binding; SKIP where none did."""
@@ -135,36 +138,39 @@ class Lifecycle:
             try:
                 status = plugin.bind(state, pod, node_name)
             except Exception as raised:
-                return _raised(plugin, "Bind", raised)
+                return self._raised(plugin, "Bind", raised)
             if status.code is not Code.SKIP:
                 return SUCCESS if status.ok else _refusal(plugin, "Bind", status)
         return Status(Code.SKIP)
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, ...]:
         """Tells all PostBind plugins. What they raised comes back; the pod is bound all the same."""
-        return _inform(self._post_bind, "PostBind", lambda plugin: plugin.post_bind(state, pod, node_name))
+        return self._inform(self._post_bind, "PostBind", lambda plugin: plugin.post_bind(state, pod, node_name))
 
+    def _until_refused(self, plugins: Sequence[_P], point: str, call: Callable[[_P], Status]) -> Status:
+        """SUCCESS, or the first other answer with its plugin's name."""
+        for plugin in plugins:
+            try:
+                status = call(plugin)
+            except Exception as raised:
+                return self._raised(plugin, point, raised)
+            if not status.ok:
+                return _refusal(plugin, point, status)
+        return SUCCESS
 
-def _until_refused(plugins: Sequence[_P], point: str, call: Callable[[_P], Status]) -> Status:
-    """SUCCESS, or the first other answer with its plugin's name."""
-    for plugin in plugins:
-        try:
-            status = call(plugin)
-        except Exception as raised:
-            return _raised(plugin, point, raised)
-        if not status.ok:
-            return _refusal(plugin, point, status)
-    return SUCCESS
+    def _inform(self, plugins: Iterable[_P], point: str, call: Callable[[_P], None]) -> tuple[Status, ...]:
+        raised: list[Status] = []
+        for plugin in plugins:
+            try:
+                call(plugin)
+            except Exception as problem:
+                raised.append(self._raised(plugin, point, problem))
+        return tuple(raised)
 
-
-def _inform(plugins: Iterable[_P], point: str, call: Callable[[_P], None]) -> tuple[Status, ...]:
-    raised: list[Status] = []
-    for plugin in plugins:
-        try:
-            call(plugin)
-        except Exception as problem:
-            raised.append(_raised(plugin, point, problem))
-    return tuple(raised)
+    def _raised(self, plugin: Plugin, point: str, raised: Exception) -> Status:
+        text = f'running {point} plugin "{plugin.name}": {type(raised).__name__}: {raised}'
+        self.raised.note(text, raised)
+        return error(text).by(plugin.name)
 
 
 def _refusal(plugin: Plugin, point: str, status: Status) -> Status:
@@ -175,7 +181,3 @@ def _failed(plugin: Plugin, point: str, status: Status) -> Status:
     """An ERROR, or a code that the extension point does not know."""
     text = status.message() or f"answered {status.code.name}"
     return error(f'running {point} plugin "{plugin.name}": {text}').by(plugin.name)
-
-
-def _raised(plugin: Plugin, point: str, raised: Exception) -> Status:
-    return error(f'running {point} plugin "{plugin.name}": {type(raised).__name__}: {raised}').by(plugin.name)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rayched.framework.plugin import PreEnqueuePlugin
+from rayched.framework.raised import Raised
 from rayched.framework.status import CODE_LABELS, SUCCESS, Status, error
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.queued_pod import QueuedPod
@@ -26,10 +27,13 @@ _NO_PLUGINS: Final[tuple[PreEnqueuePlugin, ...]] = ()
 class EntryGate:
     """Asks the PreEnqueue plugins of a pod's profile."""
 
-    __slots__ = ("_durations", "_plugins")
+    __slots__ = ("_durations", "_plugins", "_raised")
 
-    def __init__(self, plugins: PreEnqueuePlugins, durations: PreEnqueueDurations | None = None) -> None:
-        """`durations`: where to note down how long it takes; None: nowhere."""
+    def __init__(
+        self, plugins: PreEnqueuePlugins, durations: PreEnqueueDurations | None = None, raised: Raised | None = None
+    ) -> None:
+        """`durations`: where to note down how long it takes; None: nowhere. `raised`: where tracebacks go."""
+        self._raised = Raised() if raised is None else raised
         self._plugins = {profile: tuple(of_profile) for profile, of_profile in plugins.items()}
         self._durations = durations
 
@@ -52,7 +56,9 @@ class EntryGate:
             try:
                 status = plugin.pre_enqueue(pod.pod)
             except Exception as raised:
-                status = error(f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}')
+                text = f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}'
+                self._raised.note(text, raised)
+                status = error(text)
             if durations is not None:
                 durations.plugins.observe((plugin.name, CODE_LABELS[status.code]), durations.stopwatch() - began)
             if not status.ok:

@@ -46,6 +46,7 @@ from rayched.framework.cluster_event import (
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
+from rayched.framework.raised import Raised
 from rayched.queue.changes import is_pod_updated, pod_change_events
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.gate import EntryGate, PreEnqueuePlugins
@@ -90,17 +91,17 @@ class SchedulingQueue:
         durations: PreEnqueueDurations | None = None,
     ) -> None:
         self.hints = hints
-        self._gate = EntryGate(pre_enqueue or {}, durations)
+        self.raised = Raised()
+        """What plugins raised, for the log."""
+        self._gate = EntryGate(pre_enqueue or {}, durations, self.raised)
         self.places = Places(sort_key, self._gate, hints, settings or QueueSettings())
         self._closed = False
-        self._wakes = Wakes(hints, self.places)
+        self._wakes = Wakes(hints, self.places, self.raised)
         self.nominator = Nominator()
         self.scheduling_cycle = 0
         """How many pods were popped."""
         self.hint_failures = self._wakes.failures
         """Hint functions that raised, by plugin."""
-        self.last_hint_failures = self._wakes.last_failures
-        """What was raised last, by plugin."""
 
     # ----------------------------------------------------------------------------------------------------------- pods
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rayched.framework.cluster_event import ClusterEvent
+from rayched.framework.raised import Raised
 from rayched.queue.hints import HintTable, Requeue
 from rayched.queue.in_flight import Flight, Occurrence
 from rayched.queue.places import Places
@@ -22,15 +23,15 @@ Concerned = tuple[tuple[RejectionClass, ...], tuple[Gate, ...]]
 class Wakes:
     """See the module."""
 
-    def __init__(self, hints: HintTable, places: Places) -> None:
+    def __init__(self, hints: HintTable, places: Places, raised: Raised) -> None:
+        """`raised`: where tracebacks go."""
         self._hints = hints
         self._places = places
         self._concerned: dict[ClusterEvent, tuple[int, Concerned]] = {}
         """Who waits for an event, and the version of the pool that this holds for: most events concern nobody."""
         self.failures: Counter[str] = Counter()
         """Hint functions that raised, by plugin."""
-        self.last_failures: dict[str, str] = {}
-        """What was raised last, by plugin."""
+        self._raised = raised
 
     def worth(self, event: ClusterEvent, old: object, new: object) -> Iterator[tuple[QueuedPod, Requeue]]:
         """The pods that the event makes worth an attempt. One hint answers for all pods of a class and template."""
@@ -82,7 +83,7 @@ class Wakes:
     def hint_failed(self, plugin: str, problem: Exception) -> None:
         """A hint function raised; the pod is taken as worth an attempt."""
         self.failures[plugin] += 1
-        self.last_failures[plugin] = f"{type(problem).__name__}: {problem}"
+        self._raised.note(f'a queueing hint of plugin "{plugin}" failed', problem)
 
 
 def _each(occurrences: Iterable[Occurrence]) -> Iterator[tuple[int, ClusterEvent, object, object]]:

@@ -196,7 +196,7 @@ class ActorSupervisor:
                 _awaited(actors.queue.listing.remote(request)), _ANSWER_SECONDS_MAX
             )
         except Exception as error:
-            log.debug("no answer of the queue: %s", error)
+            _unanswered("queue", error)
             raise NotLeading from error
         return answer
 
@@ -208,8 +208,7 @@ class ActorSupervisor:
         try:
             answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
         except Exception as error:
-            # It is dead, has not begun, or Ray has ended at this moment, for which Ray has no exception of its own.
-            log.debug("no answer: %s", error)
+            _unanswered("scheduler", error)
             raise NotLeading from error
         if not answer.leads:
             raise NotLeading
@@ -242,8 +241,7 @@ class ActorSupervisor:
                 asked = self._asked_for_metrics[name] = asyncio.ensure_future(_awaited(actor.metrics.remote()))
             return await asyncio.wait_for(asyncio.shield(asked), _METRICS_SECONDS_MAX)
         except Exception as error:
-            # As in `_asked`.
-            log.debug("no metrics of the %s: %s", name, error)
+            _unanswered(name, error)
             return None
 
     def _pids(self, actors: ActorSet) -> dict[str, int]:
@@ -326,6 +324,17 @@ class ActorSupervisor:
         elif actors is not None:
             actors.end()
             disconnect()
+
+
+def _unanswered(who: str, error: Exception) -> None:
+    """An actor that is dead, has not begun or hangs: Ray's exceptions for it are many, and the supervision tells of it anyway.
+
+    One that raised has a fault, which nobody else would tell of.
+    """
+    from ray.exceptions import RayTaskError
+
+    level = logging.WARNING if isinstance(error, RayTaskError) else logging.DEBUG
+    log.log(level, "no answer of the %s: %s", who, error, exc_info=error)
 
 
 def _boottime() -> float:

@@ -33,6 +33,7 @@ from rayched.framework.nominations import Nomination
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.preemption import FAILED_ATTEMPT
 from rayched.framework.profile import ALL_NODES, Profile
+from rayched.framework.raised import Raised
 from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import Code, Status, error
 from rayched.framework.time_budget import CycleMeter, without
@@ -117,6 +118,8 @@ class Scheduler:
         self.waiting = WaitingPods()
         self.plugin_problems: deque[Status] = deque(maxlen=PROBLEMS_MAX)
         """What plugins raised while they were merely informed, newest last; whoever reports them takes them out."""
+        self.raised = Raised()
+        """What plugins and the engine raised, for the log."""
         self.freed: list[Attempt] = []
         """Attempts undone after their own cycle: others may wait for the room that they held. Whoever tells of it clears this."""
         self._snapshot = snapshot
@@ -125,7 +128,7 @@ class Scheduler:
         self.durations = PointDurations(stopwatch)
         self.decisions = Decisions(snapshot, stopwatch)
         """What was decided last."""
-        self.shadows = ShadowRecords()
+        self.shadows = ShadowRecords(self.raised)
         self.preemption_attempts = 0
         """How often PostFilter was asked to make room."""
         self._sampling = Sampling(snapshot)
@@ -226,6 +229,7 @@ class Scheduler:
                 self.decisions.kept(attempt, row)
         except PluginError as problem:
             meter = runner.meter
+            self.raised.note(str(problem), problem)
             failed = error((meter and meter.complaint(problem.plugin)) or str(problem)).by(problem.plugin)
             if meter is None or problem.plugin in skipped or not meter.is_skipped(problem.plugin):
                 return self._broken(attempt, failed)
@@ -235,7 +239,9 @@ class Scheduler:
             return self._cycle(lighter, attempt, now, now_unix, sampled, skipped)
         except Exception as problem:
             # A pod that breaks the engine parks itself; the others go on.
-            return self._broken(attempt, error(f"evaluating the nodes: {type(problem).__name__}: {problem}"))
+            text = f"evaluating the nodes: {type(problem).__name__}: {problem}"
+            self.raised.note(text, problem)
+            return self._broken(attempt, error(text))
         attempt.node_name = self._snapshot.name_of(row)
         return self._take(attempt, now)
 
@@ -258,7 +264,9 @@ class Scheduler:
             return self.decisions.count(self._rejections, self._decisions - 1)
         except Exception as problem:
             # A plugin's fault, or the engine's with this template: no reason to end the loop.
-            self.plugin_problems.append(error(f"counting who rejects nodes: {problem}"))
+            text = f"counting who rejects nodes: {problem}"
+            self.raised.note(text, problem)
+            self.plugin_problems.append(error(text))
             return True
 
     # --------------------------------------------------------------------------------------------------- binding cycle
@@ -305,7 +313,9 @@ class Scheduler:
         percentage = profile.percentage_of_nodes_to_score
         measured = MeasuredLifecycle(profile, self.durations)
         shadow = Shadow(self._snapshot, profile, self._chance, self.durations.stopwatch) if profile.shadow is not None else None
-        return _ProfileRunner(engine, profile.lifecycle(), measured, percentage, evaluator, profile.weights, meter, shadow)
+        lifecycle = profile.lifecycle()
+        lifecycle.raised = measured.raised = self.raised
+        return _ProfileRunner(engine, lifecycle, measured, percentage, evaluator, profile.weights, meter, shadow)
 
     def _without(self, scheduler_name: str, skipped: frozenset[str]) -> _ProfileRunner:
         """The runner of a profile that lacks these plugins."""

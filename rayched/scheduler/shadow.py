@@ -26,6 +26,7 @@ from typing import Final
 from rayched.framework.engine import Engine, PluginError
 from rayched.framework.nominations import Nomination
 from rayched.framework.profile import Profile
+from rayched.framework.raised import Raised
 from rayched.framework.time_budget import CycleMeter
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.selection import Chance
@@ -72,7 +73,9 @@ class ShadowDecision:
 class ShadowRecords:
     """What shadows said: counts of all, and the decisions that differ until somebody takes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, raised: Raised | None = None) -> None:
+        """`raised`: where tracebacks go."""
+        self.raised = Raised() if raised is None else raised
         self.counts: Counter[tuple[str, ShadowResult]] = Counter()
         """By profile and result."""
         self.unread: deque[ShadowDecision] = deque(maxlen=UNREAD_MAX)
@@ -98,8 +101,11 @@ class Shadow:
                 result, text = self._decided(attempt, row, nominated)
             except PluginError as problem:
                 result, text = ShadowResult.ERROR, self._meter.complaint(problem.plugin) or str(problem)
+                records.raised.note(text, problem)
             except Exception as problem:
+                # Whatever a shadow does, the pod gets its node.
                 result, text = ShadowResult.ERROR, f"{type(problem).__name__}: {problem}"
+                records.raised.note(f"asking the shadow {', '.join(self._plugins)}: {text}", problem)
         name = attempt.template.scheduler_name
         records.counts[name, result] += 1
         if result is not ShadowResult.SAME:

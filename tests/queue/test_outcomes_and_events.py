@@ -289,7 +289,9 @@ def test_a_hint_that_raises_wakes_the_pod_and_is_counted() -> None:
     q.unschedulable("a")
     assert to(Place.BACKOFF, q.queue.move_all(NODE_ADD, q.now)) == ["a"]
     assert q.queue.hint_failures == {"Fit": 1}
-    assert q.queue.last_hint_failures == {"Fit": "KeyError: 'zone'"}
+    (told,) = q.queue.raised.take()
+    assert told.startswith('a queueing hint of plugin "Fit" failed\nTraceback') and told.endswith("KeyError: 'zone'")
+    assert 'raise KeyError("zone")' in told
 
 
 @pytest.mark.row("Q38")

@@ -109,6 +109,10 @@ def test_a_plugin_that_fails_while_it_is_counted_ends_nothing_and_is_named() -> 
     scheduler.count_rejections()
     (problem,) = scheduler.plugin_problems
     assert "Moody" in problem.message() and "not today" in problem.message()
+    (told,) = scheduler.raised.take()
+    assert "Moody" in told.splitlines()[0] and 'raise ValueError("not today")' in told
+    cluster.place(a_pod("another"))
+    assert scheduler.raised.take() == [], "each place is told once"
 
 
 def test_only_the_last_ones_are_kept_and_the_last_one_of_a_pod_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,3 +250,5 @@ def test_a_plugin_that_raises_while_it_is_informed_is_reported() -> None:
     bench.scheduler.roll_back(scheduled(bench.schedule(a_pod("web"))))
     (problem,) = bench.scheduler.plugin_problems
     assert problem.plugin == "Spy" and "dropped it" in problem.message() and bench.assumed() == 0
+    (told,) = bench.scheduler.raised.take()
+    assert told.startswith(problem.message()) and 'raise RuntimeError("dropped it")' in told
