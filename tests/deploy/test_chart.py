@@ -18,6 +18,7 @@ from rayched.replica.scheduler_settings import read_scheduler_settings
 from rayched.replica.settings import split_address
 from tests.deploy.charts import Chart, RenderError
 from tests.deploy.commands import checked, parsed
+from tests.docs.markdown import blocks, commands
 
 ROOT = Path(__file__).parents[2]
 CHART = Chart(ROOT / "deploy" / "helm" / "rayched")
@@ -216,3 +217,15 @@ def test_the_objects_have_no_field_that_kubernetes_does_not_have() -> None:
     wrong = yaml.safe_dump(readable[-1]).replace("automountServiceAccountToken", "autoMountServiceAccountToken")
     with pytest.raises(ManifestErrors):
         read_text(wrong, "Pod")
+
+
+def test_values_that_the_page_sets_are_values_of_the_chart() -> None:
+    page = ROOT / "deploy" / "README.md"
+    (words,) = [words for block in blocks(page, "sh") for words in commands(block) if words[0] == "helm"]
+    given = [words[at + 1].partition("=")[0].split(".") for at, word in enumerate(words) if word == "--set"]
+    assert ["etcd", "endpoints"] in given
+    for path in given:
+        found: Any = CHART.defaults
+        for name in path:
+            assert name in found, ".".join(path)
+            found = found[name]

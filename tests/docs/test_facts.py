@@ -61,6 +61,20 @@ def test_the_arguments_of_the_page_are_those_of_the_plugin(row: list[str]) -> No
     assert re.findall(r"`(\w+)`", arguments) == names
 
 
+def test_the_rooms_of_the_page_are_those_that_there_are() -> None:
+    told = [name.strip("`/") for name, _ in rows(DOCS / "ARCHITECTURE.md", "room", "what lives there")]
+    assert sorted(told) == sorted(path.parent.name for path in (ROOT / "rayched").glob("*/__init__.py"))
+
+
+def test_the_files_of_the_page_on_leading_are_those_that_there_are() -> None:
+    told = [
+        name
+        for names, _ in rows(ROOT / "leader" / "README.md", "file", "what it is")
+        for name in re.findall(r"`(\w+\.py)`", names)
+    ]
+    assert sorted(told) == sorted(path.name for path in (ROOT / "leader").glob("*.py") if path.name != "__init__.py")
+
+
 def test_the_variables_of_the_page_are_those_that_are_read() -> None:
     told = {name.strip("`") for name, *_ in rows(DOCS / "configuration.md", "variable", "what it says")}
     read = {name for file in (ROOT / "rayched").rglob("*.py") for name in re.findall(r'"(RAYCHED_[A-Z_]+)"', file.read_text())}
