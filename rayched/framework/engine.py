@@ -42,6 +42,8 @@ from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
 from rayched.framework.plugin_evaluations import PluginEvaluations
 from rayched.framework.profile import Profile
 from rayched.framework.questions import Asked
+from rayched.framework.room import Room
+from rayched.framework.room_filter import RoomFilter
 from rayched.framework.row_evaluation import Filtered, evaluate_rows, filter_rows
 from rayched.framework.score_range import check_scores, scores_may_be_outside
 from rayched.framework.shards import ColumnBuilder, ShardEvaluator
@@ -59,6 +61,8 @@ BYTES_MAX: Final = 128 << 20
 """Columns kept: at 5,000 nodes those of about 1,600 request shapes, at 100,000 of 400."""
 PLANS_MAX: Final = 16_384
 """Templates whose plan is kept; a plan without columns of its own takes about 2 KB."""
+ROOMS_MAX: Final = 32
+"""Templates whose filters are kept in numbers, with their diagnoses: some 25 bytes a row each."""
 
 _SCORING: Final = frozenset((SCORE, NORMALIZE_SCORE))
 
@@ -81,6 +85,8 @@ class Engine:
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
         self._run: EqualRun | None = None
         """What the next pod may follow, if it is like the last one."""
+        self._rooms: OrderedDict[int, tuple[Plan, RoomFilter | None]] = OrderedDict()
+        """Filters in numbers, by template, of those that were asked about so last."""
         self._evaluations = PluginEvaluations(profile)
 
     # ------------------------------------------------------------------------------------------------------- evaluating
@@ -107,8 +113,17 @@ class Engine:
         open_to_all = [nomination for nomination, feasible in zip(nominated, is_open, strict=True) if feasible]
         if not open_to_all:
             return evaluation
-        rejected = rejected_with_nominated(self._table, plan.filters, open_to_all)
-        return self._evaluated(plan, self._union(without, rejected)) if len(rejected) else evaluation
+        room = self._room(plan)
+        if room is not None:
+            rejected = room.rejected(open_to_all)
+        else:
+            rejected = rejected_with_nominated(self._table, plan.filters, open_to_all)
+        if not len(rejected):
+            return evaluation
+        if len(rejected) == evaluation.n_feasible:
+            nowhere = np.full(self._table.n_rows, self._scale.infeasible, self._scale.dtype)
+            return Evaluation(len(nowhere), nowhere, NOT_FEASIBLE, narrowed=plan.narrowed, n_feasible=0)
+        return self._evaluated(plan, self._union(without, rejected))
 
     def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         if not plan.status.ok or plan.narrowed is not None:
@@ -143,6 +158,9 @@ class Engine:
     def fits(self, template: PodTemplate, row: int, nominated: Sequence[Nomination] = ()) -> bool:
         """Whether the template is feasible on one row, with and without the pods nominated to it. Raises PluginError."""
         plan = self._plan(template)
+        room = self._room(plan)
+        if room is not None:
+            return room.fits(row, nominated)
         index: RowIndex = np.array([row], np.intp)
         if not plan.status.ok or filter_rows(plan.filters, Rows(self._table, index)).codes[0] != Code.SUCCESS:
             return False
@@ -155,7 +173,8 @@ class Engine:
 
     def dry_run(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> DryRun:
         """What the template would find if pods made room for it; `nominated` as for `evaluate`. Raises PluginError."""
-        return DryRun(self._table, self._plan(template).filters, nominated)
+        plan = self._plan(template)
+        return DryRun(self._table, plan.filters, nominated, self._room(plan))
 
     # -------------------------------------------------------------------------------------------------------- answering
 
@@ -189,15 +208,20 @@ class Engine:
         plan, table = self._plan(template), self._table
         if not plan.status.ok:
             return rejected_outright(table.n_nodes, table.n_rows, plan.status, plan.narrowing)
+        room = self._room(plan)
+        found = None if room is None else room.diagnose(nominated)
+        if found is not None:
+            self._account(plan.codes)
+            return found
         rows = Rows(table, self._looked_at(plan))
         would_be = filter_nominated(table, plan.filters, nominated, rows.index) if nominated else None
         if plan.narrowed is not None:
             columns = []
-            for found in filter_rows(plan.filters, rows).columns:
+            for answer in filter_rows(plan.filters, rows).columns:
                 column = None
-                if found.codes is not None:
+                if answer.codes is not None:
                     column = np.zeros(table.n_rows, np.uint8)
-                    column[rows.index] = found.codes
+                    column[rows.index] = answer.codes
                 columns.append(column)
             return diagnose_rows(rows, plan.filters, columns, plan.narrowing, would_be)
         codes = self._planner.codes(plan)
@@ -349,7 +373,23 @@ class Engine:
         for plan in self._plans.values():
             self._planner.drop(plan)
         self._plans.clear()
+        self._rooms.clear()
         self._generation, self._capacity = self._table.generation, self._table.capacity
+
+    def _room(self, plan: Plan) -> RoomFilter | None:
+        """The plan's filters in numbers, brought up to date, where that is all that they come to now. Raises PluginError."""
+        if plan.narrowed is not None or not plan.status.ok:
+            return None
+        known = self._rooms.get(plan.template.id)
+        if known is None or known[0] is not plan:
+            asked = self._planner.room(plan)
+            room = None if asked is None else RoomFilter(self._table, plan, *asked, self._planner.codes(plan))
+            known = self._rooms[plan.template.id] = plan, room
+            if len(self._rooms) > ROOMS_MAX:
+                self._rooms.popitem(last=False)
+        self._rooms.move_to_end(plan.template.id)
+        room = known[1]
+        return room if room is not None and room.holds(self._builder.build) else None
 
     def _account(self, entries: Iterable[SharedEntry] | None) -> None:
         """Count what these take up (None: everything), and make room for it. The plan that was used last stays."""
@@ -367,7 +407,9 @@ class Engine:
         if not plan.status.ok:
             return self._direct(plan, np.zeros(0, np.intp), ())
         if plan.narrowed_rows is None:
-            plan.narrowed_rows = NarrowedRows(self._table, plan.filters, lambda: self._looked_at(plan), VOLATILE)
+            asked = self._planner.room(plan)
+            room = None if asked is None else Room(self._table, asked[1])
+            plan.narrowed_rows = NarrowedRows(self._table, plan.filters, lambda: self._looked_at(plan), VOLATILE, room)
         index = plan.narrowed_rows.feasible()
         if without is not None:
             index = np.setdiff1d(index, without)
@@ -376,7 +418,8 @@ class Engine:
         # Nobody is asked for scores, so it is any total from 0 up.
         total = np.zeros(len(index), self._scale.dtype)
         best = 0 if len(index) else NOT_FEASIBLE
-        return Evaluation(self._table.n_rows, total, best, rows=index, narrowed=plan.narrowed, n_feasible=len(index))
+        ties = index.tolist()
+        return Evaluation(self._table.n_rows, total, best, rows=index, narrowed=plan.narrowed, n_feasible=len(ties), ties=ties)
 
     def _direct(self, plan: Plan, index: RowIndex, filters: Sequence[Asked]) -> Evaluation:
         """The template over these rows and no others, as far as these filters reject none."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.counting import CountedAsked, CountedRejection
@@ -19,8 +19,16 @@ from rayched.framework.diagnosis import nothing_left_by
 from rayched.framework.grouped_scores import GroupedScore
 from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept, RawScoreColumn
 from rayched.framework.narrowed_rows import NarrowedRows
-from rayched.framework.plugin import ColumnPlugin, CountingPlugin, GroupingScorePlugin, NormalizingPlugin, RefusingPlugin
-from rayched.framework.plugin_calls import call_key, call_narrow, call_prepare
+from rayched.framework.plugin import (
+    ColumnPlugin,
+    CountingPlugin,
+    GroupingScorePlugin,
+    NormalizingPlugin,
+    RefusingPlugin,
+    RoomNeed,
+    RoomPlugin,
+)
+from rayched.framework.plugin_calls import call_key, call_narrow, call_needs, call_prepare
 from rayched.framework.plugin_evaluations import Tally
 from rayched.framework.profile import Profile
 from rayched.framework.questions import Asked, Part, Question
@@ -36,6 +44,8 @@ C = TypeVar("C", bound=Kept)
 
 VOLATILE: Log = Log.USAGE | Log.PORTS
 """Aspects that bindings change. A plugin that reads one of them has its columns refreshed at each decision."""
+NEEDS_MAX: Final = 62
+"""Of a filter that is asked in numbers: a bit for each, and a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,7 @@ class Plan:
 class Planner:
     """Makes plans and their stages for one profile over one table."""
 
-    __slots__ = ("_counting", "_grouping", "_normalizing", "_profile", "_refusing", "_scale", "_store", "_table")
+    __slots__ = ("_counting", "_grouping", "_normalizing", "_profile", "_refusing", "_rooms", "_scale", "_store", "_table")
 
     def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
         self._table = table
@@ -114,6 +124,7 @@ class Planner:
         self._counting = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, CountingPlugin))
         self._grouping = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, GroupingScorePlugin))
         self._refusing = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, RefusingPlugin))
+        self._rooms = frozenset(plugin.name for plugin in profile.filter if isinstance(plugin, RoomPlugin))
         self._normalizing = frozenset(plugin.name for plugin in profile.score if isinstance(plugin, NormalizingPlugin))
 
     def plan(self, template: PodTemplate) -> Plan:
@@ -190,6 +201,17 @@ class Planner:
                 for asked in plan.filters
             ]
         return plan.codes
+
+    def room(self, plan: Plan) -> tuple[Asked, tuple[RoomNeed, ...]] | None:
+        """The only one of the plan's filters that bindings change, counting ones apart, with what it asks for in numbers.
+
+        None: there is no such one. Raises PluginError.
+        """
+        volatile = [one for one in plan.filters if not isinstance(one, CountedAsked) and one.plugin.reads & VOLATILE]
+        if len(volatile) != 1 or volatile[0].plugin.name not in self._rooms or volatile[0].plugin.reads != Log.USAGE:
+            return None
+        needs = call_needs(cast(RoomPlugin, volatile[0].plugin), volatile[0].state)
+        return (volatile[0], needs) if needs and len(needs) <= NEEDS_MAX else None
 
     # -------------------------------------------------------------------------------------------------------- PreFilter
 

@@ -1,8 +1,9 @@
 """Calls of column plugins whose answers are checked: a plugin that raises, or answers what its contract forbids, is named.
 
-Nothing but this module calls `key`, `prepare`, `count`, `narrow`, `filter`, `reasons`, `score`, `normalize`, `normalize_rows`,
-`groups` and `score_groups`, so that no broken answer ever reaches a cache. What is checked: type and shape of columns, codes, and
-that reasons cover what was rejected. Whether scores lie in 0..100 is the business of whoever knows which rows are feasible.
+Nothing but this module calls `key`, `prepare`, `count`, `narrow`, `filter`, `reasons`, `needs`, `score`, `normalize`,
+`normalize_rows`, `groups` and `score_groups`, so that no broken answer ever reaches a cache. What is checked: type and shape
+of columns, codes, and that reasons cover what was rejected. Whether scores lie in 0..100 is the business of whoever knows
+which rows are feasible.
 
 Cost: about 0.5 µs a call on one row; on many rows two passes over the answer.
 """
@@ -25,6 +26,8 @@ from rayched.framework.plugin import (
     NarrowingPlugin,
     NormalizingPlugin,
     RefusingPlugin,
+    RoomNeed,
+    RoomPlugin,
     ScorePlugin,
 )
 from rayched.framework.status import Code, Status
@@ -169,6 +172,14 @@ def call_normalize_rows(plugin: CountingScorePlugin, state: Any, rows: Rows, raw
         raise _raised(plugin, NORMALIZE_SCORE, problem) from problem
     _check_column(plugin, NORMALIZE_SCORE, scores, rows.n)
     return scores.astype(np.int64, copy=False)
+
+
+def call_needs(plugin: RoomPlugin, state: Any) -> tuple[RoomNeed, ...] | None:
+    try:
+        needs = plugin.needs(state)
+    except Exception as problem:
+        raise _raised(plugin, FILTER, problem) from problem
+    return None if needs is None else tuple(needs)
 
 
 def call_refusals(plugin: RefusingPlugin, state: Any) -> tuple[Refusals, ...]:

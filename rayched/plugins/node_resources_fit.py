@@ -24,6 +24,7 @@ from rayched.api import quantity
 from rayched.api.resources import accounted_requests, is_extended, is_scalar, pod_requests, score_request
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.plugin import RoomNeed
 from rayched.framework.plugin_args import NodeResourcesFitArgs, ScoringStrategyType
 from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
 from rayched.framework.status import Code
@@ -41,7 +42,10 @@ from rayched.snapshot.table import BASIC_RESOURCES, CPU, MEMORY, PODS
 from rayched.v1.core_pb2 import Node, Pod
 
 REASON_PODS: Final = "Too many pods"
+NEEDS_MAX: Final = 32
+"""With more resources than this rows are compared in columns only."""
 _BASIC: Final = len(BASIC_RESOURCES)
+_PODS: Final = BASIC_RESOURCES[PODS]
 _NOT_ASKED: Final = np.iinfo(np.int64).min
 """In a vector of amounts: less than anything that is free."""
 _NON_ZERO_PLACES: Final[Mapping[str, int]] = {"cpu": CPU, "memory": MEMORY}
@@ -128,6 +132,13 @@ class NodeResourcesFit:
             short = np.ones(rows.n, np.bool_) if place is None else amount > rows.allocatable[place] - rows.requested[place]
             found.append((f"Insufficient {name}", short))
         return found
+
+    def needs(self, state: Prepared) -> Sequence[RoomNeed] | None:
+        """The same in numbers. A node without any room for pods may get some; what it lacks of a request it lacks for good."""
+        asked = [RoomNeed(name, amount, f"Insufficient {name}", True) for name, amount in state.filtered]
+        if len(asked) > NEEDS_MAX or any(need.resource == _PODS for need in asked):
+            return None
+        return RoomNeed(_PODS, 1, REASON_PODS, False), *asked
 
     def score(self, state: Prepared, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""

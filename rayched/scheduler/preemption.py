@@ -120,8 +120,8 @@ class Evaluator:
 
     def candidates(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> tuple[list[Candidate], list[Status]]:
         """Where room can be made, as far as was looked; where there is no such row, what is in the way on each."""
-        rows = self._potential_rows(preemptor).tolist()
-        if not rows:
+        rows = self._potential_rows(preemptor)
+        if not len(rows):
             return [], []
         enough = _n_candidates(len(rows), args)
         found: list[Candidate] = []
@@ -129,14 +129,14 @@ class Evaluator:
         trials = self._trials(preemptor, args)
         begin, size = 0, max(ROWS_AT_ONCE_MIN, enough)
         while begin < len(rows):
-            for outcome in trials.outcomes(rows[begin : begin + size]):
+            for outcome in trials.outcomes(rows[begin : begin + size].tolist()):
                 if isinstance(outcome, Candidate):
                     found.append(outcome)
                     n_clean += not outcome.n_violating
                     if n_clean and len(found) >= enough:
                         return found, []
             begin, size = begin + size, min(2 * size, ROWS_AT_ONCE_MAX)
-        return found, [] if found else list(trials.refused(rows).values())
+        return found, [] if found else list(trials.refused(rows.tolist()).values())
 
     def refusals(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> dict[int, Status]:
         """What is in the way on each row where room cannot be made, though that could help. Raises PluginError."""

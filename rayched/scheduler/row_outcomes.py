@@ -17,8 +17,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from rayched.framework.dry_run import DryRun
 from rayched.framework.engine import Engine
 from rayched.framework.nominations import Nomination
@@ -29,7 +27,7 @@ from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption_budgets import parted, within_hard_limits
 from rayched.snapshot.change_log import ChangeLog
-from rayched.snapshot.columns import Log, RowIndex
+from rayched.snapshot.columns import Log
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 
@@ -152,8 +150,9 @@ class Trials:
         known.update((row, NO_VICTIMS) for row, order in zip(rows, orders, strict=True) if not order)
         if not tried:
             return
-        index: RowIndex = np.array([rows[place] for place in tried], np.intp)
-        found = self._dry_run.run(index, [[victim.pod.template for victim in orders[place]] for place in tried])
+        found = self._dry_run.run(
+            [rows[place] for place in tried], [[victim.pod.template for victim in orders[place]] for place in tried]
+        )
         for place, stay in zip(tried, found.stay, strict=True):
             row = rows[place]
             known[row] = None if stay is None else self._outcome(row, orders[place], stay, len(sides[place][0]))

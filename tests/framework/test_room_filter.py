@@ -1,0 +1,169 @@
+"""Filters in plain integers say what the same filters say in columns: of rows, of nominated pods, of dry runs, to the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rayched.framework import names
+from rayched.framework.engine import Engine
+from rayched.framework.nominations import Nomination
+from rayched.framework.plugin_args import NodeResourcesFitArgs
+from rayched.framework.profile import Profile
+from rayched.framework.profile_building import default_profile
+from rayched.plugins.in_tree import IN_TREE
+from rayched.plugins.node_resources_fit import NodeResourcesFit
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import PodTemplate, TemplateTable
+from rayched.v1.core_pb2 import Node, Pod
+from tests.actors.builders import a_node, a_pod
+
+STEPS = 60
+SEEDS = 6
+
+
+class InColumns(NodeResourcesFit):
+    """The same without its numbers."""
+
+    needs: Any = None
+
+
+def in_columns() -> Profile:
+    profile = default_profile(IN_TREE)
+    fit = InColumns(NodeResourcesFitArgs())
+    return replace(profile, filter=tuple(fit if one.name == names.NODE_RESOURCES_FIT else one for one in profile.filter))
+
+
+class World:
+    """Nodes and pods that change at random, and two engines over them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        # One pod with terms of its own is enough for counting filters to have a say.
+        self.has_terms = seed % 3 == 2
+        self.in_numbers = 0
+        self.snapshot, self.templates = Snapshot(), TemplateTable()
+        self.number = 0
+        for number in range(9):
+            self.snapshot.add_node(self.node(f"n{number}"))
+        self.plain = Engine(self.snapshot, default_profile(IN_TREE))
+        self.columns = Engine(self.snapshot, in_columns())
+        self.incoming = [self.pod("vip", priority=10) for _ in range(4)]
+        self.nominated: list[Nomination] = []
+        for _ in range(14):
+            self.bind()
+
+    def node(self, name: str) -> Node:
+        random = self.random
+        node = a_node(name, cpu=str(random.choice((0, 2, 4))), labels={"zone": random.choice("ab")})
+        node.status.allocatable["pods"].string = str(random.choice((0, 2, 5)))
+        if random.random() < 0.5:
+            node.status.allocatable["example.com/gpu"].string = str(random.choice((1, 2)))
+        node.spec.unschedulable = random.random() < 0.1
+        if random.random() < 0.15:
+            node.spec.taints.add(key="kept", value="for", effect="NoSchedule")
+        return node
+
+    def pod(self, name: str, *, priority: int) -> Pod:
+        random = self.random
+        pod = a_pod(name, cpu=str(random.randint(0, 3)), priority=priority, labels={"app": random.choice("xy")})
+        if random.random() < 0.4:
+            pod.spec.containers[0].resources.requests["example.com/gpu"].string = "1"
+        if random.random() < 0.1:
+            pod.spec.containers[0].resources.requests["example.com/nobody-has"].string = "1"
+        if random.random() < 0.2:
+            pod.spec.tolerations.add(key="kept", operator="Exists")
+        if random.random() < 0.1:
+            pod.spec.containers[0].ports.add(container_port=80, host_port=80, protocol="TCP")
+        if self.has_terms and random.random() < 0.05:
+            term = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add(
+                topology_key="zone"
+            )
+            term.label_selector.match_labels["app"] = "y"
+        return pod
+
+    def bind(self) -> None:
+        self.number += 1
+        pod = self.pod("low", priority=self.random.randint(0, 5))
+        self.snapshot.bind(f"p{self.number}", self.templates.intern(pod), self.random.choice(self.names()))
+
+    def names(self) -> list[str]:
+        return self.snapshot.node_names()
+
+    def change(self) -> None:
+        random, snapshot = self.random, self.snapshot
+        match random.randrange(12):
+            case 0:
+                snapshot.add_node(self.node(f"n{random.randrange(12)}"))
+            case 1 if len(self.names()) > 4:
+                snapshot.remove_node(random.choice(self.names()))
+                self.nominated = [one for one in self.nominated if snapshot.alive_rows[one[1]]]
+            case 2 | 3 | 4:
+                self.bind()
+            case 5 | 6 | 7:
+                there = [uid for name in self.names() for uid in snapshot.pods_on(name)]
+                if there:
+                    snapshot.unbind(random.choice(there))
+            case 8 if self.nominated:
+                self.nominated.pop(random.randrange(len(self.nominated)))
+            case _:
+                row = random.choice([snapshot.rows_by_name[name] for name in self.names()])
+                self.nominated.append((self.templates.intern(self.pod("hoping", priority=20)), row))
+
+    def compare(self) -> None:
+        template = self.templates.intern(self.random.choice(self.incoming))
+        rows = self.snapshot.alive.nonzero()[0].tolist()
+        plain, columns, nominated = self.plain, self.columns, self.nominated
+        one, other = plain.evaluate(template, nominated=nominated), columns.evaluate(template, nominated=nominated)
+        assert (one.best, one.n_feasible, one.best_rows.tolist()) == (other.best, other.n_feasible, other.best_rows.tolist())
+        assert (one.feasible == other.feasible).all()
+        for row in rows:
+            assert plain.fits(template, row, nominated) == columns.fits(template, row, nominated)
+        said, expected = plain.diagnose(template, nominated), columns.diagnose(template, nominated)
+        assert (said.codes == expected.codes).all() and (said.failing == expected.failing).all()
+        for name in ("n_nodes", "pre_filter", "reasons", "unschedulable_plugins", "pending_plugins", "filters", "rejections"):
+            assert getattr(said, name) == getattr(expected, name), name
+        pods = [self.lower(row) for row in rows]
+        tried, wanted = (engine.dry_run(template, nominated).run(rows, pods) for engine in (plain, columns))
+        assert [None if stay is None else tuple(map(bool, stay)) for stay in wanted.stay] == list(tried.stay)
+        assert tried.refusals() == wanted.refusals()
+        room = plain._rooms[template.id][1]
+        self.in_numbers += room is not None and room.holds(plain._builder.build)
+
+    def lower(self, row: int) -> list[PodTemplate]:
+        there = list(self.snapshot.pods_on(self.snapshot.name_of(row)).values())
+        self.random.shuffle(there)
+        return there
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_filters_in_numbers_say_what_they_say_in_columns(seed: int) -> None:
+    world = World(seed)
+    for _ in range(STEPS):
+        world.change()
+        world.compare()
+    assert world.in_numbers > (0 if world.has_terms else STEPS // 4)
+
+
+def test_a_diagnosis_that_was_given_out_stays_as_it_was() -> None:
+    world = World(3)
+    template = world.templates.intern(a_pod("vip", cpu="4", priority=10))
+    before = world.plain.diagnose(template)
+    codes = before.codes.copy()
+    for _ in range(40):
+        world.bind()
+        world.plain.diagnose(template)
+    assert np.array_equal(before.codes, codes) and not np.array_equal(world.plain.diagnose(template).codes, codes)
+
+
+def test_a_filter_without_numbers_is_asked_in_columns() -> None:
+    world = World(1)
+    template = world.templates.intern(a_pod("vip", cpu="4", priority=10))
+    world.plain.diagnose(template)
+    world.columns.diagnose(template)
+    assert world.plain._rooms[template.id][1] is not None
+    assert world.columns._rooms[template.id][1] is None
