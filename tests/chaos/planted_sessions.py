@@ -12,12 +12,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import urllib.request
-import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,177 +21,27 @@ import grpc
 
 from leader.channel import open_channel
 from leader.clock import NS_PER_SECOND
-from leader.etcd_requests import LockKeys
-from leader.etcd_shim import rpc
 from leader.etcd_watch import KeyWatch
 from leader.events import Event, Listed, RecordChanged
 from leader.record import LeaderRecord, StoredRecord
 from rayched.api import kinds
-from rayched.audit.auditor import Binding
-from rayched.audit.findings import INVARIANTS
-from rayched.client.client import Client
-from rayched.replica.etcd_binary import EtcdBinary
-from rayched.replica.local_cluster import ReplicaProcess
 from rayched.replica.processes import descendants
-from rayched.store.keys import Keys
-from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import WatchRequest
 from rayched.v1.services_pb2_grpc import WatchStub
-from tests.chaos.stage import LinkedCluster, Stage, StageFailed
-from tests.chaos.switchboard import Switchboard, wall_clock_at_boottime
-from tests.chaos.traps import TrapLink, TrapNetwork
+from tests.chaos.planted_scene import (
+    EARLY_SECONDS,
+    LOCK,
+    LOOK_SECONDS,
+    QUIET_SECONDS,
+    Plant,
+    Scene,
+    SwitchedStage,
+    a_pod,
+)
+from tests.chaos.switchboard import wall_clock_at_boottime
 
-SECONDS_MAX: Final = 30.0
-"""For what must happen. Most of it takes milliseconds."""
-QUIET_SECONDS: Final = 2.0
-"""How long a session looks on where, without its bug, nothing happens."""
-EARLY_SECONDS: Final = 1.0
-"""A lease lasts 2 s from its last renewal. What is seen here may be seen a little later than it happened, but not by so much."""
-_LOOK_SECONDS: Final = 0.02
 _MASTER_STATUS: Final = 'leader_election_master_status{name="rayched"}'
 _HOUR_NS: Final = 3600 * NS_PER_SECOND
-_KEYS: Final = Keys()
-_LOCK: Final = LockKeys(_KEYS.record, _KEYS.epoch)
-
-Plant = Callable[[], AbstractContextManager[None]]
-
-
-class _SwitchedCluster(LinkedCluster):
-    """Replicas that follow a switchboard."""
-
-    def __init__(self, directory: Path, ways: Sequence[Sequence[str]], options: Sequence[str], board: Switchboard) -> None:
-        super().__init__(directory, ways, (), options)
-        self._board = board
-
-    def _command(self, number: int, address: str, http_address: str) -> list[str]:
-        variables = [f"{name}={value}" for name, value in self._board.environment(number).items()]
-        return ["/usr/bin/env", *variables, *super()._command(number, address, http_address)]
-
-
-class SwitchedStage(Stage):
-    """Two replicas and one etcd, with traps between them and a switchboard for their rules."""
-
-    def __init__(self, directory: Path, binary: EtcdBinary) -> None:
-        super().__init__(directory, binary, replicas=2, members=1, workers=0)
-        self.network = TrapNetwork()
-        self.board = Switchboard(directory / "switchboard")
-
-    def _new_cluster(self, ways: Sequence[Sequence[str]]) -> LinkedCluster:
-        return _SwitchedCluster(self.directory, ways, self._options, self.board)
-
-    def close(self) -> None:
-        super().close()
-        self.board.close()
-
-
-class Scene:
-    """A stage while one session is played on it."""
-
-    def __init__(self, stage: SwitchedStage, *, planted: bool) -> None:
-        self.stage = stage
-        self.patience = SECONDS_MAX if planted else QUIET_SECONDS
-        """For what only the bug does."""
-        self.violations: dict[str, list[str]] = {}
-        stage.heal()
-        stage.wait_until_standing(2)
-        self.leader = stage.leader()
-        (self.standby,) = stage.standbys()
-        self.epoch = self._epoch()
-        self._found_before = self._counts()
-        self._client = Client([self.standby.address], timeout_seconds=SECONDS_MAX)
-
-    def close(self) -> None:
-        """Everything is well again, and what the auditor found is among the violations."""
-        self._client.close()
-        self.stage.heal()
-        before = self._found_before
-        first = self.stage.ask(lambda auditor: dict(auditor.findings.first))
-        for kind, count in self._counts().items():
-            if count > before[kind]:
-                self.violate(INVARIANTS[kind], f"{kind}: {first[kind]}")
-
-    def violate(self, invariant: str, words: str) -> None:
-        self.violations.setdefault(invariant, []).append(words)
-
-    def link(self, replica: ReplicaProcess) -> TrapLink:
-        """Its way to etcd."""
-        link = self.stage.network.links[f"etcd-{replica.number}-0"]
-        assert isinstance(link, TrapLink)
-        return link
-
-    def submit(self, *pods: Pod, through: ReplicaProcess | None = None, seconds: float = SECONDS_MAX) -> list[str]:
-        """The uids of those that were acknowledged."""
-        client = self._client if through is None else Client([through.address], timeout_seconds=seconds)
-        try:
-            outcomes = client.submit_many(pods, timeout_seconds=seconds)
-        finally:
-            if through is not None:
-                client.close()
-        return [outcome.uid for outcome in outcomes if outcome.error is None]
-
-    def binding(self, uid: str, seconds: float = SECONDS_MAX) -> Binding | None:
-        """How the pod got its node; None: it did not in time."""
-
-        def found() -> Binding | None:
-            return self.stage.ask(lambda auditor: next((one for one in auditor.bindings if one.uid == uid), None))
-
-        return found() if self.until(lambda: found() is not None, seconds) else None
-
-    def until(self, condition: Callable[[], Any], seconds: float = SECONDS_MAX) -> bool:
-        """Whether it came true in time."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_LOOK_SECONDS)
-        return True
-
-    def must(self, condition: Callable[[], Any], what: str) -> None:
-        """Raises StageFailed."""
-        if not self.until(condition):
-            raise StageFailed(f"{what}: not within {SECONDS_MAX:.0f} s")
-
-    def await_later_epoch(self) -> int:
-        self.must(lambda: self._epoch() > self.epoch, "a later epoch")
-        return self._epoch()
-
-    def settled(self) -> None:
-        """What has reached etcd by now has been judged."""
-        pod = a_pod("settled", gated=True)
-        self.submit(pod)
-        self.must(lambda: self.stage.ask(lambda auditor: pod.metadata.uid in auditor.pods), "the auditor's next revision")
-
-    def metric(self, replica: ReplicaProcess, name: str) -> float | None:
-        """Of one series, as the replica shows it now; None: it does not."""
-        with (
-            contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://{replica.http_address}/metrics", timeout=5.0) as answer,
-        ):
-            for line in answer.read().decode().splitlines():
-                if line.startswith(f"{name} "):
-                    return float(line.rpartition(" ")[2])
-        return None
-
-    def has_read(self, replica: ReplicaProcess, revision: int) -> bool:
-        """Whether the replica's scheduler has seen this revision of etcd."""
-        return (self.metric(replica, "rayched_cache_revision") or 0) >= revision
-
-    def found(self, kind: str) -> bool:
-        return self._counts()[kind] > self._found_before[kind]
-
-    def put_record(self, record: LeaderRecord) -> None:
-        with open_channel(self.stage.etcd.endpoints) as channel:
-            rpc.KVStub(channel).Put(rpc.PutRequest(key=_KEYS.record, value=record.to_json()), timeout=5.0)
-
-    def delete_record(self) -> None:
-        with open_channel(self.stage.etcd.endpoints) as channel:
-            rpc.KVStub(channel).DeleteRange(rpc.DeleteRangeRequest(key=_KEYS.record), timeout=5.0)
-
-    def _epoch(self) -> int:
-        return self.stage.ask(lambda auditor: auditor.epoch)
-
-    def _counts(self) -> Mapping[str, int]:
-        return self.stage.ask(lambda auditor: auditor.findings.counts())
 
 
 def play(stage: SwitchedStage, bug: str, *, planted: bool) -> dict[str, list[str]]:
@@ -206,20 +52,6 @@ def play(stage: SwitchedStage, bug: str, *, planted: bool) -> dict[str, list[str
     finally:
         scene.close()
     return scene.violations
-
-
-def a_pod(name: str, *, cpu: str = "10m", node: str = "", gated: bool = False) -> Pod:
-    """Its name begins with this one."""
-    pod = Pod(api_version="v1", kind="Pod")
-    pod.metadata.uid = str(uuid.uuid4())
-    pod.metadata.namespace, pod.metadata.name = "default", f"{name}-{pod.metadata.uid[:8]}"
-    container = pod.spec.containers.add(name="main", image="registry.example/main:1")
-    container.resources.requests["cpu"].string = cpu
-    if node:
-        pod.spec.node_selector["kubernetes.io/hostname"] = node
-    if gated:
-        pod.spec.scheduling_gates.add(name="never")
-    return pod
 
 
 # ------------------------------------------------------------------------------------------------------------------ sessions
@@ -367,7 +199,7 @@ def another_holder(scene: Scene, plant: Plant) -> None:
         until = time.monotonic() + QUIET_SECONDS
         while time.monotonic() < until:
             scene.put_record(foreign)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         after = a_pod("after")
         scene.submit(after)
         binding = scene.binding(after.metadata.uid, scene.patience)
@@ -488,7 +320,7 @@ class _Lease:
 
     def __enter__(self) -> _Lease:
         self._channel = open_channel(self._scene.stage.etcd.endpoints)
-        self._watch = KeyWatch(self._channel, _LOCK, self._deliver)
+        self._watch = KeyWatch(self._channel, LOCK, self._deliver)
         self._scene.must(lambda: self._record, "the lease is seen")
         return self
 
