@@ -47,47 +47,6 @@ _POLL_SECONDS = 0.2
 
 _LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
 
-EtcdEndpoints = Annotated[
-    str,
-    typer.Option(
-        metavar="HOST:PORT,...", envvar="RAYCHED_ETCD_ENDPOINTS", help="An etcd to use; none: one of its own.", show_default=False
-    ),
-]
-EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of this cluster begin with.")]
-Workers = Annotated[int, typer.Option(metavar="N", help="FilterScoreWorkers of each replica.", min=0, max=WORKERS_MAX)]
-Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of the election: 2/1.3/0.4 s or 15/10/2 s.")]
-Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
-]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of the draw among equal nodes.")]
-UnschedulableMax = Annotated[
-    str,
-    typer.Option(
-        "--pod-max-in-unschedulable-pods-duration",
-        metavar="DURATION",
-        help="A pod that no event wakes is tried again after this.",
-    ),
-]
-HeadOfLineLimit = Annotated[
-    int,
-    typer.Option(
-        "--head-of-line-limit",
-        metavar="N",
-        help="After N retries the pod that waits longest has its turn, whatever its priority; 0: never, as kube-scheduler.",
-        min=0,
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False),
-]
-LogFormat = Annotated[str, typer.Option(metavar="text|json", help="Lines of the log: for people, or one JSON object each.")]
-LogLevel = Annotated[
-    str,
-    typer.Option(
-        metavar="debug|info|warning|error", envvar="RAYCHED_LOG_LEVEL", help="From which level on; debug has every attempt."
-    ),
-]
 Compaction = Annotated[bool, typer.Option(help="The leader compacts etcd every 5 minutes and keeps 10.")]
 
 
@@ -115,36 +74,14 @@ def replica(
             show_default=False,
         ),
     ] = "",
-    etcd_endpoints: EtcdEndpoints = "",
-    etcd_root: EtcdRoot = "/rayched",
-    data_dir: DataDir = None,
-    election_profile: Profile = "fast",
-    workers: Workers = 2,
     ray_address: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="A Ray cluster for the workers; none: a local one.", show_default=False),
     ] = None,
-    config: Config = None,
-    seed: Seed = 0,
-    pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m",
-    head_of_line_limit: HeadOfLineLimit = 0,
     compact: Compaction = True,
     insecure_bind: Annotated[
         bool, typer.Option("--insecure-bind", help="Allow an address that is not loopback. There is no TLS.")
     ] = False,
-    node_monitor_period: node_options.MonitorPeriod = NODES.node_monitor_period,
-    node_monitor_grace_period: node_options.MonitorGrace = NODES.node_monitor_grace_period,
-    node_startup_grace_period: node_options.StartupGrace = NODES.node_startup_grace_period,
-    node_eviction_rate: node_options.EvictionRate = NODES.node_eviction_rate,
-    secondary_node_eviction_rate: node_options.SecondaryEvictionRate = NODES.secondary_node_eviction_rate,
-    unhealthy_zone_threshold: node_options.UnhealthyZone = NODES.unhealthy_zone_threshold,
-    large_cluster_size_threshold: node_options.LargeCluster = NODES.large_cluster_size_threshold,
-    orphan_quarantine: node_options.OrphanQuarantine = NODES.orphan_quarantine,
-    termination_margin: node_options.TerminationMargin = NODES.termination_margin,
-    default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds,
-    default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
-    log_format: LogFormat = "text",
-    log_level: LogLevel = "info",
     shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
 ) -> None:
     """Run one replica in the foreground."""
@@ -210,28 +147,6 @@ def up(
             max=65_500,
         ),
     ] = None,
-    etcd_endpoints: EtcdEndpoints = "",
-    etcd_root: EtcdRoot = "/rayched",
-    data_dir: DataDir = None,
-    election_profile: Profile = "fast",
-    workers: Workers = 2,
-    config: Config = None,
-    seed: Seed = 0,
-    pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m",
-    head_of_line_limit: HeadOfLineLimit = 0,
-    node_monitor_period: node_options.MonitorPeriod = NODES.node_monitor_period,
-    node_monitor_grace_period: node_options.MonitorGrace = NODES.node_monitor_grace_period,
-    node_startup_grace_period: node_options.StartupGrace = NODES.node_startup_grace_period,
-    node_eviction_rate: node_options.EvictionRate = NODES.node_eviction_rate,
-    secondary_node_eviction_rate: node_options.SecondaryEvictionRate = NODES.secondary_node_eviction_rate,
-    unhealthy_zone_threshold: node_options.UnhealthyZone = NODES.unhealthy_zone_threshold,
-    large_cluster_size_threshold: node_options.LargeCluster = NODES.large_cluster_size_threshold,
-    orphan_quarantine: node_options.OrphanQuarantine = NODES.orphan_quarantine,
-    termination_margin: node_options.TerminationMargin = NODES.termination_margin,
-    default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds,
-    default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds,
-    log_format: LogFormat = "text",
-    log_level: LogLevel = "info",
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="When to give up on the start, as in 90s or 5m; 0s: never.")
     ] = "10m",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rayched.api import kinds
 from rayched.v1.core_pb2 import Node, Pod
 from tests.actors.builders import a_node, stored
@@ -56,6 +58,15 @@ def decide(replica: Replica) -> None:
         replica.turn()
     replica.exchanged()
     replica.core.decide()
+
+
+def having_decided(*pods: Pod, nodes: Sequence[str] = ("n1",)) -> Replica:
+    """A leader over these nodes of 4 CPUs that has decided about the pods and has written nothing yet."""
+    replica = a_replica(*nodes)
+    for pod in pods:
+        put_pod(replica.store, pod)
+    decide(replica)
+    return replica
 
 
 def assumed(replica: Replica) -> int:

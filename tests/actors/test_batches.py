@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.actors.builders import a_pod
-from tests.actors.leading import a_replica, assumed, decide, key_of, put_pod
+from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_pod
 from tests.actors.replica import default_profiles
 
 
@@ -81,9 +81,7 @@ def test_a_batch_ends_when_its_time_is_up() -> None:
 
 
 def test_one_pod_is_decided_when_one_is_there() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     assert assumed(replica) == 1
 
 

@@ -8,15 +8,13 @@ from rayched.actors.messages import GivenBack
 from rayched.store.errors import RequestTooLarge, StoreFull
 from rayched.store.list_watch import Changed
 from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, decide, key_of, put_node, put_pod
+from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
 
 # --------------------------------------------------------------------------------------------------------- lost answers
 
 
 def test_a_pod_whose_binding_has_no_answer_keeps_its_room_until_the_outcome_is_known() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("first", cpu="3"))
-    decide(replica)
+    replica = having_decided(a_pod("first", cpu="3"))
     replica.turn()
     replica.arrive(lose_answer=True)
     replica.answer()
@@ -32,9 +30,7 @@ def test_a_pod_whose_binding_has_no_answer_keeps_its_room_until_the_outcome_is_k
 
 
 def test_a_binding_without_an_answer_is_sent_again_and_recognised() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     replica.turn()
     replica.arrive(lose_answer=True)
     replica.answer()
@@ -50,9 +46,7 @@ def test_a_binding_without_an_answer_is_sent_again_and_recognised() -> None:
 
 
 def test_a_binding_that_never_arrived_arrives_the_second_time_and_its_late_copy_changes_nothing() -> None:
-    replica = a_replica("n1", "n2")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"), nodes=("n1", "n2"))
     replica.turn()
     replica.arrive(lose_request=True)
     replica.answer()
@@ -65,9 +59,7 @@ def test_a_binding_that_never_arrived_arrives_the_second_time_and_its_late_copy_
 
 def test_a_binding_whose_trace_was_written_over_is_recognised_by_its_node() -> None:
     """An agent reported on the pod before its binding was asked about again, so the attempt id is gone."""
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web", cpu="3"))
-    decide(replica)
+    replica = having_decided(a_pod("web", cpu="3"))
     replica.turn()
     replica.arrive(lose_answer=True)
     replica.answer()
@@ -126,9 +118,7 @@ def test_a_full_store_is_asked_again_later_and_a_write_it_cannot_take_spoils_no_
 
 @pytest.mark.row("F11", "D4")
 def test_a_pod_that_lost_a_race_is_queued_again_only_when_the_cache_shows_what_it_lost_to() -> None:
-    replica = a_replica("n1", "n2")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"), nodes=("n1", "n2"))
     put_pod(replica.store, a_pod("web", labels={"changed": "yes"}))
     replica.turn()
     replica.arrive()
@@ -142,9 +132,7 @@ def test_a_pod_that_lost_a_race_is_queued_again_only_when_the_cache_shows_what_i
 
 
 def test_a_node_that_changed_after_the_decision_refuses_the_binding_and_is_looked_at_again() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     put_node(replica.store, a_node("n1", unschedulable=True))
     put_node(replica.store, a_node("n2"))
     replica.turn()
@@ -156,9 +144,7 @@ def test_a_node_that_changed_after_the_decision_refuses_the_binding_and_is_looke
 
 
 def test_a_pod_deleted_under_its_binding_is_over() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     replica.turn()
     replica.store.delete(key_of("web"))
     replica.arrive()
@@ -167,9 +153,7 @@ def test_a_pod_deleted_under_its_binding_is_over() -> None:
 
 
 def test_a_pod_that_changed_between_decision_and_binding_is_decided_anew() -> None:
-    replica = a_replica("n1", "n2")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"), nodes=("n1", "n2"))
     put_pod(replica.store, a_pod("web", selector={"kubernetes.io/hostname": "n2"}))
     replica.watch()
     replica.turn()

@@ -55,6 +55,15 @@ def a_leader(*nodes: Node) -> Replica:
     return replica
 
 
+def a_leader_with_a_bound_pod(name: str) -> tuple[Replica, Pod]:
+    replica = a_leader(a_node("n1"))
+    put(replica.store, a_pod(name))
+    replica.settle()
+    pod = replica.store.pod(KEYS.object_key(kinds.POD, "default", name))
+    assert pod is not None and pod.spec.node_name == "n1"
+    return replica, pod
+
+
 # ------------------------------------------------------------------------------------------------------ what is told
 
 
@@ -124,12 +133,7 @@ def test_a_node_that_comes_falls_silent_is_closed_and_goes_has_events() -> None:
 
 
 def test_a_pod_that_a_taint_of_its_node_ends_has_one_event() -> None:
-    replica = a_leader(a_node("n1"))
-    key = KEYS.object_key(kinds.POD, "default", "web")
-    put(replica.store, a_pod("web"))
-    replica.settle()
-    pod = replica.store.pod(key)
-    assert pod is not None and pod.spec.node_name == "n1"
+    replica, pod = a_leader_with_a_bound_pod("web")
     pod.status.phase, pod.spec.termination_grace_period_seconds = "Running", 30
     put(replica.store, pod)
     replica.settle()
@@ -147,12 +151,7 @@ def test_a_pod_that_a_taint_of_its_node_ends_has_one_event() -> None:
 
 
 def test_a_pod_that_is_not_ready_because_its_node_is_not_has_an_event_each_time() -> None:
-    replica = a_leader(a_node("n1"))
-    key = KEYS.object_key(kinds.POD, "default", "web")
-    put(replica.store, a_pod("web"))
-    replica.settle()
-    pod = replica.store.pod(key)
-    assert pod is not None and pod.spec.node_name == "n1"
+    replica, pod = a_leader_with_a_bound_pod("web")
     pod.status.phase = "Running"
     ready = pod.status.conditions.add(type="Ready")
     counted = []

@@ -6,7 +6,7 @@ import pytest
 
 from rayched.store.list_watch import Resumed
 from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, decide, key_of, put_node, put_pod
+from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import KEYS, Clock, Replica
 
@@ -46,9 +46,7 @@ def test_a_list_at_the_epochs_revision_or_later_is_as_fresh_as_its_event() -> No
 
 
 def test_what_was_decided_is_not_sent_when_belief_ends_before_the_send() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     assert assumed(replica) == 1
     replica.belief = None
     replica.turn()
@@ -68,9 +66,7 @@ def test_nothing_is_decided_when_belief_ends_before_the_batch() -> None:
 
 
 def test_it_is_drained_only_when_the_answers_of_what_was_sent_are_there() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     replica.turn()
     assert len(replica.to_store) == 1 and not replica.core.drained
     replica.belief = None
@@ -102,9 +98,7 @@ def test_belief_that_returns_under_the_same_epoch_keeps_what_is_under_way() -> N
 
 
 def test_a_new_epoch_voids_every_assumption() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web", cpu="4"))
-    decide(replica)
+    replica = having_decided(a_pod("web", cpu="4"))
     replica.turn()
     replica.arrive(lose_request=True)
     replica.answer()
@@ -120,9 +114,7 @@ def test_a_new_epoch_voids_every_assumption() -> None:
 
 @pytest.mark.row("L32")
 def test_a_refusal_by_the_guard_ends_the_term_whatever_the_belief_says() -> None:
-    replica = a_replica("n1")
-    put_pod(replica.store, a_pod("web"))
-    decide(replica)
+    replica = having_decided(a_pod("web"))
     replica.store.put(KEYS.epoch, b"somebody else")
     replica.turn()
     replica.arrive()
