@@ -7,32 +7,26 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rayched.api.well_known_taints import DefaultTolerations
-from rayched.cli import node_options
+from rayched.cli.cluster_options import ClusterOptions, with_cluster_options
 from rayched.cli.connection import connected
-from rayched.cli.node_options import NODES, TOLERATIONS
 from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.controllers.node_settings import NodeSettings, NodeSettingsError
+from rayched.controllers.node_settings import NodeSettingsError
 from rayched.replica.etcd_binary import EtcdServerError
 from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
 from rayched.replica.settings import (
     DEFAULT_PORT,
     HTTP_PORT_DISTANCE,
-    WORKERS_MAX,
     ReplicaSettings,
     SettingsError,
-    default_data_dir,
-    split_endpoints,
 )
 from rayched.replica.stop_signals import block_stop_signals
 from rayched.v1.services_pb2 import GetLeaderResponse
@@ -58,6 +52,7 @@ class LeaderOutput(enum.StrEnum):
     json = "json"
 
 
+@with_cluster_options
 def replica(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
     advertise_address: Annotated[
@@ -83,6 +78,8 @@ def replica(
         bool, typer.Option("--insecure-bind", help="Allow an address that is not loopback. There is no TLS.")
     ] = False,
     shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
+    *,
+    shared: ClusterOptions,
 ) -> None:
     """Run one replica in the foreground."""
     # Before anything else, because the import below starts threads of numpy, and each of them could take the signal.
@@ -96,33 +93,11 @@ def replica(
             listen=listen,
             advertise_address=advertise_address,
             http_address=http_address,
-            etcd_endpoints=split_endpoints(etcd_endpoints),
-            root=etcd_root,
-            data_dir=data_dir or default_data_dir(),
-            election_profile=election_profile,
-            workers=workers,
             ray_address=ray_address,
-            scheduler_configuration=config,
-            seed=seed,
             compact=compact,
             insecure_bind=insecure_bind,
-            log_format=log_format,
-            log_level=log_level.lower(),
-            pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
-            head_of_line_limit=head_of_line_limit,
-            nodes=NodeSettings(
-                node_monitor_period=node_monitor_period,
-                node_monitor_grace_period=node_monitor_grace_period,
-                node_startup_grace_period=node_startup_grace_period,
-                node_eviction_rate=node_eviction_rate,
-                secondary_node_eviction_rate=secondary_node_eviction_rate,
-                orphan_quarantine=orphan_quarantine,
-                termination_margin=termination_margin,
-                unhealthy_zone_threshold=unhealthy_zone_threshold,
-                large_cluster_size_threshold=large_cluster_size_threshold,
-            ),
-            tolerations=DefaultTolerations(default_not_ready_toleration_seconds, default_unreachable_toleration_seconds),
             shard_always=shard_always,
+            **shared.settings(),
         )
         code = run(settings)
     except SchedulerSettingsError as error:
@@ -132,6 +107,7 @@ def replica(
     raise SystemExit(code)
 
 
+@with_cluster_options
 def up(
     replicas: Annotated[int, typer.Option(metavar="N", help="How many.", min=1, max=9)] = 3,
     port: Annotated[
@@ -150,50 +126,25 @@ def up(
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="When to give up on the start, as in 90s or 5m; 0s: never.")
     ] = "10m",
+    *,
+    shared: ClusterOptions,
 ) -> None:
     """Run an etcd and several replicas on this host."""
     start_seconds_max = seconds_of("--timeout", timeout)
-    options = ["--election-profile", election_profile, "--workers", str(workers), "--seed", str(seed), "--etcd-root", etcd_root]
-    options += ["--pod-max-in-unschedulable-pods-duration", pod_max_in_unschedulable_pods_duration]
-    options += ["--head-of-line-limit", str(head_of_line_limit), "--log-format", log_format, "--log-level", log_level]
-    if config is not None:
-        options += ["--config", str(config)]
+    http_port = port + HTTP_PORT_DISTANCE if http_port is None else http_port
     try:
-        nodes = NodeSettings(
-            node_monitor_period=node_monitor_period,
-            node_monitor_grace_period=node_monitor_grace_period,
-            node_startup_grace_period=node_startup_grace_period,
-            node_eviction_rate=node_eviction_rate,
-            secondary_node_eviction_rate=secondary_node_eviction_rate,
-            orphan_quarantine=orphan_quarantine,
-            termination_margin=termination_margin,
-            unhealthy_zone_threshold=unhealthy_zone_threshold,
-            large_cluster_size_threshold=large_cluster_size_threshold,
-        )
+        settings, flags = shared.settings(), shared.flags()
     except NodeSettingsError as error:
         fail(str(error))
-    options += node_options.node_flags(
-        nodes, DefaultTolerations(default_not_ready_toleration_seconds, default_unreachable_toleration_seconds)
-    )
-    directory = (data_dir or default_data_dir()) / "up"
-    endpoints = split_endpoints(etcd_endpoints)
-    http_port = port + HTTP_PORT_DISTANCE if http_port is None else http_port
+    directory, endpoints = settings["data_dir"] / "up", settings["etcd_endpoints"]
     _check_before_start(
         [port + number for number in range(replicas)],
         [http_port + number for number in range(replicas if http_port else 0)],
-        etcd_endpoints=endpoints,
-        root=etcd_root,
-        data_dir=directory,
-        election_profile=election_profile,
-        workers=workers,
-        scheduler_configuration=config,
-        pod_max_in_unschedulable_pods_duration=pod_max_in_unschedulable_pods_duration,
-        log_format=log_format,
-        log_level=log_level.lower(),
+        settings | {"data_dir": directory},
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     cluster = LocalCluster(
-        directory, replicas, first_port=port, first_http_port=http_port, etcd_endpoints=endpoints, options=options
+        directory, replicas, first_port=port, first_http_port=http_port, etcd_endpoints=endpoints, options=flags
     )
     try:
         with cluster, Client(cluster.addresses) as client:
@@ -250,7 +201,7 @@ def _leader_json(found: GetLeaderResponse) -> str:
     return json.dumps({field.name: getattr(found, field.name) for field in found.DESCRIPTOR.fields})
 
 
-def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], **settings: Any) -> None:
+def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], settings: Mapping[str, Any]) -> None:
     """All that can be told before anything runs: a replica that ends with an error is harder to read."""
     from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 

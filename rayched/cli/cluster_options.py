@@ -1,0 +1,143 @@
+"""What every replica of a cluster is told: `replica` takes these options for itself, `up` for the replicas that it starts.
+
+A command that has them is written with a parameter `shared: ClusterOptions` and decorated; typer sees an option for each field.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from rayched.api.well_known_taints import DefaultTolerations
+from rayched.cli import node_options
+from rayched.cli.node_options import NODES, TOLERATIONS
+from rayched.controllers.node_settings import NodeSettings
+from rayched.replica.settings import WORKERS_MAX, default_data_dir, split_endpoints
+
+EtcdEndpoints = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT,...", envvar="RAYCHED_ETCD_ENDPOINTS", help="An etcd to use; none: one of its own.", show_default=False
+    ),
+]
+EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of this cluster begin with.")]
+Workers = Annotated[int, typer.Option(metavar="N", help="FilterScoreWorkers of each replica.", min=0, max=WORKERS_MAX)]
+Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of the election: 2/1.3/0.4 s or 15/10/2 s.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Of the draw among equal nodes.")]
+UnschedulableMax = Annotated[
+    str,
+    typer.Option(
+        "--pod-max-in-unschedulable-pods-duration",
+        metavar="DURATION",
+        help="A pod that no event wakes is tried again after this.",
+    ),
+]
+HeadOfLineLimit = Annotated[
+    int,
+    typer.Option(
+        "--head-of-line-limit",
+        metavar="N",
+        help="After N retries the pod that waits longest has its turn, whatever its priority; 0: never, as kube-scheduler.",
+        min=0,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False),
+]
+LogFormat = Annotated[str, typer.Option(metavar="text|json", help="Lines of the log: for people, or one JSON object each.")]
+LogLevel = Annotated[
+    str,
+    typer.Option(
+        metavar="debug|info|warning|error", envvar="RAYCHED_LOG_LEVEL", help="From which level on; debug has every attempt."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """As they were given."""
+
+    etcd_endpoints: EtcdEndpoints = ""
+    etcd_root: EtcdRoot = "/rayched"
+    data_dir: DataDir = None
+    election_profile: Profile = "fast"
+    workers: Workers = 2
+    config: Config = None
+    seed: Seed = 0
+    pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m"
+    head_of_line_limit: HeadOfLineLimit = 0
+    node_monitor_period: node_options.MonitorPeriod = NODES.node_monitor_period
+    node_monitor_grace_period: node_options.MonitorGrace = NODES.node_monitor_grace_period
+    node_startup_grace_period: node_options.StartupGrace = NODES.node_startup_grace_period
+    node_eviction_rate: node_options.EvictionRate = NODES.node_eviction_rate
+    secondary_node_eviction_rate: node_options.SecondaryEvictionRate = NODES.secondary_node_eviction_rate
+    unhealthy_zone_threshold: node_options.UnhealthyZone = NODES.unhealthy_zone_threshold
+    large_cluster_size_threshold: node_options.LargeCluster = NODES.large_cluster_size_threshold
+    orphan_quarantine: node_options.OrphanQuarantine = NODES.orphan_quarantine
+    termination_margin: node_options.TerminationMargin = NODES.termination_margin
+    default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds
+    default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
+
+    def settings(self) -> dict[str, Any]:
+        """As ReplicaSettings takes them. Raises NodeSettingsError."""
+        return {
+            "etcd_endpoints": split_endpoints(self.etcd_endpoints),
+            "root": self.etcd_root,
+            "data_dir": self.data_dir or default_data_dir(),
+            "election_profile": self.election_profile,
+            "workers": self.workers,
+            "scheduler_configuration": self.config,
+            "seed": self.seed,
+            "pod_max_in_unschedulable_pods_duration": self.pod_max_in_unschedulable_pods_duration,
+            "head_of_line_limit": self.head_of_line_limit,
+            "nodes": NodeSettings(**{one.name: getattr(self, one.name) for one in fields(NodeSettings)}),
+            "tolerations": self._tolerations(),
+            "log_format": self.log_format,
+            "log_level": self.log_level.lower(),
+        }
+
+    def flags(self) -> list[str]:
+        """The flags of `rayched replica` that say the same, but for where etcd and data are. Raises NodeSettingsError."""
+        settings = self.settings()
+        return [
+            *("--etcd-root", self.etcd_root, "--election-profile", self.election_profile, "--workers", str(self.workers)),
+            *(("--config", str(self.config)) if self.config is not None else ()),
+            *("--seed", str(self.seed), "--head-of-line-limit", str(self.head_of_line_limit)),
+            *("--pod-max-in-unschedulable-pods-duration", self.pod_max_in_unschedulable_pods_duration),
+            *("--log-format", self.log_format, "--log-level", self.log_level),
+            *node_options.node_flags(settings["nodes"], settings["tolerations"]),
+        ]
+
+    def _tolerations(self) -> DefaultTolerations:
+        return DefaultTolerations(self.default_not_ready_toleration_seconds, self.default_unreachable_toleration_seconds)
+
+
+def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field in place of its parameter `shared`, after its own options."""
+    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "shared"]
+    types = get_type_hints(ClusterOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=types[one.name])
+        for one in fields(ClusterOptions)
+    ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        options = ClusterOptions(**{one.name: given.pop(one.name) for one in shared})
+        command(**given, shared=options)
+
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
+    return run

@@ -1,0 +1,62 @@
+"""What `up` is told is what its replicas are told."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rayched.cli.cluster_options import ClusterOptions
+from tests.deploy.commands import flags, parsed
+
+SAID_OTHERWISE = {"etcd_endpoints", "data_dir"}
+"""By whoever starts the replica."""
+OTHER: dict[str, Any] = {
+    "etcd_root": "/other",
+    "election_profile": "kube",
+    "workers": 5,
+    "config": Path("profiles.yaml"),
+    "seed": 7,
+    "pod_max_in_unschedulable_pods_duration": "90s",
+    "head_of_line_limit": 3,
+    "node_monitor_period": 1.0,
+    "node_monitor_grace_period": 75.0,
+    "node_startup_grace_period": 9.0,
+    "node_eviction_rate": 0.5,
+    "secondary_node_eviction_rate": 0.25,
+    "unhealthy_zone_threshold": 0.75,
+    "large_cluster_size_threshold": 5,
+    "orphan_quarantine": 11.0,
+    "termination_margin": 13.0,
+    "default_not_ready_toleration_seconds": 17,
+    "default_unreachable_toleration_seconds": 19,
+    "log_format": "json",
+    "log_level": "debug",
+}
+
+
+def told(options: ClusterOptions) -> dict[str, Any]:
+    """What a replica takes from the flags."""
+    found = parsed(["replica", *options.flags()])
+    return {one.name: found[one.name] for one in fields(ClusterOptions) if one.name not in SAID_OTHERWISE}
+
+
+def test_every_option_is_tried() -> None:
+    assert OTHER.keys() | SAID_OTHERWISE == {one.name for one in fields(ClusterOptions)}
+
+
+def test_replicas_are_told_the_defaults_where_nothing_is_said() -> None:
+    assert told(ClusterOptions()) == {name: getattr(ClusterOptions(), name) for name in OTHER}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_replicas_are_told_each_option(name: str) -> None:
+    given = replace(ClusterOptions(), **{name: OTHER[name]})
+    assert told(given) == {each: getattr(given, each) for each in OTHER}
+
+
+def test_both_commands_have_all_of_them() -> None:
+    shared = {f"--{one.name.replace('_', '-')}" for one in fields(ClusterOptions)}
+    assert shared <= flags("up") and shared <= flags("replica")
