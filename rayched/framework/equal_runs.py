@@ -2,7 +2,8 @@
 
 After a decision the total of its stage, the highest value in it and the rows that have it are still there. When the same template
 is asked about next, what bindings changed is a row or two: their totals are written over, and the rows that tie are repaired. No
-pass over all rows is needed until the last of them is gone.
+pass over all rows is needed until the last of them is gone. Where few tie at a time that is soon; a run in which it happens again
+and again keeps the rows that come next as well (`NextBest`), and passes over all rows once for a hundred decisions.
 
 It says nothing, and the engine evaluates as ever, where more than bindings changed: a node object, the bounds of a normalised
 score, what a counting plugin says. So what comes of it is the same to the bit.
@@ -16,19 +17,36 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Final
 
-from rayched.framework.evaluation import Evaluation
+from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation
 from rayched.framework.kept_columns import BuildColumns
 from rayched.framework.plan import Stage
+from rayched.framework.ranking import NextBest
 from rayched.framework.usage_sum import TotalColumn
 
 ROWS_MAX: Final = 16
 """With more changed rows than this a pass over all rows is as good."""
+FEW: Final = 8
+"""Rows that tie: with no more than these the next pass over all rows is near."""
+PASSES: Final = 6
+"""After so many passes that found few rows the next ones are kept; that costs as much as ten of them."""
 
 
 class EqualRun:
     """The last decision of a stage, ready to be followed by the next."""
 
-    __slots__ = ("_best", "_counts", "_logs", "_n_installed", "_plain_at", "_static", "_ties", "_total", "stage")
+    __slots__ = (
+        "_best",
+        "_counts",
+        "_logs",
+        "_n_installed",
+        "_next",
+        "_passes",
+        "_plain_at",
+        "_static",
+        "_ties",
+        "_total",
+        "stage",
+    )
 
     def __init__(self, stage: Stage, total: TotalColumn, best: int) -> None:
         """`total` and `best` are what the stage's sums came to just now, shape (n_rows,); the run writes into it."""
@@ -45,6 +63,10 @@ class EqualRun:
         """Counting plugins had no say as of these revisions."""
         self._ties: list[int] | None = None
         """Ascending. None: nobody has looked yet."""
+        self._next: NextBest | None = None
+        """What comes after those that tie, where it is kept; never while nobody knows these."""
+        self._passes = 0
+        """Passes over all rows that found few that tie."""
 
     @staticmethod
     def can_begin(stage: Stage) -> bool:
@@ -69,16 +91,33 @@ class EqualRun:
             for row in rows:
                 self._write(row, usage.column.item(row) + self._static.item(row))
         if self._ties is not None and not self._ties:
-            self._ties = None
-            self._best = int(self._total[self._total.argmax()])
+            self._take_next()
         if self._best < 0:
             return None
         assert stage.bounds is not None
         if static.raw_scores and not static.hold(stage.bounds, self._total):
             return None
         if self._ties is None:
-            self._ties = (self._total == self._best).nonzero()[0].tolist()
-        return Evaluation(n_rows, self._total, self._best, ties=self._ties)
+            self._ties = self._look()
+        return Evaluation(n_rows, self._total, self._best, ties=self._ties, following=self._next)
+
+    def _take_next(self) -> None:
+        """All rows that tied are gone: the next ones take their place."""
+        found = None if self._next is None else self._next.take_best()
+        if found is not None:
+            self._best, self._ties = found
+            return
+        self._ties = self._next = None
+        self._best = int(self._total[self._total.argmax()])
+
+    def _look(self) -> list[int]:
+        """The rows that tie, by a pass over all of them."""
+        ties: list[int] = (self._total == self._best).nonzero()[0].tolist()
+        if len(ties) <= FEW:
+            self._passes += 1
+            if self._passes > PASSES:
+                self._next = NextBest(self._total, self._best, len(ties))
+        return ties
 
     def _is_still_plain(self) -> bool:
         revision = self._revision()
@@ -96,7 +135,7 @@ class EqualRun:
         return revision
 
     def _write(self, row: int, value: int) -> None:
-        total, ties = self._total, self._ties
+        total, ties, best, following = self._total, self._ties, self._best, self._next
         old = total.item(row)
         if value == old:
             return
@@ -105,12 +144,19 @@ class EqualRun:
             # Nobody has looked for the rows that tie; the highest value may be another one as well.
             self._best = int(total[total.argmax()])
             return
-        if old == self._best:
+        if old == best:
             del ties[bisect_left(ties, row)]
-        if value > self._best:
+            old = NOT_FEASIBLE
+        if value > best:
+            if following is not None:
+                following.add_front(ties, best)
             self._best, self._ties = value, [row]
-        elif value == self._best:
+            value = NOT_FEASIBLE
+        elif value == best:
             insort(ties, row)
+            value = NOT_FEASIBLE
+        if following is not None:
+            following.move(row, old, value)
 
 
 def _is_plain(stage: Stage) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.framework.ranking import NextBest, rank_of
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.framework.usage_sum import TotalColumn
 from rayched.snapshot.columns import BoolColumn, CodeColumn, RowIndex, ScoreColumn
@@ -19,7 +20,7 @@ NOT_FEASIBLE = -1
 class Evaluation:
     """A template against all rows. Valid until the engine is asked again or the snapshot changes."""
 
-    __slots__ = ("_n_feasible", "_rows", "_ties", "_total", "best", "n_rows", "narrowed", "status")
+    __slots__ = ("_following", "_n_feasible", "_rows", "_ties", "_total", "best", "n_rows", "narrowed", "status")
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Evaluation:
         narrowed: frozenset[str] | None = None,
         n_feasible: int | None = None,
         ties: list[int] | None = None,
+        following: NextBest | None = None,
     ) -> None:
         self.n_rows = n_rows
         """Length of the columns."""
@@ -48,6 +50,7 @@ class Evaluation:
         self._rows = rows
         self._n_feasible = n_feasible
         self._ties = ties
+        self._following = following
 
     @property
     def is_feasible(self) -> bool:
@@ -90,27 +93,33 @@ class Evaluation:
         ties: RowIndex = (self._total == self.best).nonzero()[0]
         return ties if self._rows is None else self._rows[ties]
 
-    def runners_up(self, best_rows: RowIndex | Sequence[int], n: int) -> list[tuple[int, int]]:
-        """The `n` feasible rows after the best ones, with their totals; fewer where there are no more. The first row where equal.
+    def runners_up(self, best_rows: RowIndex | Sequence[int], n: int) -> list[int]:
+        """The ranks (see `ranking`) of the `n` feasible rows after the best ones, in their order; fewer where there are no more.
 
-        `best_rows` are what the property gives. Cost: for each one search for the highest total.
+        `best_rows` are what the property gives. Cost: little where they are kept; else for each one search for the highest total.
         """
-        total = self._total
-        best: RowIndex | Sequence[int] = best_rows if self._rows is None else np.searchsorted(self._rows, best_rows)
+        if self._following is not None:
+            kept = self._following.first(n)
+            if kept is not None:
+                return kept
+        total, rows = self._total, self._rows
+        best: RowIndex | Sequence[int] = best_rows if rows is None else np.searchsorted(rows, best_rows)
         found: list[tuple[int, int]] = []
         # For the time of the search nobody is in the way of the next one.
-        total[best] = NOT_FEASIBLE
-        for _ in range(n):
-            place = int(total.argmax()) if len(total) else 0
-            value = total.item(place) if len(total) else NOT_FEASIBLE
+        for place in best:
+            total[place] = NOT_FEASIBLE
+        for _ in range(n if len(total) else 0):
+            place = int(total.argmax())
+            value = total.item(place)
             if value < 0:
                 break
             found.append((place, value))
             total[place] = NOT_FEASIBLE
-        total[best] = self.best
+        for place in best:
+            total[place] = self.best
         for place, value in found:
             total[place] = value
-        return found if self._rows is None else [(int(self._rows[place]), value) for place, value in found]
+        return [rank_of(place if rows is None else int(rows[place]), value) for place, value in found]
 
 
 @dataclass(frozen=True, slots=True)

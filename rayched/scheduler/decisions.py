@@ -6,8 +6,10 @@ know, so it is counted in idle moments for the templates that were decided about
 
 Bounded: DECISIONS_MAX decisions of some 500 bytes, and as many counts as templates are in COUNTS_MAX.
 
-Owner: the Scheduler; one thread. Cost: about 1 µs a decision; where fewer than five nodes tie, one search for the highest total
-for each that lacks. Measured by benchmarks/decisions.py.
+The best five are taken at the moment of the decision, as the totals change with the next one. Where five tie they are at hand;
+the others too where pods of one template follow each other; else each one that lacks is a search for the highest total.
+
+Owner: the Scheduler; one thread. Cost: 1 µs a decision, and half of one for each search. Measured by benchmarks/decisions.py.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Final, NamedTuple
 
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.evaluation import Evaluation
+from rayched.framework.ranking import ROW_MASK, total_of
 from rayched.scheduler.attempt import Attempt, Failure
 from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.snapshot import Snapshot
@@ -70,8 +73,8 @@ class Decision(NamedTuple):
 
 _Head = tuple[int, str, str, int, float, float, int]
 """The fields of a Decision from `number` to `template`."""
-_Chosen = tuple[_Head, str, int, int, Sequence[str], Sequence[tuple[str, int]]]
-"""Of a decision for a node: head, node, ties, highest total, some of those that tie, and others with their totals."""
+_Chosen = tuple[int, str, str, int, float, float, int, str, int, int, Sequence[str], Sequence[int]]
+"""Of a decision for a node: head, node, ties, highest total, the best nodes, and the ranks of those of them that do not tie."""
 
 
 class Rejections(NamedTuple):
@@ -92,7 +95,8 @@ class Decisions:
         self.keeps = True
         """Off only to measure what keeping costs."""
         self._snapshot = snapshot
-        self._stopwatch = stopwatch
+        self.stopwatch = stopwatch
+        """Seconds of the scheduler's clock."""
         self._ring: deque[Decision | _Chosen] = deque(maxlen=DECISIONS_MAX)
         self._keep = self._ring.append
         self._counts: OrderedDict[int, Rejections] = OrderedDict()
@@ -111,15 +115,28 @@ class Decisions:
         if not self.keeps:
             return
         names, template, ties = self._snapshot.names, attempt.template, len(best_rows)
+        others: Sequence[int] = ()
+        if ties >= BEST:
+            best = [names[one] for one in best_rows[:BEST]]
+        else:
+            others = evaluation.runners_up(best_rows, BEST - ties)
+            best = [names[one] for one in best_rows]
+            best += [names[rank & ROW_MASK] for rank in others]
         # A plain tuple, made into a Decision by who asks: that takes less than a fourth of the time.
         self._keep(
             (
-                (attempt.number, attempt.uid, attempt.name, self.revision, attempt.started, self._stopwatch(), template.id),
+                attempt.number,
+                attempt.uid,
+                attempt.name,
+                self.revision,
+                attempt.started,
+                self.stopwatch(),
+                template.id,
                 names[row],
                 ties,
                 evaluation.best,
-                [names[one] for one in best_rows[:BEST]],
-                () if ties >= BEST else [(names[one], total) for one, total in evaluation.runners_up(best_rows, BEST - ties)],
+                best,
+                others,
             )
         )
         if template is not self._newest:
@@ -128,7 +145,7 @@ class Decisions:
     def kept(self, attempt: Attempt, row: int) -> None:
         """The attempt takes the node that the pod was nominated to."""
         if self.keeps:
-            self._keep((self._head(attempt), self._snapshot.names[row], 0, 0, (), ()))
+            self._keep(Decision(*self._head(attempt), self._snapshot.names[row], 0))
             self._counts_wanted(attempt.template)
 
     def failed(self, attempt: Attempt, diagnosis: Diagnosis, failure: Failure) -> None:
@@ -145,7 +162,7 @@ class Decisions:
             self._keep(Decision(*self._head(attempt), "", 0, message=message))
 
     def _head(self, attempt: Attempt) -> _Head:
-        now = self._stopwatch()
+        now = self.stopwatch()
         return attempt.number, attempt.uid, attempt.name, self.revision, attempt.started, now, attempt.template.id
 
     def _counts_wanted(self, template: PodTemplate) -> None:
@@ -159,12 +176,8 @@ class Decisions:
     def of(self, uid: str) -> Decision | None:
         """The pod's last one, if it is kept still. Cost: 1 ms at worst."""
         for one in reversed(self._ring):
-            if isinstance(one, Decision):
-                if one.uid == uid:
-                    return one
-            elif one[0][1] == uid:
-                head, node_name, ties, total, best, others = one
-                return Decision(*head, node_name, ties, (*((name, total) for name in best), *others))
+            if one[1] == uid:
+                return one if isinstance(one, Decision) else _decision(one)
         return None
 
     def rejections(self, template: int) -> Rejections | None:
@@ -180,7 +193,7 @@ class Decisions:
         """
         if not self._uncounted:
             return False
-        now = self._stopwatch()
+        now = self.stopwatch()
         if now < self._count_at:
             return False
         _, template = self._uncounted.popitem()
@@ -191,6 +204,13 @@ class Decisions:
         finally:
             if len(self._counts) > COUNTS_MAX:
                 self._counts.popitem(last=False)
-            ended = self._stopwatch()
+            ended = self.stopwatch()
             self._count_at = ended + max(PAUSE_SECONDS, PAUSE_FACTOR * (ended - now))
         return True
+
+
+def _decision(chosen: _Chosen) -> Decision:
+    number, uid, name, revision, began, ended, template, node_name, ties, highest, best, others = chosen
+    totals = [highest] * (len(best) - len(others)) + [total_of(rank) for rank in others]
+    ranked = tuple(zip(best, totals, strict=True))
+    return Decision(number, uid, name, revision, began, ended, template, node_name, ties, ranked)

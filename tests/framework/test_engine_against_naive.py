@@ -12,6 +12,7 @@ from rayched.framework import shards
 from rayched.framework.engine import Engine
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.questions import Answer
+from rayched.framework.ranking import rank_of
 from rayched.framework.shards import ColumnRequest, ShardAnswers, join_shards
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
@@ -71,6 +72,10 @@ def assert_equal(evaluation: Evaluation, expected: dict[str, int], table: NodeTa
     if len(expected) > 1:
         assert found == expected, what
         assert best == {name for name, total in expected.items() if total == max(expected.values())}, what
+        rows = {table.row_of(name): total for name, total in expected.items()}
+        ranked = sorted((-total, row) for row, total in rows.items() if row is not None)
+        after = [rank_of(row, -total) for total, row in ranked[len(best) :]]
+        assert evaluation.runners_up(evaluation.best_rows, 5) == after[:5], what
     else:
         assert best == expected.keys(), what
 
