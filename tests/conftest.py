@@ -5,6 +5,11 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import settings
+
+# Time says nothing on a machine that does other things as well.
+settings.register_profile("without-deadline", deadline=None)
+settings.load_profile("without-deadline")
 
 # Whoever starts the tests in the background of a shell has them ignore Ctrl-C, and all that they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -21,11 +21,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from rayched.actors.pod_changes import OP_BIND
 from rayched.actors.pods_alike import KnownPod, PodsAlike
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
+from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.stages import Stage, stage_of
@@ -38,7 +36,7 @@ from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Listed
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from rayched.v1.storage_pb2 import LeaderWrite
 
 PROGRESS_OBJECTS: Final = 512
 """Objects of a list between two signs of life: some milliseconds."""
@@ -197,7 +195,7 @@ class Cache:
             node_name=expected.node_name,
             template=old.template,
             bound_by=expected.attempt,
-            pod=None,
+            kept=None,
             value=entry.value,
         )
         self._pods[old.uid] = new
@@ -215,11 +213,6 @@ class Cache:
         known, name, uid = found
         if uid in self._pods:
             return None
-        try:
-            pod = Stored.FromString(entry.value).object.pod
-        except DecodeError:
-            return None
-        pod.metadata.resource_version = str(entry.mod_revision)
         self._templates.used(known.template)
         self._revisions[key] = entry.mod_revision
         self._uids[key] = uid
@@ -233,7 +226,7 @@ class Cache:
             "",
             known.template,
             "",
-            pod,
+            KeptPod(entry.value, entry.mod_revision, known.nominated),
             entry.value,
         )
         return PodChanged(None, new)
@@ -286,6 +279,7 @@ class Cache:
         stage = stage_of(pod)
         n_templates = self._templates.n_seen
         template = self._templates.intern(pod)
+        nominated = pod.status.nominated_node_name
         new = PodRecord(
             uid=uid,
             name=f"{pod.metadata.namespace}/{pod.metadata.name}",
@@ -296,7 +290,7 @@ class Cache:
             node_name=pod.spec.node_name,
             template=template,
             bound_by=last_write.attempt if last_write.op == OP_BIND else "",
-            pod=pod if stage is Stage.PENDING else None,
+            kept=KeptPod(entry.value, entry.mod_revision, nominated, pod) if stage is Stage.PENDING else None,
             value=b"" if stage is Stage.OVER else entry.value,
         )
         old_uid = self._uids.get(entry.key)
@@ -307,7 +301,7 @@ class Cache:
         self._pods[uid], self._uids[entry.key] = new, uid
         if old is None and stage is Stage.PENDING and self._templates.n_seen == n_templates and not last_write.op:
             prefix = entry.key[: -len(pod.metadata.name.encode())]
-            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix))
+            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix, nominated))
         if stage is Stage.BOUND:
             terminating = pod.metadata.HasField("deletion_timestamp")
             self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating, facts=facts_of(pod))

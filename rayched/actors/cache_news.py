@@ -59,6 +59,8 @@ class CacheNews:
         for count, change in enumerate(self._ends.measures.timed(changes), 1):
             if not count % PROGRESS_OBJECTS:
                 self._progress()
+            if self._is_nobodys(change):
+                continue
             # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
             is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is Stage.BOUND
             if is_bound and isinstance(change, PodChanged):
@@ -72,6 +74,13 @@ class CacheNews:
                 now += TIME_STEP_SECONDS
             if not is_bound and isinstance(change, PodChanged):
                 self._pod_changed(change)
+
+    def _is_nobodys(self, change: CacheChange) -> bool:
+        """A pod comes that waits for another scheduler: nothing here can have to do with it."""
+        if not isinstance(change, PodChanged) or change.old is not None or change.new is None:
+            return False
+        new = change.new
+        return new.stage is Stage.PENDING and not nominated_in(new) and not self._feed.is_queued(new)
 
     def _is_told_shortly(self, change: PodChanged, link: QueueLink) -> bool:
         """Most bindings: the queue knows already what became of the attempt, and learns of the event."""

@@ -14,11 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from rayched.snapshot.templates import PodTemplate
 
 BYTES_MAX: Final = 16 << 20
 VALUE_BYTES_MAX: Final = 16_384
 """Longer values are not learned from."""
+TIMES_MAX: Final = 1_000
 LAYOUTS_MAX: Final = 8
 """Places of what differs that are remembered for values of one length."""
 
@@ -39,32 +43,51 @@ class KnownPod(NamedTuple):
     namespace: str
     key_prefix: bytes
     """Their keys in the store without the name."""
+    nominated: str = ""
+    """The node that their status nominates, "" for none."""
 
 
 class PodsAlike:
     """See the module."""
 
-    __slots__ = ("_known", "_layouts", "_n_bytes")
+    __slots__ = ("_known", "_layouts", "_n_bytes", "_times")
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes, bytes, bytes], KnownPod] = {}
         self._layouts: dict[int, list[_Layout]] = {}
         """By the length of the value."""
         self._n_bytes = 0
+        self._times: set[bytes] = set()
+        """Some that were read: pods of one second have the same."""
 
     def find(self, key: bytes, value: bytes) -> tuple[KnownPod, str, str] | None:
-        """What is known of a pod with this value, its name and its uid; None: it has to be read as a whole."""
+        """What is known of a pod with this value, its name and its uid; None: it has to be read as a whole.
+
+        A value that is found can be read.
+        """
         for layout in self._layouts.get(len(value), ()):
             name, name_end, uid, uid_end, time, time_end = layout
             known = self._known.get((value[:name], value[name_end:uid], value[uid_end:time], value[time_end:]))
             if known is not None:
-                if key != known.key_prefix + value[name:name_end]:
+                if key != known.key_prefix + value[name:name_end] or not self._is_time(value[time:time_end]):
                     return None
                 try:
                     return known, value[name:name_end].decode(), value[uid:uid_end].decode()
                 except UnicodeDecodeError:
                     return None
         return None
+
+    def _is_time(self, value: bytes) -> bool:
+        if value in self._times:
+            return True
+        try:
+            Timestamp.FromString(value)
+        except DecodeError:
+            return False
+        if len(self._times) >= TIMES_MAX:
+            self._times.clear()
+        self._times.add(value)
+        return True
 
     def learn(self, value: bytes, known: KnownPod) -> None:
         """A pending pod that was read as a whole, and that no leader has written."""

@@ -155,7 +155,7 @@ class QueueFeed:
 
 
 def _differs(old: PodRecord, new: PodRecord) -> bool:
-    if old.template is not new.template or old.pod is None or new.pod is None:
+    if old.template is not new.template or old.kept is None or new.kept is None:
         return True
     return nominated_in(old) != nominated_in(new)
 

@@ -11,6 +11,34 @@ from rayched.api.kinds import AnyObject
 from rayched.api.stages import Stage
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.storage_pb2 import Stored
+
+
+class KeptPod:
+    """The object of a pending pod, read out of its value when it is first asked for: most replicas never do."""
+
+    __slots__ = ("_mod_revision", "_pod", "_value", "nominated")
+
+    def __init__(self, value: bytes, mod_revision: int, nominated: str, pod: Pod | None = None) -> None:
+        """`value` is known to be readable; `pod` is what it says, where it has been read already."""
+        self._value = value
+        self._mod_revision = mod_revision
+        self._pod = pod
+        self.nominated = nominated
+        """The node that its status nominates, "" for none."""
+
+    @property
+    def pod(self) -> Pod:
+        """Not to be changed."""
+        if self._pod is None:
+            self._pod = Stored.FromString(self._value).object.pod
+            self._pod.metadata.resource_version = str(self._mod_revision)
+        return self._pod
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeptPod) and (self.pod, self.nominated) == (other.pod, other.nominated)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class PodRecord(NamedTuple):
@@ -29,15 +57,20 @@ class PodRecord(NamedTuple):
     template: PodTemplate
     bound_by: str
     """Attempt id of the binding, where the last leader's write was one."""
-    pod: Pod | None
-    """The object, kept while the pod is pending: a binding needs it, and nobody else does. Not to be changed."""
+    kept: KeptPod | None
+    """Of a pending pod: a binding needs it, and nobody else does."""
     value: bytes = b""
     """What it was read from, kept while the pod is pending or bound: then it may become the victim of a preemption."""
+
+    @property
+    def pod(self) -> Pod | None:
+        """The object of a pending pod. Not to be changed."""
+        return None if self.kept is None else self.kept.pod
 
 
 def nominated_in(record: PodRecord | None) -> str:
     """The node that a pending pod's status nominates, "" for none."""
-    return "" if record is None or record.pod is None else record.pod.status.nominated_node_name
+    return "" if record is None or record.kept is None else record.kept.nominated
 
 
 class PodChanged(NamedTuple):

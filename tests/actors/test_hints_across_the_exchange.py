@@ -10,7 +10,7 @@ import pytest
 from rayched.actors.messages import AttemptFailed, ExchangeRequest, LogEntry
 from rayched.actors.queue_core import QueueCore, queue_factory
 from rayched.actors.queue_feed import QueueFeed, Told
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
+from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.stages import stage_of
 from rayched.framework import names
@@ -49,7 +49,7 @@ class Exchanged:
         there.spec.node_name = node
         uid, name = pod.metadata.uid, f"default/{pod.metadata.name}"
         template = self._templates.intern(there)
-        kept = None if node else there
+        kept = None if node else KeptPod(b"", 1, there.status.nominated_node_name, there)
         return PodRecord(uid, name, name.encode(), 1, 1, stage_of(there), node, template, "", kept)
 
     def nominated(self, name: str, node: str, *, priority: int = 0) -> PodRecord:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from rayched.actors.cache import Cache
 from rayched.actors.pods_alike import KnownPod, PodsAlike
+from rayched.actors.records import nominated_in
 from rayched.api import kinds
 from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.snapshot import Snapshot
@@ -124,3 +125,26 @@ def test_what_a_leader_wrote_is_not_learned_from_nor_found_in_bytes_of_another_f
     alike.learn(plain.value, known)
     found = alike.find(plain.key, plain.value)
     assert found == (known, "web-1", "uid-web-1")
+
+
+def test_a_pod_like_another_is_found_only_with_a_time_that_can_be_read() -> None:
+    alike = PodsAlike()
+    pod = _with_time(a_pod("web-1"), 1_700_000_000)
+    stored = entry(pod, 1)
+    alike.learn(stored.value, KnownPod(TemplateTable().intern(pod), "default", stored.key[: -len("web-1")]))
+    time = pod.metadata.creation_timestamp.SerializeToString()
+    assert alike.find(stored.key, stored.value) is not None
+    assert alike.find(stored.key, stored.value.replace(time, b"\x09" + time[1:])) is None
+
+
+def test_the_object_of_a_pod_like_another_is_what_a_full_reading_finds_and_its_nomination_is_known_without() -> None:
+    cache = a_cache()
+    for number in range(1, 5):
+        pod = a_pod(f"web-{number}")
+        pod.status.nominated_node_name = "node-7"
+        follow(cache, entry(pod, number))
+    record = cache.pod("uid-web-4")
+    assert record is not None and record.kept is not None
+    assert record.kept._pod is None and nominated_in(record) == "node-7"
+    pod.metadata.resource_version = "4"
+    assert record.pod == pod

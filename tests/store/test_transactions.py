@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -165,3 +166,38 @@ def test_a_failed_call_is_unknown_unless_etcd_said_that_it_did_nothing() -> None
     assert without_answer(StoreUnavailable("gone"), [BIND, BIND]) == [Unknown("gone"), Unknown("gone")]
     full = StoreFull("no space")
     assert without_answer(full, [BIND]) == [Refused(full)]
+
+
+KEYS_WRITTEN = st.binary(min_size=1, max_size=200)
+REVISIONS = st.integers(min_value=0, max_value=(1 << 63) - 1)
+FURTHER_KEYS = st.lists(st.tuples(KEYS_WRITTEN, REVISIONS), max_size=3).map(tuple)
+FURTHER_PUTS = st.lists(st.tuples(KEYS_WRITTEN, st.binary(max_size=20)), max_size=2).map(tuple)
+PUTS = st.builds(
+    GuardedPut, KEYS_WRITTEN, REVISIONS, st.binary(max_size=300), FURTHER_KEYS, FURTHER_PUTS, attempt=st.just(""), lease=REVISIONS
+)
+DELETES = st.builds(GuardedDelete, KEYS_WRITTEN, REVISIONS, FURTHER_KEYS, FURTHER_PUTS)
+
+
+@given(st.none() | st.builds(Guard, KEYS_WRITTEN, REVISIONS), st.lists(PUTS | DELETES, min_size=1, max_size=5))
+def test_a_request_is_the_one_whose_fields_are_set_one_by_one(guard: Guard | None, writes: list[Write]) -> None:
+    expected = rpc.TxnRequest()
+
+    def unchanged(request: Any, key: bytes, mod_revision: int) -> None:
+        request.compare.add(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=mod_revision)
+        request.failure.add(request_range=rpc.RangeRequest(key=key))
+
+    if guard is not None:
+        unchanged(expected, guard.epoch_key, guard.epoch)
+    for write in writes:
+        nested = rpc.TxnRequest()
+        for key, mod_revision in ((write.key, write.mod_revision), *write.also):
+            unchanged(nested, key, mod_revision)
+        if isinstance(write, GuardedPut):
+            put = rpc.PutRequest(key=write.key, value=write.value, lease=write.lease)
+            nested.success.add(request_put=put)
+        else:
+            nested.success.add(request_delete_range=rpc.DeleteRangeRequest(key=write.key))
+        for key, value in write.with_puts:
+            nested.success.add(request_put=rpc.PutRequest(key=key, value=value))
+        expected.success.add(request_txn=nested)
+    assert build(guard, writes) == expected
