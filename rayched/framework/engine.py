@@ -83,6 +83,8 @@ class Engine:
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
+        self._has_ceilings = False
+        """Whether a counting filter rejected anything when the last total was added up."""
         self._run: EqualRun | None = None
         """What the next pod may follow, if it is like the last one."""
         self._rooms: OrderedDict[int, tuple[Plan, RoomFilter | None]] = OrderedDict()
@@ -109,14 +111,14 @@ class Engine:
             # The row that it is about may be one that nominated pods keep free.
             return self._evaluated(plan, self._union(without, rejected_with_nominated(self._table, plan.filters, nominated)))
         # Most rows with nominated pods are full yet, so there is nothing to ask about them.
-        is_open = evaluation.feasible[[row for _, row in nominated]].tolist()
-        open_to_all = [nomination for nomination, feasible in zip(nominated, is_open, strict=True) if feasible]
-        if not open_to_all:
+        rows: RowIndex = np.array([row for _, row in nominated], np.intp)
+        is_open = evaluation.feasible[rows]
+        if not is_open.any():
             return evaluation
         room = self._room(plan)
-        if room is not None:
-            rejected = room.rejected(open_to_all)
-        else:
+        rejected = None if room is None else room.rejected(nominated, rows[is_open])
+        if rejected is None:
+            open_to_all = [one for one, feasible in zip(nominated, is_open.tolist(), strict=True) if feasible]
             rejected = rejected_with_nominated(self._table, plan.filters, open_to_all)
         if not len(rejected):
             return evaluation
@@ -276,10 +278,11 @@ class Engine:
         if stage.loose:
             self._add_loose(stage, total)
             best = int(total[total.argmax()])
-        if stage.counted and self._add_counted(stage, total, without):
+        has_counted = bool(stage.counted) and self._add_counted(stage, total, without)
+        if has_counted:
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
-        if without is None and EqualRun.can_begin(stage):
+        if without is None and not has_counted and not self._has_ceilings and EqualRun.can_begin(stage):
             self._run = EqualRun(stage, total, best)
         elif scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
@@ -301,9 +304,11 @@ class Engine:
         assert stage.bounds is not None
         total = self._total[:n_rows]
         np.add(stage.usage.column[:n_rows], stage.static.column(stage.bounds)[:n_rows], out=total)
+        self._has_ceilings = False
         for rejection in stage.rejections:
             ceilings = rejection.ceilings()
             if ceilings is not None:
+                self._has_ceilings = True
                 np.minimum(total, ceilings[:n_rows], out=total)
         if without is not None:
             total[without] = self._scale.infeasible

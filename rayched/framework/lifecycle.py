@@ -104,6 +104,8 @@ class Lifecycle:
         return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        if not self._reserve:
+            return SUCCESS
         return self._until_refused(self._reserve, "Reserve", lambda plugin: plugin.reserve(state, pod, node_name))
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, ...]:
@@ -130,6 +132,8 @@ class Lifecycle:
     # ---------------------------------------------------------------------------------------------- binding cycle
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        if not self._pre_bind:
+            return SUCCESS
         return self._until_refused(self._pre_bind, "PreBind", lambda plugin: plugin.pre_bind(state, pod, node_name))
 
     def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -145,6 +149,8 @@ class Lifecycle:
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, ...]:
         """Tells all PostBind plugins. What they raised comes back; the pod is bound all the same."""
+        if not self._post_bind:
+            return ()
         return self._inform(self._post_bind, "PostBind", lambda plugin: plugin.post_bind(state, pod, node_name))
 
     def _until_refused(self, plugins: Sequence[_P], point: str, call: Callable[[_P], Status]) -> Status:

@@ -89,14 +89,10 @@ class RoomFilter:
         """Whether the row is feasible with and without the pods that are nominated to it."""
         return bool(self.passing.item(row)) and self.room.fits(row, [template for template, at in nominated if at == row])
 
-    def rejected(self, nominated: Sequence[Nomination]) -> RowIndex:
-        """Those of the rows that these pods are nominated to that are not feasible with them, ascending."""
-        coming: dict[int, list[PodTemplate]] = {}
-        for template, row in nominated:
-            coming.setdefault(row, []).append(template)
-        rejected = [row for row in coming if not (self.passing.item(row) and self.room.fits(row, coming[row]))]
-        rejected.sort()
-        return np.array(rejected, np.intp)
+    def rejected(self, nominated: Sequence[Nomination], among: RowIndex) -> RowIndex | None:
+        """Those of some rows that are not feasible with the pods that are nominated to them, ascending; None as in `diagnose`."""
+        found = self._diagnosed(nominated)
+        return None if found is None else np.unique(among[found.rejected[among]])
 
     def stay(self, row: int, pods: Sequence[PodTemplate], nominated: Sequence[PodTemplate]) -> tuple[bool, ...] | None:
         """As `Room.stay`; None also where a lasting filter rejects the row."""
@@ -104,10 +100,17 @@ class RoomFilter:
 
     def diagnose(self, nominated: Sequence[Nomination]) -> Diagnosis | None:
         """Why rows are not feasible; None: a filter that comes later has a say, so ask the filters."""
+        found = self._diagnosed(nominated)
+        return None if found is None else found.told()
+
+    def _diagnosed(self, nominated: Sequence[Nomination]) -> RoomDiagnosis | None:
         found = self._diagnosis
         if found is None:
             found = self._diagnosis = RoomDiagnosis(self)
-        return found.of(nominated) if found.is_possible else None
+        if not found.is_possible:
+            return None
+        found.refresh(nominated)
+        return found
 
 
 class RoomDiagnosis:
@@ -129,13 +132,27 @@ class RoomDiagnosis:
         """Rows for each need."""
         self._n_short = 0
         self._position = -1
+        self._given: list[Nomination] = []
+        """As they were given last."""
         self._nominated: dict[int, Nomination] = {}
         """By identity: a nomination is made once, for one pod on one row."""
         self._coming: dict[int, dict[int, PodTemplate]] = {}
         """The same by row."""
         self._last: Diagnosis | None = None
 
-    def of(self, nominated: Sequence[Nomination]) -> Diagnosis:
+    @property
+    def rejected(self) -> BoolColumn:
+        """Rows that are not feasible with and without the pods that are nominated to them. Shape (n_rows,)."""
+        rejected: BoolColumn = self._codes != Code.SUCCESS
+        return rejected
+
+    def told(self) -> Diagnosis:
+        if self._last is None:
+            self._last = self._made()
+        return self._last
+
+    def refresh(self, nominated: Sequence[Nomination]) -> None:
+        """Look at rows that changed, and at those where others are nominated now."""
         log = self._table.usage_log
         rows = log.since(self._position) if self._position >= 0 else None
         changed = None if rows is None else set(rows)
@@ -146,14 +163,16 @@ class RoomDiagnosis:
         else:
             changed |= differing
         self._position = log.end
-        if changed or self._last is None:
+        if changed:
+            self._last = None
             for row in changed:
                 self._look_at(row)
-            self._last = self._made()
-        return self._last
 
     def _compare(self, nominated: Sequence[Nomination]) -> set[int]:
         """Rows that other pods are nominated to than before."""
+        if self._given == nominated:
+            return set()
+        self._given = list(nominated)
         known, now = self._nominated, {id(one): one for one in nominated}
         rows = set()
         for one in known.keys() - now.keys():

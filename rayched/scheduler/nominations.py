@@ -89,7 +89,10 @@ class Nominations:
 
     def status_seen(self, uid: str, template: PodTemplate, before: str, now: str) -> None:
         """The pending pod came or changed: what its status says counts, unless it said nothing before and says nothing now."""
-        self.nominate(uid, template, now if before or now else self.node_of(uid))
+        if before or now:
+            self.nominate(uid, template, now)
+        elif uid in self._of:
+            self.nominate(uid, template, self.node_of(uid))
 
     def forget(self, uid: str) -> None:
         """The pod has a node, or is not pending any more. Idempotent."""

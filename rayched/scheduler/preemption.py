@@ -130,7 +130,7 @@ class Evaluator:
         begin, size = 0, max(ROWS_AT_ONCE_MIN, enough)
         while begin < len(rows):
             for outcome in trials.outcomes(rows[begin : begin + size].tolist()):
-                if isinstance(outcome, Candidate):
+                if type(outcome) is Candidate:
                     found.append(outcome)
                     n_clean += not outcome.n_violating
                     if n_clean and len(found) >= enough:
