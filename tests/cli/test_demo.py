@@ -1,0 +1,48 @@
+"""The demo as it is shown to people: its table, and the cluster that it leaves if asked to, with the commands that it names."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from rayched.replica.free_ports import free_port
+from tests.cli.cluster import run_here, started, wait_until
+from tests.cli.test_processes import processes_with
+from tests.docs.markdown import ROOT
+
+pytestmark = pytest.mark.cluster
+
+SECONDS_MAX = 240.0
+"""Two replicas start, one is killed and started again."""
+
+
+def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    port, errors = free_port(), tmp_path / "errors"
+    words = ("demo", "--keep", "--replicas", "2", "--nodes", "12", "--pods", "100", "--port", str(port))
+    with started(*words, environment={"TMPDIR": str(tmp_path)}, errors=errors) as demo:
+        table = []
+        while "The cluster stays until you press Ctrl-C" not in (line := demo.line(SECONDS_MAX)):
+            table.append(line)
+        found = {cells[1].strip(): cells[2].strip() for row in table if len(cells := row.split("│")) == 4}
+        assert {name: found[name] for name in ("lost", "bound twice", "over capacity")} == dict.fromkeys(
+            ("lost", "bound twice", "over capacity"), "0"
+        )
+        server = re.search(r"Its replicas: (.+)\. In another terminal:", line)
+        assert server is not None
+        assert demo.line() == ""
+        named = []
+        while len(named) < 7:
+            named.append(demo.line().partition("#")[0].partition("|")[0].split())
+        commands = [words[1:] for words in named if words[0] == "rayched"]
+        assert [words[:2] for words in named if words[0] != "rayched"] == [["kill", "-9"]]
+        assert len(commands) == 6
+        for command in commands:
+            result = run_here(command, environment={"RAYCHED_SERVER": server[1].replace(" ", "")})
+            assert (result.code, bool(result.out)) == (0, True), (command, result.errors)
+        assert demo.end(signal.SIGINT, SECONDS_MAX) == 0
+    wait_until(lambda: not processes_with(str(tmp_path)), "all processes of the demo are gone")
+    assert errors.read_text().splitlines()[-1] == "stopped"
