@@ -82,6 +82,8 @@ def test_a_plugin_that_raises_for_one_pod_ends_its_attempt_and_no_other() -> Non
         put_pod(replica.store, a_pod(f"p{i}"))
     replica.settle()
     assert set(replica.bound()) == {"p0", "p1", "p2"}
+    (told,) = replica.core.take_problems()
+    assert told.startswith('plugin "Moody", PreFilter: RuntimeError: not today\nTraceback') and "in key" in told
     reason, message = reason_of(replica, "poison")
     assert reason == "SchedulerError" and "Moody" in message and "not today" in message
     assert replica.queue.queue.pending().error_backoff == 1
