@@ -30,7 +30,7 @@ from rayched.framework.status import SUCCESS, Code, Status, unschedulable
 from rayched.scheduler.candidates import Candidate, best
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
-from rayched.scheduler.row_outcomes import NO_VICTIMS, RowOutcomes, Trials, counted
+from rayched.scheduler.row_outcomes import CLEAN, NO_CANDIDATE, NO_VICTIMS, RowOutcomes, Trials, counted
 from rayched.scheduler.selection import Chance
 from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.snapshot import Snapshot
@@ -124,19 +124,25 @@ class Evaluator:
         if not len(rows):
             return [], []
         enough = _n_candidates(len(rows), args)
-        found: list[Candidate] = []
-        n_clean = 0
+        found: RowIndex = rows[:0]
+        has_clean = False
         trials = self._trials(preemptor, args)
         begin, size = 0, max(ROWS_AT_ONCE_MIN, enough)
         while begin < len(rows):
-            for outcome in trials.outcomes(rows[begin : begin + size].tolist()):
-                if type(outcome) is Candidate:
-                    found.append(outcome)
-                    n_clean += not outcome.n_violating
-                    if n_clean and len(found) >= enough:
-                        return found, []
+            part = rows[begin : begin + size]
+            kinds = trials.kinds(part)
+            there = (kinds < NO_CANDIDATE).nonzero()[0]
+            clean = (kinds[there] == CLEAN).nonzero()[0]
+            is_enough = len(found) + len(there) >= enough and (has_clean or len(clean) > 0)
+            if is_enough:
+                # Up to the first row with which both is so.
+                there = there[: max(enough - len(found), 0 if has_clean else clean.item(0) + 1)]
+            found = np.concatenate((found, part[there]))
+            if is_enough:
+                break
+            has_clean = has_clean or len(clean) > 0
             begin, size = begin + size, min(2 * size, ROWS_AT_ONCE_MAX)
-        return found, [] if found else list(trials.refused(rows.tolist()).values())
+        return trials.candidates(found), [] if len(found) else list(trials.refused(rows.tolist()).values())
 
     def refusals(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> dict[int, Status]:
         """What is in the way on each row where room cannot be made, though that could help. Raises PluginError."""

@@ -8,14 +8,17 @@ Invariants: an outcome that is kept is the one that a dry run would give now. Th
 way, so the row that it is nominated to is tried for it alone.
 
 Owner: an Evaluator. Memory: an entry for each row and each of the last TEMPLATES_MAX preemptors' templates.
-Cost: 0.2 µs for a row that is known; else its part of a dry run, and 1 µs a pod that could go.
+Cost: a few calls of numpy for rows that are known; else their part of a dry run, and 1 µs a pod that could go.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rayched.framework.dry_run import DryRun
 from rayched.framework.engine import Engine
@@ -27,7 +30,7 @@ from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption_budgets import parted, within_hard_limits
 from rayched.snapshot.change_log import ChangeLog
-from rayched.snapshot.columns import Log
+from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 
@@ -38,15 +41,50 @@ Outcome: TypeAlias = Candidate | Status | None
 """Room can be made; it cannot and why; it cannot, and nobody asked why."""
 
 
+UNKNOWN: Final = 0
+CLEAN: Final = 1
+"""A candidate whose victims violate no budget."""
+VIOLATING: Final = 2
+"""A candidate with a victim that violates one."""
+NO_CANDIDATE: Final = 3
+
+Kinds = NDArray[np.uint8]
+"""Of rows: what became of them, in short."""
+
+
 class _Kept:
     """Outcomes by row, and how far the logs were read when they were right."""
 
-    __slots__ = ("by_row", "positions", "revisions")
+    __slots__ = ("by_row", "kinds", "positions", "revisions")
 
-    def __init__(self) -> None:
+    def __init__(self, n_rows: int) -> None:
         self.by_row: dict[int, Outcome] = {}
+        self.kinds: Kinds = np.zeros(n_rows, np.uint8)
+        """The same in short. Shape (n_rows,)."""
         self.positions: list[int] = []
         self.revisions: tuple[int, ...] = ()
+
+    def without(self, row: int) -> _Kept:
+        """A copy that knows nothing of one row."""
+        copy = _Kept(0)
+        copy.by_row, copy.kinds = dict(self.by_row), self.kinds.copy()
+        copy.forget(row)
+        return copy
+
+    def keep(self, row: int, outcome: Outcome) -> None:
+        self.by_row[row] = outcome
+        if type(outcome) is Candidate:
+            self.kinds[row] = VIOLATING if outcome.n_violating else CLEAN
+        else:
+            self.kinds[row] = NO_CANDIDATE
+
+    def forget(self, row: int) -> None:
+        if self.by_row.pop(row, self) is not self:
+            self.kinds[row] = UNKNOWN
+
+    def clear(self, n_rows: int) -> None:
+        self.by_row.clear()
+        self.kinds = np.zeros(n_rows, np.uint8)
 
 
 class RowOutcomes:
@@ -72,17 +110,19 @@ class RowOutcomes:
         self._potential.refresh()
         dry_run = self._engine.dry_run(template, nominated)
         # With a minimum runtime an outcome changes by itself.
-        known = {} if args.min_runtime_seconds else self._up_to_date(template, dry_run.reads_of_all_rows)
-        if own_row is not None:
-            known = dict(known)
-            known.pop(own_row, None)
+        if args.min_runtime_seconds:
+            known = _Kept(self._snapshot.n_rows)
+        else:
+            known = self._up_to_date(template, dry_run.reads_of_all_rows)
+            if own_row is not None:
+                known = known.without(own_row)
         return Trials(self._snapshot, dry_run, self._potential, known, template, args, now_unix)
 
-    def _up_to_date(self, template: PodTemplate, reads_of_all_rows: Log) -> dict[int, Outcome]:
+    def _up_to_date(self, template: PodTemplate, reads_of_all_rows: Log) -> _Kept:
         snapshot = self._snapshot
         kept = self._kept.get(template.id)
         if kept is None:
-            kept = self._kept[template.id] = _Kept()
+            kept = self._kept[template.id] = _Kept(snapshot.n_rows)
             if len(self._kept) > TEMPLATES_MAX:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(template.id)
@@ -96,12 +136,14 @@ class RowOutcomes:
                     rows = None if aspect & reads_of_all_rows else log.since(position)
                     changed = None if rows is None or changed is None else changed + rows
         if changed is None:
-            kept.by_row.clear()
+            kept.clear(snapshot.n_rows)
         else:
             for row in changed:
-                kept.by_row.pop(row, None)
+                kept.forget(row)
+            if len(kept.kinds) < snapshot.n_rows:
+                kept.kinds = np.concatenate((kept.kinds, np.zeros(snapshot.n_rows - len(kept.kinds), np.uint8)))
         kept.positions, kept.revisions = [log.end for _, log in self._logs], revisions
-        return kept.by_row
+        return kept
 
 
 class Trials:
@@ -112,7 +154,7 @@ class Trials:
         snapshot: Snapshot,
         dry_run: DryRun,
         potential: PotentialVictims,
-        known: dict[int, Outcome],
+        known: _Kept,
         template: PodTemplate,
         args: DefaultPreemptionArgs,
         now_unix: float,
@@ -125,20 +167,26 @@ class Trials:
         self._min_runtime_seconds = args.min_runtime_seconds
         self._started_max = now_unix - args.min_runtime_seconds
 
-    def outcomes(self, rows: Sequence[int]) -> list[Outcome]:
-        """In their order. Raises PluginError."""
-        known = self._known
-        unknown = [row for row in rows if row not in known]
-        if unknown:
-            self._try(unknown, why=False)
-        return [known[row] for row in rows]
+    def kinds(self, rows: RowIndex) -> Kinds:
+        """CLEAN, VIOLATING or NO_CANDIDATE, in their order; those that are not known are tried. Raises PluginError."""
+        kinds: Kinds = self._known.kinds[rows]
+        unknown = rows[kinds == UNKNOWN]
+        if len(unknown):
+            self._try(unknown.tolist(), why=False)
+            kinds = self._known.kinds[rows]
+        return kinds
+
+    def candidates(self, rows: RowIndex) -> list[Candidate]:
+        """Of rows that are known to be candidates."""
+        return [cast(Candidate, self._known.by_row[row]) for row in rows.tolist()]
 
     def refused(self, rows: Sequence[int]) -> dict[int, Status]:
         """Why no room can be made on rows where that is so. Raises PluginError."""
-        untold = [row for row in rows if self._known.get(row) is None]
+        known = self._known.by_row
+        untold = [row for row in rows if known.get(row) is None]
         if untold:
             self._try(untold, why=True)
-        return {row: found for row in rows if isinstance(found := self._known[row], Status)}
+        return {row: found for row in rows if isinstance(found := known[row], Status)}
 
     # ---------------------------------------------------------------------------------------------------------- private
 
@@ -147,7 +195,9 @@ class Trials:
         sides = [parted(self._potential_victims(row), budgets) for row in rows]
         orders = [violating + others if violating else others for violating, others in sides]
         tried = [place for place, order in enumerate(orders) if order]
-        known.update((row, NO_VICTIMS) for row, order in zip(rows, orders, strict=True) if not order)
+        for row, order in zip(rows, orders, strict=True):
+            if not order:
+                known.keep(row, NO_VICTIMS)
         if not tried:
             return
         found = self._dry_run.run(
@@ -155,9 +205,10 @@ class Trials:
         )
         for place, stay in zip(tried, found.stay, strict=True):
             row = rows[place]
-            known[row] = None if stay is None else self._outcome(row, orders[place], stay, len(sides[place][0]))
+            known.keep(row, None if stay is None else self._outcome(row, orders[place], stay, len(sides[place][0])))
         if why:
-            known.update((rows[tried[place]], status) for place, status in found.refusals().items())
+            for place, status in found.refusals().items():
+                known.keep(rows[tried[place]], status)
 
     def _outcome(self, row: int, order: Sequence[Victim], stay: Sequence[bool], n_first: int) -> Candidate | Status:
         """`n_first` of the pods would violate a budget; they stand first."""
