@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.commands import COMMANDS, WrongCommand, flags, parsed
+from tests.deploy.commands import COMMANDS, WrongCommand, checked, flags, parsed
 from tests.docs import command_page
 from tests.docs.markdown import PAGES, ROOT, blocks, commands, commands_in_prose, examples_of_help, prose
 
@@ -39,13 +39,26 @@ def test_a_command_in_a_page_is_one_that_the_command_takes(page: Path, words: li
         assert all(f'"{flag}"' in program_of(words[1]) for flag in flags_of_program)
     else:
         parsed([word for word in words[1:] if word != "&"])
+        if words[1] == "replica":
+            assert checked(words[1:])
 
 
 def program_of(target: str) -> str:
     """The source of the module that a target of make runs."""
     rule = re.search(rf"^{target}:.*\n\t.* -m ([\w.]+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert rule is not None, target
-    return (ROOT / f"{rule[1].replace('.', '/')}.py").read_text()
+    return source_of(rule[1])
+
+
+def source_of(module: str) -> str:
+    return (ROOT / f"{module.replace('.', '/')}.py").read_text()
+
+
+def test_modules_that_the_text_says_to_run_are_there_with_their_flags() -> None:
+    named = [line for page in PAGES for line in re.findall(r"`python3? -m ([^`]+)`", prose(page))]
+    assert len(named) >= 2
+    for module, *words in map(str.split, named):
+        assert all(f'"{word}"' in source_of(module) for word in words if word.startswith("--")), module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
