@@ -33,6 +33,7 @@ from rayched.framework.configuration import (
 from rayched.framework.extension_points import PROTOCOLS, ExtensionPoint
 from rayched.framework.plugin import MAX_NODE_SCORE, Plugin
 from rayched.framework.profile import Profile, TimeBudget
+from rayched.framework.raised import place_of
 from rayched.framework.registry import Registry
 
 TOTAL_SCORE_MAX: Final = 2**31 - 1
@@ -183,8 +184,11 @@ class _Build:
             try:
                 self.made[name] = self.registry[name](given)
             except Exception as problem:
+                # Told with all else that is wrong, before anything runs. A ValueError is how a plugin refuses its arguments;
+                # for anything else its author has to know where.
                 where = "plugins" if i is None else f"pluginConfig[{i}].args"
-                self._error(where, f"plugin {quoted(name)} cannot be made: {type(problem).__name__}: {problem}")
+                place = "" if isinstance(problem, ValueError) else f" ({place_of(problem)})"
+                self._error(where, f"plugin {quoted(name)} cannot be made: {type(problem).__name__}: {problem}{place}")
 
     # --------------------------------------------------------------------------------------------------- expanding
 

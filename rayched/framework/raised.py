@@ -48,6 +48,12 @@ class Raised:
         return unread
 
 
+def place_of(problem: BaseException) -> str:
+    """Where it was raised, in words: the file's name and the line."""
+    file, line = _innermost(problem.__traceback__, "")
+    return f"{file.rpartition('/')[2]}, line {line}"
+
+
 def _innermost(trace: TracebackType | None, words: str) -> tuple[str, int]:
     """File and line; the words where there is no traceback."""
     if trace is None:

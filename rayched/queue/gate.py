@@ -56,6 +56,7 @@ class EntryGate:
             try:
                 status = plugin.pre_enqueue(pod.pod)
             except Exception as raised:
+                # A plugin that fails on a pod keeps that pod, and no other, out of the queue.
                 text = f'running PreEnqueue plugin "{plugin.name}": {type(raised).__name__}: {raised}'
                 self._raised.note(text, raised)
                 status = error(text)

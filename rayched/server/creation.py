@@ -112,6 +112,7 @@ class Creator:
             try:
                 submissions.append(_received(index, item))
             except Exception as error:
+                # One bad object fails alone; what nobody expected is logged by failure_of.
                 results[index] = failure_of(error, "Submission")
         for wave in _waves(submissions):
             await self._create_wave(wave, dry_run)

@@ -147,6 +147,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             query = parse_qs(asked.query, keep_blank_values=True, max_num_fields=32)
             answer = route(Request(rest, query, self.headers.get("Accept", "")))
         except Exception:
+            # The border to the client; a broken page must not end the others.
             _log.exception("%s cannot be answered", asked.path)
             answer = Answer(b"500 internal error; the log says more\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(answer, with_body)

@@ -127,6 +127,7 @@ class NodeService:
             try:
                 updates[index] = _Update(report, self._objects.target_of(POD, report.namespace, report.name))
             except Exception as error:
+                # One bad report fails alone; what nobody expected is logged by failure_of.
                 outcomes[index] = failure_of(error, "Nodes.UpdatePodStatus").outcome()
         for batch in _without_repetition(list(updates.values())):
             await self._update_pods(batch)
@@ -206,6 +207,7 @@ class NodeService:
                 if update.write is None:
                     update.result = services_pb2.Outcome()
             except Exception as error:
+                # As above: the other reports are written.
                 update.write = None
                 update.result = failure_of(error, "Nodes.UpdatePodStatus").outcome()
         by_write = {id(update.write): update for update in pending if update.write is not None}

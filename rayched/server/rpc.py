@@ -82,6 +82,7 @@ def _edge(name: str, function: Callable[[Any, Call], Awaitable[Any]]) -> Callabl
                 raise invalid(request.text)
             return await function(request, Call(context, name))
         except Exception as error:
+            # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.
             failure: ApiFailure = failure_of(error, name)
         return await context.abort(failure.code, one_line(failure.message), trailers(failure))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -262,6 +263,15 @@ def test_what_cannot_be_built_is_an_error_with_its_path(plugins: dict[str, Plugi
 def test_a_plugin_that_refuses_its_arguments_is_named_at_their_place() -> None:
     found = built(PluginConfig("Other"), PluginConfig("Broken", 1), MULTI_POINT=enabled("Broken"))
     assert [error.path for error in found.errors] == ["profiles[0].pluginConfig[1].args"]
+
+
+def test_a_plugin_that_breaks_while_it_is_made_is_told_with_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(args: Any) -> Any:
+        return {}["nothing"]
+
+    monkeypatch.setitem(REGISTRY, "Faulty", faulty)
+    (error,) = built(MULTI_POINT=enabled("Faulty")).errors
+    assert re.search(r"KeyError: 'nothing' \(test_configuration_profiles\.py, line \d+\)$", error.message)
 
 
 @pytest.mark.row("K1.5", "K6.9")
