@@ -2,13 +2,13 @@
 
 Each local Ray has its own ports, temp dir and token, so that any number of replicas share a host. All ports are chosen by the
 system when they are bound, so replicas that start at the same moment cannot take them from each other. It runs nothing that
-rayched does not use (dashboard, client server, monitor, log monitor). Never `ray stop`, never `address="auto"`: both reach for
-what is not ours.
+rayched does not use (dashboard, client server, monitor, log monitor, the raylet's agents). Never `ray stop`, never
+`address="auto"`: both reach for what is not ours.
 
 Ray reads part of its settings from the environment when it is first imported, the token once for the life of the process. So
 `ray` is imported only after `LocalRay.start` (or `connect_to`) has set them.
 
-Cost: 2 s, of which 1.5 s of CPU, and 250 MB a head; 0.6 s of CPU and 50 MB an actor.
+Cost: 2 s, of which 1 s of CPU, and 180 MB a head; 0.6 s of CPU and 50 MB an actor.
 """
 
 from __future__ import annotations

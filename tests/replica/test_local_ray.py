@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rayched.replica.processes import adopt_orphans, alive, descendants, end_descendants
-from tests.replica.clusters import left_alive
+from rayched.replica.ray_start_hook import without_agents
+from tests.replica.clusters import left_alive, until_true
 
 DRIVER = """
 import os, sys
@@ -68,7 +71,15 @@ def test_a_local_ray_runs_only_what_is_used_listens_on_loopback_alone_and_ends_a
         commands = {pid: command(pid) for pid in tree}
         for needed in ("gcs_server", "raylet"):
             assert any(needed in words for words in commands.values())
-        for unused in ("dashboard.py", "client.server", "monitor.py", "log_monitor"):
+        for unused in (
+            "dashboard.py",
+            "client.server",
+            "monitor.py",
+            "log_monitor",
+            "ray::DashboardAgent",
+            "ray::RuntimeEnvAgent",
+            "agent.py",
+        ):
             assert [words for words in commands.values() if unused in words] == []
         assert len(listening_addresses({driver.pid, *tree})) >= 3
         assert [address for address in listening_addresses({driver.pid, *tree}) if not is_loopback(address)] == []
@@ -80,6 +91,32 @@ def test_a_local_ray_runs_only_what_is_used_listens_on_loopback_alone_and_ends_a
         driver.kill()
         driver.wait()
         end_descendants(os.getpid(), keep=before)
+
+
+def test_the_raylets_agents_become_shells_that_say_that_no_service_is_there(tmp_path: Path) -> None:
+    (session := tmp_path / "a session").mkdir()
+    started: list[list[str]] = []
+    flags = [f"--session_dir={session}", "--node_id=node"]
+    agents = ["--dashboard_agent_command=python agent.py", "--runtime_env_agent_command=python main.py"]
+    without_agents(started.append)(["raylet", *flags, *agents])
+    assert started[0][:3] == ["raylet", *flags]
+    for argument in started[0][3:]:
+        with subprocess.Popen(shlex.split(argument.partition("=")[2])) as shell:
+            until_true(partial(sleeps, shell.pid), 10.0, "the shell does not sleep")
+            shell.kill()
+    ports = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+    assert {file.name: file.read_text() for file in session.iterdir()} == {f"{port}_node": "-1" for port in ports}
+
+
+@pytest.mark.parametrize("command", [["gcs_server", "--log_dir=x"], ["raylet"]])
+def test_other_processes_of_ray_start_as_they_are(command: list[str]) -> None:
+    started: list[list[str]] = []
+    without_agents(started.append)(command)
+    assert started == [command]
+
+
+def sleeps(pid: int) -> bool:
+    return command(pid).startswith("sleep")
 
 
 def command(pid: int) -> str:
