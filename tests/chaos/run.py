@@ -29,10 +29,13 @@ from tests.chaos.stage import StageFailed
 _SESSION_ATTEMPTS = 2
 _PAUSE_SECONDS_EACH = 0.4
 """The longest pause, for each pause: few pauses shall not take up the whole run."""
+_SWITCH_SECONDS = 0.0005
+"""Links, load, streams and auditor share this process: what passes a link is not to wait for who counts events."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         binary = find_etcd()
     except EtcdServerError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from benchmarks.processes import cpu_seconds
 from rayched.audit.auditor import Auditor, LateWrite, PodChange
 from rayched.audit.follower import Follower
 from rayched.client.client import Client
@@ -33,6 +34,9 @@ from tests.chaos.proxy import Link, Network
 
 PLANTED = Path(__file__).parent / "planted"
 READY_SECONDS_MAX = 120.0
+CALM_SECONDS_MAX = 30.0
+_CALM_LOOK_SECONDS = 0.5
+"""Three replicas without a core to themselves for so long are only doing what the load asks of them."""
 _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
 _HELD_SECONDS_MAX = 1.2
@@ -198,6 +202,26 @@ class Stage:
                     f"fewer than {count} replicas stand for election after {seconds:.0f} s; logs in {self.directory}"
                 )
             time.sleep(0.1)
+
+    def wait_until_calm(self, seconds: float = CALM_SECONDS_MAX) -> bool:
+        """Returns when all replicas stand for election and none is busy with starting any more. Whether that came in time."""
+        deadline = time.monotonic() + seconds
+        self.wait_until_standing(self._replicas)
+        while time.monotonic() < deadline:
+            before = self._cpu_seconds()
+            time.sleep(_CALM_LOOK_SECONDS)
+            if self._cpu_seconds() - before < _CALM_LOOK_SECONDS:
+                return True
+        return False
+
+    def _cpu_seconds(self) -> float:
+        """Of the replicas' trees so far."""
+        total = 0.0
+        for replica in self.cluster.replicas:
+            for pid in (replica.pid, *descendants(replica.pid)):
+                with contextlib.suppress(OSError):
+                    total += cpu_seconds(pid)
+        return total
 
     def wait_for_bindings(self, seconds: float, count: int = 1) -> bool:
         """Whether so many more pods were bound within the time."""
