@@ -40,7 +40,8 @@ CONVERGED_SECONDS_MAX: Final = 5.0
 AUDITED_SECONDS_MAX: Final = 60.0
 """Until the auditor has read what streams have read."""
 SLOW_SECONDS_MAX: Final = 30.0
-"""Of reading, until who has read next to nothing for a whole session has read it all."""
+SLOW_EVENTS_A_SECOND_MIN: Final = 3_000.0
+"""Of reading, until who has read next to nothing for a whole session has read it all: so long, and what it has to read."""
 IN_FLIGHT_SECONDS_MAX: Final = 30.0
 """L3, beyond the time that a fault itself lasts."""
 LEADER_SECONDS_MAX: Final = 30.0
@@ -244,12 +245,17 @@ def _judge_streams(stage: Stage, watchers: list[Watcher], slow: SlowWatcher | No
             report.violate("S7", f"not all streams have caught up with etcd {CONVERGED_SECONDS_MAX:.0f} s after the last change")
             break
         time.sleep(0.05)
-    deadline = time.monotonic() + SLOW_SECONDS_MAX
-    while slow is not None and not slow.has_caught_up and slow.failure is None:
-        if time.monotonic() > deadline:
-            report.violate("S7", f"the slow stream has not caught up within {SLOW_SECONDS_MAX:.0f} s of reading")
-            break
-        time.sleep(0.05)
+    if slow is not None:
+        behind = max(0, min(watcher.events for watcher in watchers) - slow.events)
+        allowed = SLOW_SECONDS_MAX + behind / SLOW_EVENTS_A_SECOND_MIN
+        deadline = time.monotonic() + allowed
+        while not slow.has_caught_up and slow.failure is None:
+            if time.monotonic() > deadline:
+                report.violate(
+                    "S7", f"the slow stream, {behind} events behind, has not caught up within {allowed:.0f} s of reading"
+                )
+                break
+            time.sleep(0.05)
     for stream in watchers if slow is None else (*watchers, slow):
         if stream.failure is not None:
             report.violate("S6", f"a stream ended: {stream.failure}")
