@@ -18,11 +18,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.ranking import ROW_MASK, total_of
 from rayched.scheduler.attempt import Attempt, Failure
-from rayched.snapshot.columns import RowIndex
+from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 
@@ -97,6 +99,13 @@ class Decisions:
         self._snapshot = snapshot
         self.stopwatch = stopwatch
         """Seconds of the scheduler's clock."""
+        self._nodes = snapshot.logs[Log.UNSCHEDULABLE]
+        """Grows when a row becomes another node's, as every log does, and hardly ever else."""
+        self._nodes_seen = -1
+        self._first: Sequence[int] = ()
+        """The first rows that tied last, as of `_nodes_seen`. Where many tie they stay the same for long, and so does the list of
+        their names, which many decisions share."""
+        self._first_names: list[str] = []
         self._ring: deque[Decision | _Chosen] = deque(maxlen=DECISIONS_MAX)
         self._keep = self._ring.append
         self._counts: OrderedDict[int, Rejections] = OrderedDict()
@@ -117,7 +126,12 @@ class Decisions:
         names, template, ties = self._snapshot.names, attempt.template, len(best_rows)
         others: Sequence[int] = ()
         if ties >= BEST:
-            best = [names[one] for one in best_rows[:BEST]]
+            first = best_rows[:BEST]
+            if isinstance(first, np.ndarray):
+                first = first.tolist()
+            if first != self._first or self._nodes.end != self._nodes_seen:
+                self._first, self._nodes_seen, self._first_names = first, self._nodes.end, [names[one] for one in first]
+            best = self._first_names
         else:
             others = evaluation.runners_up(best_rows, BEST - ties)
             best = [names[one] for one in best_rows]
