@@ -18,7 +18,7 @@ Source: component-helpers' resource.PodRequests and the scheduler's callers of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rayched.api import quantity
@@ -83,17 +83,19 @@ def pod_limits(pod: Pod) -> dict[str, int]:
     return _integers(limited(pod), all_names=True)
 
 
-def score_request(pod: Pod, resource: str, *, pod_level: bool = False) -> int:
+def score_requests(pod: Pod, resources: Sequence[str], *, pod_level: bool = False) -> tuple[int, ...]:
     """What NodeResourcesFit scores an incoming pod by, in milli-CPU, bytes or counts; with defaults for cpu and memory.
 
     1.34 leaves out pod-level resources here (and only here), which looks like an oversight; `pod_level` counts them.
     """
-    return _integer(requested(pod, defaults=_DEFAULTS, pod_level=pod_level), resource)
+    amounts = requested(pod, defaults=_DEFAULTS, pod_level=pod_level)
+    return tuple(_integer(amounts, name) for name in resources)
 
 
-def balanced_request(pod: Pod, resource: str) -> int:
+def balanced_requests(pod: Pod, resources: Sequence[str]) -> tuple[int, ...]:
     """What NodeResourcesBalancedAllocation scores an incoming pod by: true requests, in milli-CPU, bytes or counts."""
-    return _integer(requested(pod, in_force=True), resource)
+    amounts = requested(pod, in_force=True)
+    return tuple(_integer(amounts, name) for name in resources)
 
 
 def is_scalar(name: str) -> bool:

@@ -87,6 +87,9 @@ class Engine:
         """Whether a counting filter rejected anything when the last total was added up."""
         self._run: EqualRun | None = None
         """What the next pod may follow, if it is like the last one."""
+        self._scored_last: Stage | None = None
+        """A run begins with the second pod of a kind: where each is of another kind than the last one, all the others would be
+        made for nothing."""
         self._rooms: OrderedDict[int, tuple[Plan, RoomFilter | None]] = OrderedDict()
         """Filters in numbers, by template, of those that were asked about so last."""
         self._evaluations = PluginEvaluations(profile)
@@ -282,7 +285,8 @@ class Engine:
         if has_counted:
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
-        if without is None and not has_counted and not self._has_ceilings and EqualRun.can_begin(stage):
+        again, self._scored_last = stage is self._scored_last, stage
+        if again and without is None and not has_counted and not self._has_ceilings and EqualRun.can_begin(stage):
             self._run = EqualRun(stage, total, best)
         elif scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
@@ -374,7 +378,7 @@ class Engine:
         return plan
 
     def _forget(self) -> None:
-        self._run = None
+        self._run = self._scored_last = None
         for plan in self._plans.values():
             self._planner.drop(plan)
         self._plans.clear()

@@ -1,9 +1,9 @@
 """Pods of one template that follow each other: the total is kept, and only rows that changed are added up again.
 
-After a decision the total of its stage, the highest value in it and the rows that have it are still there. When the same template
-is asked about next, what bindings changed is a row or two: their totals are written over, and the rows that tie are repaired. No
-pass over all rows is needed until the last of them is gone. Where few tie at a time that is soon; a run in which it happens again
-and again keeps the rows that come next as well (`NextBest`), and passes over all rows once for a hundred decisions.
+After two decisions in a row the total of their stage, the highest value in it and the rows that have it are still there. When the
+same template is asked about next, what bindings changed is a row or two: their totals are written over, and the rows that tie are
+repaired. No pass over all rows is needed until the last of them is gone. Where few tie at a time that is soon; a run in which it
+happens again and again keeps the rows that come next as well (`NextBest`), and passes over all rows once for a hundred decisions.
 
 It says nothing, and the engine evaluates as ever, where more than bindings changed: a node object, the bounds of a normalised
 score, what a counting plugin says. So what comes of it is the same to the bit.

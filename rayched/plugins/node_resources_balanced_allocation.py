@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.api.resources import balanced_request
+from rayched.api.resources import balanced_requests
 from rayched.framework import names
 from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.framework.plugin_args import NodeResourcesBalancedAllocationArgs
@@ -58,7 +58,7 @@ class NodeResourcesBalancedAllocation:
         return Prepared(amounts, np.array(amounts, np.int64)[:, None])
 
     def _amounts(self, pod: Pod) -> tuple[int, ...]:
-        return tuple(balanced_request(pod, name) for name in self._resources)
+        return balanced_requests(pod, self._resources)
 
     def score(self, state: Prepared, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""

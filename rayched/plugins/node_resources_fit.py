@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rayched.api import quantity
-from rayched.api.resources import accounted_requests, is_extended, is_scalar, pod_requests, score_request
+from rayched.api.resources import accounted_requests, is_extended, is_scalar, pod_requests, score_requests
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
 from rayched.framework.plugin import RoomNeed
@@ -94,7 +94,7 @@ class NodeResourcesFit:
     def key(self, pod: Pod) -> Requests:
         return Requests(
             filtered=self._filtered(pod),
-            scored=tuple(score_request(pod, name, pod_level=self._scores_pod_level) for name in self._resources),
+            scored=score_requests(pod, self._resources, pod_level=self._scores_pod_level),
         )
 
     def prepare(self, pod: Pod) -> Prepared:
@@ -114,7 +114,9 @@ class NodeResourcesFit:
         allocatable, requested = rows.allocatable, rows.requested
         basic = allocatable[:_BASIC]
         codes = coded(np.logical_or.reduce(state.free > basic - requested[:_BASIC]), Code.UNSCHEDULABLE)
-        codes |= coded(np.logical_or.reduce(state.there > basic), Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+        if codes.any():
+            # What is not there at all is not free either: where nothing is short that need not be asked.
+            codes |= coded(np.logical_or.reduce(state.there > basic), Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
         for name, amount in state.others:
             place = rows.resource(name)
             if place is None:

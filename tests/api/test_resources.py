@@ -83,9 +83,8 @@ def test_only_an_absent_request_counts_as_the_default(requests: Any, milli_cpu: 
     pod = Pod()
     pod.spec.containers.extend(container(one) for one in requests)
     assert resources.non_zero_requests(pod) == (milli_cpu, memory)
-    assert resources.score_request(pod, "cpu") == milli_cpu
-    assert resources.score_request(pod, "memory") == memory
-    assert resources.balanced_request(pod, "x/gpu") == 0
+    assert resources.score_requests(pod, ("cpu", "memory")) == (milli_cpu, memory)
+    assert resources.balanced_requests(pod, ("x/gpu",)) == (0,)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def _pod_requests(given: Given, expected: Given) -> Iterator[Comparison]:
     milli_cpu, memory = resources.non_zero_requests(pod)
     yield Comparison("nonZero", {"milliCPU": milli_cpu, "memory": memory}, expected["nonZero"])
     for name, scores in expected["scoreRequests"].items():
-        found = {"fit": resources.score_request(pod, name), "balanced": resources.balanced_request(pod, name)}
+        found = {"fit": resources.score_requests(pod, [name])[0], "balanced": resources.balanced_requests(pod, [name])[0]}
         yield Comparison(f"scoreRequests {name}", found, scores)
 
 
