@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from rayched.framework.evaluation import Evaluation
 from rayched.framework.simple_plugin import NodeView
 from rayched.scheduler import decisions
-from rayched.scheduler.decisions import BEST, Decision
+from rayched.scheduler.attempt import Attempt
+from rayched.scheduler.decisions import BEST, Decision, Decisions
 from rayched.scheduler.selection import draw
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import TemplateTable
 from rayched.testing import InProcessCluster, a_node, a_pod
 from rayched.v1.core_pb2 import Node, Pod
 
@@ -54,6 +59,28 @@ def test_a_decision_is_kept_with_the_best_five_as_the_full_evaluation_has_them(s
             assert [name for name, _ in found.best] == [feasible[0].node_name]
         few_tied += ties < BEST < len(feasible)
     assert few_tied or len(nodes) < 10
+
+
+def test_names_are_those_of_the_moment_also_where_a_row_has_become_another_nodes() -> None:
+    snapshot, template = Snapshot(), TemplateTable().intern(a_pod())
+    for number in range(6):
+        snapshot.add_node(a_node(f"n{number}"))
+    kept = Decisions(snapshot, lambda: 0.0)
+    ties = list(range(6))
+
+    def names_noted(uid: str) -> list[str]:
+        attempt = Attempt(uid, uid, 0, 0, template, a_pod(), cast(Any, None))
+        kept.chose(attempt, 0, Evaluation(6, np.full(6, 300, np.int16), 300, ties=ties), ties)
+        noted = kept.of(uid)
+        assert noted is not None and {total for _, total in noted.best} == {300}
+        return [name for name, _ in noted.best]
+
+    assert names_noted("one") == names_noted("two") == ["n0", "n1", "n2", "n3", "n4"]
+    snapshot.remove_node("n2")
+    snapshot.add_node(a_node("new"))
+    assert names_noted("three") == ["n0", "n1", "new", "n3", "n4"] and snapshot.row_of("new") == 2
+    before = kept.of("two")
+    assert before is not None and before.best[2] == ("n2", 300)
 
 
 def test_keeping_decisions_changes_none() -> None:
