@@ -12,7 +12,7 @@ import typer
 from rayched.api import kinds
 from rayched.cli.connection import Failures, connected
 from rayched.cli.manifests import read_manifests
-from rayched.cli.options import Namespace, Recursive, Selector, Server
+from rayched.cli.options import Namespace, Recursive, Selector, Server, seconds_of
 from rayched.cli.printing import fail, note, out
 from rayched.cli.references import DEFAULT_NAMESPACE, Target, references, targets, type_of
 from rayched.client.client import Client
@@ -37,7 +37,7 @@ def delete(
         int, typer.Option(metavar="SECONDS", min=-1, help="Time to stop; 0: none, -1: what the pod says itself.")
     ] = -1,
     wait: Annotated[bool, typer.Option(help="Return when the objects are gone.")] = True,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="How long to wait.")] = 60.0,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait, as in 90s or 5m.")] = "60s",
     ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is no error.")] = False,
 ) -> None:
     """Delete objects by name, selector or manifest.
@@ -53,7 +53,7 @@ def delete(
         fail("-f cannot be combined with a selector or --all")
     named = list(_of_manifests(filename, namespace, recursive)) if filename else []
     failures = Failures()
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + seconds_of("--timeout", timeout)
     with connected(server) as client:
         if words:
             found = targets(client, references(words), namespace or DEFAULT_NAMESPACE, selector, delete_all)

@@ -39,7 +39,7 @@ def test_what_cannot_stop_is_told_after_the_timeout_and_goes_at_once_with_grace_
     rayched: Commands, namespace: str, name: str
 ) -> None:
     rayched.ok("apply", "-f", "-", stdin=a_pod_text(name, namespace=namespace, spec="nodeName: nowhere"))
-    waited = rayched("delete", "pod", name, "-n", namespace, "--timeout", "0.2")
+    waited = rayched("delete", "pod", name, "-n", namespace, "--timeout", "200ms")
     assert waited.code == 1
     assert waited.errors == [
         f"error: pod/{name} has been asked to stop and is still there; --grace-period 0 removes it without its node's answer"
