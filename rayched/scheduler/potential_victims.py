@@ -56,6 +56,10 @@ class PotentialVictims:
 
     def _look(self, row: int) -> _Pods:
         snapshot = self._snapshot
-        there = [Victim(uid, snapshot.known(uid)) for uid in snapshot.pods_on(snapshot.name_of(row))]
-        there.sort(key=lambda victim: victim.importance)
-        return _Pods(there, [-victim.pod.template.priority for victim in there])
+        # By importance, and in their order where that is equal; as plain tuples, as this is most of what a new row takes.
+        there = []
+        for place, uid in enumerate(snapshot.pods_on(snapshot.name_of(row))):
+            pod = snapshot.known(uid)
+            there.append((-pod.template.priority, pod.facts.started, place, Victim(uid, pod)))
+        there.sort()
+        return _Pods([victim for _, _, _, victim in there], [falling for falling, _, _, _ in there])

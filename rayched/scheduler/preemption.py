@@ -87,8 +87,9 @@ class Evaluator:
         if not candidates:
             broken = next((status for status in refused if status.code is Code.ERROR), None)
             return (None, broken) if broken is not None else (PostFilterResult(""), self._nowhere(preemptor, counted(refused)))
-        equal = {candidate.row: candidate for candidate in best(candidates)}
-        chosen = equal[self._chance.among(np.array(list(equal), np.intp), preemptor.number)]
+        equal = best(candidates)
+        row = self._chance.among([candidate.row for candidate in equal], preemptor.number)
+        chosen = next(candidate for candidate in equal if candidate.row == row)
         victims = tuple(victim.uid for victim in chosen.victims)
         return PostFilterResult(self._snapshot.name_of(chosen.row), victims), SUCCESS
 

@@ -178,7 +178,8 @@ class Trials:
 
     def candidates(self, rows: RowIndex) -> list[Candidate]:
         """Of rows that are known to be candidates."""
-        return [cast(Candidate, self._known.by_row[row]) for row in rows.tolist()]
+        by_row = self._known.by_row
+        return cast(list[Candidate], [by_row[row] for row in rows.tolist()])
 
     def refused(self, rows: Sequence[int]) -> dict[int, Status]:
         """Why no room can be made on rows where that is so. Raises PluginError."""
