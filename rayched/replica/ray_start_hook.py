@@ -44,8 +44,9 @@ def _without_agent(argument: str, command: list[str]) -> str:
     for flag, ports in _AGENTS.items():
         if argument.startswith(flag):
             directory, node = (_value(command, f"--{name}=") for name in ("session_dir", "node_id"))
-            files = [f"{directory}/{port}_{node}" for port in ports]
-            written = "".join(f"printf %s {_NO_SERVICE} > {shlex.quote(file)}; " for file in files)
+            files = [shlex.quote(f"{directory}/{port}_{node}") for port in ports]
+            # The raylet looks for the files again and again, and ends when it finds one that is still empty.
+            written = "".join(f"printf %s {_NO_SERVICE} > {file}.new && mv {file}.new {file}; " for file in files)
             return flag + shlex.join(["/bin/sh", "-c", f"{written}exec sleep infinity"])
     return argument
 
