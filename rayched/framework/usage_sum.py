@@ -199,8 +199,9 @@ class UsageSum(Kept):
             if answer is None:
                 continue
             if question.part is Part.FILTER:
-                rejects: NDArray[np.bool_] = answer != 0
-                rejected = rejects if rejected is None else rejected | rejects
+                if answer.any():
+                    rejects: NDArray[np.bool_] = answer != 0
+                    rejected = rejects if rejected is None else rejected | rejects
             elif n and int(answer.view(np.uint64).max()) > MAX_NODE_SCORE:
                 # Without its sign a negative score is a huge one.
                 beyond: NDArray[np.bool_] = (answer < 0) | (answer > MAX_NODE_SCORE)

@@ -4,7 +4,7 @@ A strategy gets tables of shape (resources, rows) of what would be used with the
 weights. A resource of which a node has none does not count on that node. All values are int64 and not negative; divisions cut.
 
 Source: NodeResourcesFit's scoring strategies, kube-scheduler 1.34.
-Cost: nine to twelve numpy calls, whatever the number of resources.
+Cost: six to twelve numpy calls, whatever the number of resources.
 """
 
 from __future__ import annotations
@@ -54,9 +54,14 @@ def most_allocated(used: ResourceTable, capacity: ResourceTable, weights: Weight
 def _mean(share: ResourceTable, capacity: ResourceTable, weights: Weights) -> ScoreColumn:
     """Weighted mean of 100 * share / capacity over the resources of which the node has any. Shape (rows,).
 
-    Of a resource that is not there the share is 0, so any divisor does.
+    Of a resource that is not there the share is 0, so any divisor does. Mostly all are there, which takes half of the calls.
     """
     share *= MAX_NODE_SCORE
+    if capacity.all():
+        share //= capacity
+        everywhere: ScoreColumn = weights @ share
+        everywhere //= max(int(weights.sum()), 1)
+        return everywhere
     share //= np.maximum(capacity, 1)
     total: ScoreColumn = weights @ share
     total //= np.maximum(weights @ (capacity > 0), 1)
