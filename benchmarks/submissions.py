@@ -27,7 +27,7 @@ from rayched.replica.processes import descendants
 _ZONES = 3
 _CLIENTS = 4
 _BATCH = 100
-_QUIET_LOOKS = 20
+_QUIET_LOOKS = 10
 _LOOK_SECONDS = 0.05
 _QUIET_SECONDS_MAX = 300.0
 _REST = "queue, workers, Ray"
@@ -123,7 +123,8 @@ def _since(before: dict[str, float], roles: dict[int, str]) -> dict[str, float]:
 
 
 def _wait_until_quiet(roles: dict[int, str]) -> None:
-    """Until none of the processes has had anything to do for a while. Raises RehearsalFailed."""
+    """Until none of the processes that matter has had anything to do for a while. Raises RehearsalFailed."""
+    watched = [pid for pid, role in roles.items() if not role.endswith(_REST)]
     deadline = time.monotonic() + _QUIET_SECONDS_MAX
     looks = 0
     while looks < _QUIET_LOOKS:
@@ -131,7 +132,7 @@ def _wait_until_quiet(roles: dict[int, str]) -> None:
             raise RehearsalFailed(f"the processes did not come to rest within {_QUIET_SECONDS_MAX:.0f} s")
         time.sleep(_LOOK_SECONDS)
         # Now and then a thread looks around in an idle process too; two at once are work.
-        looks = looks + 1 if sum(map(is_running, roles)) < 2 else 0
+        looks = looks + 1 if sum(map(is_running, watched)) < 2 else 0
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ ended.
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.metadata
 import logging
 import os
@@ -53,6 +54,8 @@ from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
 _LOOP_SECONDS_MAX: Final = 0.5
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
+"""The hub's state lives long and makes no cycles; collecting often only walks it."""
 
 Loop = Housekeeping | BudgetStatus | NodeController
 
@@ -69,6 +72,7 @@ def run(settings: ReplicaSettings) -> int:
     Whoever imports this module calls `block_stop_signals` before, for the import starts threads.
     """
     adopt_orphans()
+    gc.set_threshold(*_GC_THRESHOLDS)
     context = _LogContext()
     log_to_stderr(settings.log_format, settings.log_level, context)
     if takes_stop_signals():

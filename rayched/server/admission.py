@@ -27,6 +27,7 @@ from rayched.api.validation.faults import Faults
 from rayched.api.validation.limits import POD_BYTES
 from rayched.api.validation.metadata import check_identity
 from rayched.api.well_known_taints import DefaultTolerations
+from rayched.server.alike_submissions import AlikeSubmissions
 from rayched.server.errors import unavailable
 from rayched.server.objects import Objects, read_entry
 from rayched.server.watch_hub import WatchHub
@@ -64,6 +65,10 @@ class Admission:
         self._version: object = None
         self._classes = Classes({}, {})
         self._admitted: OrderedDict[bytes, bytes] = OrderedDict()
+        self.n_known = 0
+        """Pods of a template that was admitted before."""
+        self.alike: Final = AlikeSubmissions()
+        """Of use right after `classes_for` has returned."""
 
     async def classes_for(self, pods: Iterable[Pod]) -> Classes:
         """All classes, with those that these pods name and the hub has not seen yet. Waits a moment for a replica that starts."""
@@ -76,6 +81,7 @@ class Admission:
                 self._known(RUNTIME_CLASS, RuntimeClass),
             )
             self._admitted.clear()
+            self.alike.clear()
             self._version = version
         known = self._classes
         priority, runtime = set(), set()
@@ -138,6 +144,7 @@ class Admission:
         admitted = self._admitted.get(template)
         if admitted is not None:
             self._admitted.move_to_end(template)
+            self.n_known += 1
             # What was taken from the pod before, `metadata` too, is no part of it afterwards.
             pod.ParseFromString(admitted)
             metadata = pod.metadata

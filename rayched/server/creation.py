@@ -21,7 +21,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -30,8 +30,9 @@ from rayched.api import kinds
 from rayched.api.admission import check_default_class
 from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.errors import FieldError
-from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
+from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
 from rayched.server.admission import Admission
+from rayched.server.alike_submissions import AlikeSubmission
 from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields
 from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
 from rayched.store.codec import encode
@@ -51,6 +52,7 @@ _ROUNDS_MAX: Final = 4
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_CHARACTERS: Final = 5
 _GENERATE_NAME_CHARACTERS_MAX: Final = 58
+_SUBJECT_CHARACTERS_MAX: Final = 320
 _WITH_STATUS: Final = frozenset(kind.name for kind in kinds.KINDS if "status" in kind.message.DESCRIPTOR.fields_by_name)
 _NOT_NEW: Final = FieldError("metadata.resourceVersion", "must be empty: the object is new. To change one that exists, apply it")
 """What a new object must not carry, beside the rules for all objects."""
@@ -61,7 +63,7 @@ RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER: bool = True
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """An object that is in the store. `item` is None where the answer was repeated from the record."""
+    """An object that is in the store. `item` is None where the answer was repeated from the record, or nobody wanted it."""
 
     uid: str
     revision: int
@@ -88,11 +90,17 @@ class _Submission:
     """The uid came with the object, so there may be a record of it."""
     warnings: list[str]
     namespace: str
+    content: bytes
+    """The object as it was sent, serialised."""
+    alike: AlikeSubmission | None = None
+    """It needs no admission: `item` stays as it was sent, and is not what is stored."""
     generate_name: str = ""
-    key: services_pb2.ObjectKey = field(default_factory=services_pb2.ObjectKey)
+    key: services_pb2.ObjectKey | None = None
     """Of the write."""
+    is_known: bool = False
+    """Admission has seen a pod like it before."""
     result: Creation | None = None
-    write: GuardedPut | None = field(default=None)
+    write: GuardedPut | None = None
 
 
 class Creator:
@@ -104,13 +112,20 @@ class Creator:
         self.counts: Counter[str] = Counter()
         """Submissions by what became of them; dry runs do not count."""
 
-    async def create(self, items: Sequence[Object], dry_run: bool = False) -> list[Creation]:
-        """One result each, in order. The items are used up: they are what is stored."""
+    async def create(self, items: Sequence[Object], dry_run: bool = False, *, whole: bool = True) -> list[Creation]:
+        """One result each, in order. The items are used up: they are what is stored.
+
+        Not `whole`: the results need not have them.
+        """
+        if not whole:
+            # Knows by now whether what is remembered still holds.
+            await self._admission.classes_for(())
+        created_at = b"" if whole else timestamp_now().SerializeToString()
         results: list[Creation | None] = [None] * len(items)
         submissions = []
         for index, item in enumerate(items):
             try:
-                submissions.append(_received(index, item))
+                submissions.append(self._received(index, item, created_at))
             except Exception as error:
                 # One bad object fails alone; what nobody expected is logged by failure_of.
                 results[index] = failure_of(error, "Submission")
@@ -142,23 +157,18 @@ class Creator:
         metadata.name, metadata.namespace, metadata.uid = target.key.name, target.key.namespace, created.uid
         return bare
 
+    def _received(self, index: int, item: Object, created_at: bytes) -> _Submission:
+        """Raises for what is no object, or too large to look at. Without a time it has to be known as a whole."""
+        content = item.SerializeToString(deterministic=True)
+        alike = self._admission.alike.find(content, created_at) if created_at else None
+        return _received(index, item, content) if alike is None else _received_alike(index, item, content, alike)
+
     # ---- one wave: admission, then as many rounds as it takes
 
     async def _create_wave(self, wave: list[_Submission], dry_run: bool) -> None:
-        pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
-        classes = await self._admission.classes_for(pods)
-        defaults = await self._admission.default_classes(submission.message for submission in wave)
-        for submission in wave:
-            message = submission.message
-            errors = self._admission.admit(message, classes)
-            if message.metadata.resource_version:
-                errors = [_NOT_NEW, *errors]
-            if isinstance(message, PriorityClass):
-                errors += check_default_class(message, defaults)
-                if message.global_default and not errors:
-                    defaults[message.metadata.name] = message
-            if errors:
-                submission.result = invalid_fields(submission.subject, errors)
+        new = [submission for submission in wave if submission.alike is None]
+        if new:
+            await self._admit(new)
         for _ in range(_ROUNDS_MAX):
             pending = [submission for submission in wave if submission.result is None]
             if not pending:
@@ -168,6 +178,24 @@ class Creator:
             if submission.result is None:
                 submission.result = conflict(f"{submission.subject}: its namespace keeps changing; try again")
         await self._repeat_answers(wave)
+
+    async def _admit(self, wave: list[_Submission]) -> None:
+        pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
+        classes = await self._admission.classes_for(pods)
+        defaults = await self._admission.default_classes(submission.message for submission in wave)
+        for submission in wave:
+            message = submission.message
+            n_known = self._admission.n_known
+            errors = self._admission.admit(message, classes)
+            submission.is_known = self._admission.n_known > n_known
+            if message.metadata.resource_version:
+                errors = [_NOT_NEW, *errors]
+            if isinstance(message, PriorityClass):
+                errors += check_default_class(message, defaults)
+                if message.global_default and not errors:
+                    defaults[message.metadata.name] = message
+            if errors:
+                submission.result = invalid_fields(submission.subject, errors)
 
     async def _round(self, pending: list[_Submission], dry_run: bool) -> None:
         revisions = await self._admission.namespace_revisions(one.namespace for one in pending if one.namespace)
@@ -203,22 +231,36 @@ class Creator:
         named = submission.key = record.key
         named.kind, named.namespace, named.name = submission.kind.name, namespace, name
         key = keys.object_key(submission.kind, namespace, name)
-        # Not before admission, which knows templates by all that is not the object's own.
-        metadata.creation_timestamp.CopyFrom(now)
-        return GuardedPut(key, 0, encode(submission.item), ((record_key, 0), *guard), ((record_key, record.SerializeToString()),))
+        if submission.alike is not None:
+            value = submission.alike.value
+        else:
+            # Not before admission, which knows templates by all that is not the object's own.
+            metadata.creation_timestamp.CopyFrom(now)
+            value = encode(submission.item)
+        return GuardedPut(key, 0, value, ((record_key, 0), *guard), ((record_key, record.SerializeToString()),))
 
     def _settle(self, submission: _Submission, outcome: Outcome) -> None:
         match outcome:
             case Committed(revision):
-                submission.message.metadata.resource_version = str(revision)
+                assert submission.key is not None
                 warnings = tuple(submission.warnings)
-                submission.result = Created(submission.uid, revision, warnings, submission.key, submission.item)
+                item = submission.item if submission.alike is None else None
+                if item is not None:
+                    submission.message.metadata.resource_version = str(revision)
+                submission.result = Created(submission.uid, revision, warnings, submission.key, item)
+                self._learn(submission)
             case Conflict(current, (record, *_)):
                 self._settle_conflict(submission, current, record)
             case Unknown() if not RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER:
                 self._settle(submission, Committed(0))
             case _:
                 submission.result = failure_of(lost_write(outcome, submission.subject), "Submission")
+
+    def _learn(self, submission: _Submission) -> None:
+        """From a pod that is in the store."""
+        if submission.is_known and submission.by_client and not submission.generate_name and submission.write is not None:
+            value, warnings = submission.write.value, tuple(submission.warnings)
+            self._admission.alike.learn(submission.content, value, submission.namespace, warnings)
 
     def _settle_conflict(self, submission: _Submission, current: Entry | None, record: Entry | None) -> None:
         """Leaves the result open where only the namespace changed or a generated name was taken."""
@@ -258,19 +300,26 @@ class Creator:
 # ----------------------------------------------------------------------------------------------------- what has arrived
 
 
-def _received(index: int, item: Object) -> _Submission:
+def _received_alike(index: int, item: Object, content: bytes, alike: AlikeSubmission) -> _Submission:
+    namespace, warnings = alike.pod.namespace, list(alike.pod.warnings)
+    subject = f"{POD.name} {namespace}/{alike.name}"[:_SUBJECT_CHARACTERS_MAX]
+    digest = hashlib.sha256(content).digest()
+    return _Submission(index, item, POD, item.pod, subject, alike.uid, digest, True, warnings, namespace, content, alike)
+
+
+def _received(index: int, item: Object, content: bytes) -> _Submission:
     """Raises for what is no object, or too large to look at."""
     kind = kinds.of(item)
     message = kinds.unwrap(item)
     metadata = message.metadata
     namespace = (metadata.namespace or DEFAULT_NAMESPACE) if kind.namespaced else ""
     name = metadata.name or (f"{metadata.generate_name}?" if metadata.generate_name else "without a name")
-    subject = f"{kind.name} {namespace}/{name}"[:320] if namespace else f"{kind.name} {name}"[:320]
+    subject = (f"{kind.name} {namespace}/{name}" if namespace else f"{kind.name} {name}")[:_SUBJECT_CHARACTERS_MAX]
     refuse_oversize(subject, message)
-    digest = hashlib.sha256(item.SerializeToString(deterministic=True)).digest()
+    digest = hashlib.sha256(content).digest()
     by_client = bool(metadata.uid)
     metadata.uid = metadata.uid or str(uuid.uuid4())
-    submission = _Submission(index, item, kind, message, subject, metadata.uid, digest, by_client, [], namespace)
+    submission = _Submission(index, item, kind, message, subject, metadata.uid, digest, by_client, [], namespace, content)
     _clear_what_is_not_the_clients(submission)
     if metadata.generate_name and not metadata.name:
         submission.generate_name = metadata.generate_name[:_GENERATE_NAME_CHARACTERS_MAX]

@@ -69,7 +69,7 @@ class SubmissionService:
         if size > BYTES_A_BATCH and count > 1:
             raise over_limit(f"objects: {size} bytes in one batch, at most {BYTES_A_BATCH} (1 MiB) are allowed")
         response = SubmitManyResponse()
-        for created in await self._creator.create(request.objects):
+        for created in await self._creator.create(request.objects, whole=False):
             if isinstance(created, ApiFailure):
                 response.results.add(outcome=created.outcome())
             else:

@@ -146,6 +146,11 @@ def create(key: bytes, value: bytes, record_key: bytes, record: bytes) -> Guarde
 
 def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: int = BYTES_MAX) -> Iterator[list[Write]]:
     """The writes in order, in batches that one transaction takes. A single write above `bytes_max` is a batch of its own."""
+    writes = list(writes)
+    if len(writes) <= writes_max and _are_one_batch(writes, bytes_max):
+        if writes:
+            yield writes
+        return
     batch: list[Write] = []
     size = 0
     written: set[bytes] = set()
@@ -164,6 +169,16 @@ def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: i
         relied_on |= relying
     if batch:
         yield batch
+
+
+def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:
+    """Most are: none of them writes what another writes or relies on. False also where it takes a closer look to tell."""
+    keys = [key for write in writes for key in _keys_written(write)]
+    written = set(keys)
+    if len(written) < len(keys) or sum(map(_bytes_of, writes)) > bytes_max:
+        return False
+    # Most rely on what they write themselves: that it is not there yet.
+    return all(key not in written or key in _keys_written(write) for write in writes for key, _ in write.also)
 
 
 def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
