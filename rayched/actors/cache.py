@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from rayched.actors.pod_changes import OP_BIND
+from rayched.actors.pod_changes import OP_BIND, bound_behind
 from rayched.actors.pods_alike import KnownPod, PodsAlike
 from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
@@ -133,7 +133,7 @@ class Cache:
         """What happened, in order."""
         changes: list[CacheChange] = []
         for count, change in enumerate(changed.changes, 1):
-            quick = (self._own_binding(change) if self._expected else None) or self._alike_pod(change)
+            quick = (self._own_binding(change) if self._expected else None) or self._alike_pod(change) or self._bound_pod(change)
             if quick is not None:
                 changes.append(quick)
             else:
@@ -182,9 +182,23 @@ class Cache:
         expected = self._expected.get(entry.key)
         if expected is None or not isinstance(entry, Entry) or expected.value != entry.value:
             return None
-        del self._expected[entry.key]
+        return self._bound(entry, self._pods[self._uids[entry.key]], expected.node_name, expected.attempt)
+
+    def _bound_pod(self, entry: Change) -> PodChanged | None:
+        """The change, where it is a binding by somebody else that was put behind the pod as it is known."""
+        uid = self._uids.get(entry.key)
+        old = None if uid is None else self._pods[uid]
+        if old is None or old.kept is None or old.kept.has_started or not isinstance(entry, Entry):
+            return None
+        if entry.create_revision != old.create_revision:
+            return None
+        found = bound_behind(old.value, entry.value)
+        return None if found is None else self._bound(entry, old, *found)
+
+    def _bound(self, entry: Entry, old: PodRecord, node_name: str, attempt: str) -> PodChanged:
+        """A pending pod got its node, and else nothing of it has changed."""
+        self._expected.pop(entry.key, None)
         self._revisions[entry.key] = entry.mod_revision
-        old = self._pods[self._uids[entry.key]]
         new = PodRecord(
             uid=old.uid,
             name=old.name,
@@ -192,9 +206,9 @@ class Cache:
             mod_revision=entry.mod_revision,
             create_revision=old.create_revision,
             stage=Stage.BOUND,
-            node_name=expected.node_name,
+            node_name=node_name,
             template=old.template,
-            bound_by=expected.attempt,
+            bound_by=attempt,
             kept=None,
             value=entry.value,
         )
@@ -226,7 +240,7 @@ class Cache:
             "",
             known.template,
             "",
-            KeptPod(entry.value, entry.mod_revision, known.nominated),
+            KeptPod(entry.value, entry.mod_revision, known.nominated, known.has_started),
             entry.value,
         )
         return PodChanged(None, new)
@@ -279,7 +293,8 @@ class Cache:
         stage = stage_of(pod)
         n_templates = self._templates.n_seen
         template = self._templates.intern(pod)
-        nominated = pod.status.nominated_node_name
+        nominated, has_started = pod.status.nominated_node_name, pod.status.HasField("start_time")
+        kept = KeptPod(entry.value, entry.mod_revision, nominated, has_started, pod) if stage is Stage.PENDING else None
         new = PodRecord(
             uid=uid,
             name=f"{pod.metadata.namespace}/{pod.metadata.name}",
@@ -290,7 +305,7 @@ class Cache:
             node_name=pod.spec.node_name,
             template=template,
             bound_by=last_write.attempt if last_write.op == OP_BIND else "",
-            kept=KeptPod(entry.value, entry.mod_revision, nominated, pod) if stage is Stage.PENDING else None,
+            kept=kept,
             value=b"" if stage is Stage.OVER else entry.value,
         )
         old_uid = self._uids.get(entry.key)
@@ -301,7 +316,7 @@ class Cache:
         self._pods[uid], self._uids[entry.key] = new, uid
         if old is None and stage is Stage.PENDING and self._templates.n_seen == n_templates and not last_write.op:
             prefix = entry.key[: -len(pod.metadata.name.encode())]
-            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix, nominated))
+            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix, nominated, has_started))
         if stage is Stage.BOUND:
             terminating = pod.metadata.HasField("deletion_timestamp")
             self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating, facts=facts_of(pod))

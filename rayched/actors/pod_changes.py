@@ -12,6 +12,8 @@ import functools
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from rayched.api.termination import PREEMPTION_BY_SCHEDULER, ask_to_end, mark_disrupted
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod, PodCondition
@@ -59,14 +61,36 @@ def bound_value(pod: Pod, stored: bytes, node_name: str, write: LeaderWrite, now
     that the pod need not be copied and encoded as a whole.
     """
     if not pod.status.conditions and not pod.spec.node_name:
-        change = Stored.FromString(_condition_bound_at(int(now_unix)))
-        change.object.pod.spec.node_name = node_name
-        change.leader_write.CopyFrom(write)
-        return stored + change.SerializeToString()
+        return stored + _bound_change(node_name, write, int(now_unix))
     item = Object(pod=pod)
     item.pod.spec.node_name = node_name
     _set_condition(item.pod, "True", "", "", now_unix)
     return encode(item, write)
+
+
+def bound_behind(stored: bytes, value: bytes) -> tuple[str, str] | None:
+    """The node, and the attempt, of a binding that was put behind a stored pod and changed nothing else. None: it is no such."""
+    if not value.startswith(stored):
+        return None
+    behind = value[len(stored) :]
+    try:
+        change = Stored.FromString(behind)
+    except DecodeError:
+        return None
+    pod, write = change.object.pod, change.leader_write
+    node_name, conditions = pod.spec.node_name, pod.status.conditions
+    if not node_name or len(conditions) != 1 or write.op != OP_BIND:
+        return None
+    if _bound_change(node_name, write, conditions[0].last_transition_time.seconds) != behind:
+        return None
+    return node_name, write.attempt
+
+
+def _bound_change(node_name: str, write: LeaderWrite, seconds: int) -> bytes:
+    change = Stored.FromString(_condition_bound_at(seconds))
+    change.object.pod.spec.node_name = node_name
+    change.leader_write.CopyFrom(write)
+    return change.SerializeToString()
 
 
 @functools.lru_cache(maxsize=8)

@@ -27,7 +27,8 @@ class KnownPod(NamedTuple):
     key_prefix: bytes
     """Their keys in the store without the name."""
     nominated: str = ""
-    """The node that their status nominates, "" for none."""
+    has_started: bool = False
+    """As of a KeptPod."""
 
 
 class PodsAlike:

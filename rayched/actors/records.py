@@ -17,15 +17,19 @@ from rayched.v1.storage_pb2 import Stored
 class KeptPod:
     """The object of a pending pod, read out of its value when it is first asked for: most replicas never do."""
 
-    __slots__ = ("_mod_revision", "_pod", "_value", "nominated")
+    __slots__ = ("_mod_revision", "_pod", "_value", "has_started", "nominated")
 
-    def __init__(self, value: bytes, mod_revision: int, nominated: str, pod: Pod | None = None) -> None:
+    def __init__(
+        self, value: bytes, mod_revision: int, nominated: str, has_started: bool = False, pod: Pod | None = None
+    ) -> None:
         """`value` is known to be readable; `pod` is what it says, where it has been read already."""
         self._value = value
         self._mod_revision = mod_revision
         self._pod = pod
         self.nominated = nominated
         """The node that its status nominates, "" for none."""
+        self.has_started = has_started
+        """Its status says since when it runs, which is odd for a pending pod."""
 
     @property
     def pod(self) -> Pod:
@@ -36,7 +40,9 @@ class KeptPod:
         return self._pod
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeptPod) and (self.pod, self.nominated) == (other.pod, other.nominated)
+        if not isinstance(other, KeptPod):
+            return NotImplemented
+        return (self.pod, self.nominated, self.has_started) == (other.pod, other.nominated, other.has_started)
 
     __hash__ = None  # type: ignore[assignment]
 

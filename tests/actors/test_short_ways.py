@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from rayched.actors.messages import AssignedPods, AttemptsEnded, ExchangeAnswer, PendingPodGone, PendingPodSeen
 from rayched.actors.pod_changes import bound_value
 from rayched.actors.queue_link import QueueLink
@@ -10,11 +14,14 @@ from rayched.api import kinds
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
-from rayched.v1.core_pb2 import Pod
+from rayched.store.entries import Entry
+from rayched.store.list_watch import Changed
+from rayched.v1.core_pb2 import Pod, PodSpec, PodStatus
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from tests.actors.builders import a_pod
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import Clock, Replica
+from tests.actors.test_pods_alike import KEYS, a_cache
 from tests.actors.test_preemptions import a_leader, put
 
 WRITE = LeaderWrite(op="bind", epoch=3, attempt="i-7", decided_at_revision=9)
@@ -53,6 +60,72 @@ def test_a_condition_that_is_there_already_is_replaced() -> None:
     pod.status.conditions.add(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
     bound = Stored.FromString(bound_value(pod, encode(kinds.wrap(pod)), "node-1", WRITE, NOW)).object.pod
     assert [(one.type, one.status, one.reason) for one in bound.status.conditions] == [("PodScheduled", "True", "")]
+
+
+def a_started_pod() -> Pod:
+    pod = a_pod("a")
+    pod.status.start_time.seconds = 7
+    return pod
+
+
+def _but_another_node(value: bytes) -> bytes:
+    return value + Stored(object=kinds.wrap(Pod(spec=PodSpec(node_name="node-2")))).SerializeToString()
+
+
+def _but_over(value: bytes) -> bytes:
+    return value + Stored(object=kinds.wrap(Pod(status=PodStatus(phase="Failed")))).SerializeToString()
+
+
+def _but_ending(value: bytes) -> bytes:
+    pod = Pod()
+    pod.metadata.deletion_timestamp.seconds = 7
+    return value + Stored(object=kinds.wrap(pod)).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("pod", "made", "short"),
+    [
+        (a_pod("a"), lambda value: value, True),
+        (a_full_pod(), lambda value: value, False),
+        (a_started_pod(), lambda value: value, False),
+        (a_pod("a"), lambda value: value + b"\xff", False),
+        (a_pod("a"), _but_another_node, False),
+        (a_pod("a"), _but_over, False),
+        (a_pod("a"), _but_ending, False),
+    ],
+)
+def test_a_binding_by_another_is_taken_in_like_a_pod_that_is_read_as_a_whole(
+    pod: Pod, made: Callable[[bytes], bytes], short: bool
+) -> None:
+    key, stored = KEYS.object_key(kinds.POD, "default", "a"), encode(kinds.wrap(pod))
+    pending = Entry(key, stored, 2, 2)
+    bound = Entry(key, made(bound_value(pod, stored, "node-1", WRITE, NOW)), 2, 3)
+    cache, alone = a_cache(), a_cache()
+    cache.changed(Changed((pending,), 2))
+    uid = pod.metadata.uid
+    assert (cache._bound_pod(bound) is not None) == short
+    if not short:
+        cache.changed(Changed((bound,), 3))
+    alone.changed(Changed((bound,), 3))
+    found, expected = cache.pod(uid), alone.pod(uid)
+    assert cache.poisoned.keys() == alone.poisoned.keys()
+    assert cache.revision_of(key) == 3
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert found._replace(template=expected.template) == expected
+        assert found.template.content == expected.template.content
+        there, here = cache._snapshot.bound(uid), alone._snapshot.bound(uid)
+        assert (there and (there.node_name, there.facts, there.terminating)) == (
+            here and (here.node_name, here.facts, here.terminating)
+        )
+
+
+def test_a_pod_made_anew_under_the_name_is_not_taken_for_the_one_before() -> None:
+    pod = a_pod("a")
+    key, stored = KEYS.object_key(kinds.POD, "default", "a"), encode(kinds.wrap(pod))
+    cache = a_cache()
+    cache.changed(Changed((Entry(key, stored, 2, 2),), 2))
+    assert cache._bound_pod(Entry(key, bound_value(pod, stored, "node-1", WRITE, NOW), 3, 3)) is None
 
 
 def told(link: QueueLink, replica: Replica) -> list[object]:
