@@ -285,7 +285,7 @@ TIMED: Final = frozenset(
     {"kill-replica", "kill-scheduler", "kill-tree", "stop-replica", "kill-both-leaders", "kill-etcd-leader", "kill-etcd-follower"}
 )
 """What has a bound in seconds, and what etcd's deaths do beside it."""
-WANTS_CALM: Final = frozenset({"stop-replica"})
+WANTS_REST: Final = frozenset({"stop-replica"})
 """What is allowed less time than a process needs to start: no replica is to be starting beside it."""
 HOLDS_WRITES: Final = frozenset({"pause-tree"})
 KILLS_ETCD: Final = frozenset({"kill-etcd-leader", "kill-etcd-follower", "kill-both-leaders"})

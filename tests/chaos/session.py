@@ -20,7 +20,7 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
-from tests.chaos.faults import ENDS_THE_TERM, WANTS_CALM, Fault, Struck, strike
+from tests.chaos.faults import ENDS_THE_TERM, WANTS_REST, Fault, Struck, strike
 from tests.chaos.flood import Flood
 from tests.chaos.load import HIGH_CLASS, ChurningLoad, SpreadLoad
 from tests.chaos.plan import Session
@@ -150,8 +150,8 @@ def _suffer(stage: Stage, fault: Fault, load: SpreadLoad, report: SessionReport)
     effect = Effect(fault.kind, fault.seconds)
     try:
         stage.wait_until_standing(STANDING)
-        if fault.kind in WANTS_CALM and not stage.wait_until_calm():
-            effect.note = "replicas were still busy"
+        if fault.kind in WANTS_REST:
+            stage.wait_until_settled()
         _await_bindings(stage, load)
     except (StageFailed, ApiError) as failure:
         report.violate("L1", f"before {fault.kind}, with nothing wrong: {failure}")

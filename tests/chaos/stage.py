@@ -17,7 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from benchmarks.processes import cpu_seconds
 from rayched.audit.auditor import Auditor, LateWrite, PodChange
 from rayched.audit.follower import Follower
 from rayched.client.client import Client
@@ -34,9 +33,8 @@ from tests.chaos.proxy import Link, Network
 
 PLANTED = Path(__file__).parent / "planted"
 READY_SECONDS_MAX = 120.0
-CALM_SECONDS_MAX = 30.0
-_CALM_LOOK_SECONDS = 0.5
-"""Three replicas without a core to themselves for so long are only doing what the load asks of them."""
+_SETTLED_SECONDS = 4.0
+"""A process of a replica that is older has begun its work: on a busy machine they take two or three to start."""
 _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
 _HELD_SECONDS_MAX = 1.2
@@ -203,25 +201,18 @@ class Stage:
                 )
             time.sleep(0.1)
 
-    def wait_until_calm(self, seconds: float = CALM_SECONDS_MAX) -> bool:
-        """Returns when all replicas stand for election and none is busy with starting any more. Whether that came in time."""
+    def wait_until_settled(self, seconds: float = READY_SECONDS_MAX) -> None:
+        """Returns when all replicas stand for election and no process of theirs has started lately. Raises StageFailed."""
         deadline = time.monotonic() + seconds
-        self.wait_until_standing(self._replicas)
-        while time.monotonic() < deadline:
-            before = self._cpu_seconds()
-            time.sleep(_CALM_LOOK_SECONDS)
-            if self._cpu_seconds() - before < _CALM_LOOK_SECONDS:
-                return True
-        return False
+        self.wait_until_standing(self._replicas, seconds)
+        while (age := min(map(_age_seconds, self._pids()))) < _SETTLED_SECONDS:
+            if time.monotonic() > deadline:
+                raise StageFailed(f"replicas still start processes after {seconds:.0f} s, the last one {age:.1f} s ago")
+            time.sleep(0.1)
 
-    def _cpu_seconds(self) -> float:
-        """Of the replicas' trees so far."""
-        total = 0.0
-        for replica in self.cluster.replicas:
-            for pid in (replica.pid, *descendants(replica.pid)):
-                with contextlib.suppress(OSError):
-                    total += cpu_seconds(pid)
-        return total
+    def _pids(self) -> list[int]:
+        """Of the replicas and all below them."""
+        return [pid for replica in self.cluster.replicas if replica.running for pid in (replica.pid, *descendants(replica.pid))]
 
     def wait_for_bindings(self, seconds: float, count: int = 1) -> bool:
         """Whether so many more pods were bound within the time."""
@@ -356,6 +347,15 @@ def _stands(address: str) -> bool:
             return client.leader().stands_for_election
     except ApiError:
         return False
+
+
+def _age_seconds(pid: int) -> float:
+    """Since it was started; one that has ended is as old as may be."""
+    try:
+        started = int(Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return float("inf")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_bytes(pids: Sequence[int]) -> int:
