@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rayched.replica.guardian import vital_processes
+from rayched.replica.local_cluster import ReplicaProcess
 from rayched.replica.processes import descendants
 from tests.chaos.stage import Stage, StageFailed
 
@@ -103,7 +104,11 @@ def _standby(stage: Stage) -> Callable[[], object]:
 
 
 def _pause_tree(stage: Stage) -> Callable[[], object]:
-    leader = stage.leader()
+    return _pausing(stage, stage.leader())
+
+
+def _pausing(stage: Stage, leader: ReplicaProcess) -> Callable[[], object]:
+    """Stops the leader's tree while some of its writes lie in its links."""
     # Whoever submits through the leader would wait as its bindings do, and there would be none.
     stage.load_prefers([replica for replica in stage.cluster.replicas if replica is not leader])
     pids = [leader.pid, *descendants(leader.pid)]
@@ -118,8 +123,8 @@ def _pause_tree(stage: Stage) -> Callable[[], object]:
 
 def _late_writes(stage: Stage) -> Callable[[], object]:
     """A leader's tree is stopped until what it wrote has arrived under the next epoch."""
-    prepared = _pause_tree(stage)
     leader = stage.leader()
+    prepared = _pausing(stage, leader)
 
     def blow() -> None:
         prepared()

@@ -170,15 +170,21 @@ class Stage:
         return None if self._agents.failure is None else str(self._agents.failure)
 
     def status(self, seconds: float = 20.0) -> GetSchedulerStatusResponse:
-        """What the leader's scheduler says of itself, once there is one. Raises StageFailed."""
+        """What the leader's scheduler says of itself, once there is one. Raises StageFailed.
+
+        One that still believes in an epoch that is over is none.
+        """
         deadline = time.monotonic() + seconds
+        found = "it answers, but under an epoch that is over"
         while True:
             try:
-                if (status := self.client.scheduler_status(timeout_seconds=1.0)).epoch:
+                status = self.client.scheduler_status(timeout_seconds=1.0)
+                if status.epoch and status.epoch >= self.ask(lambda auditor: auditor.epoch):
                     return status
             except ApiError as error:
-                if time.monotonic() > deadline:
-                    raise StageFailed(f"no scheduler leads for {seconds:.0f} s: {error}") from error
+                found = str(error)
+            if time.monotonic() > deadline:
+                raise StageFailed(f"no scheduler leads for {seconds:.0f} s: {found}")
             time.sleep(_LOOK_SECONDS)
 
     def leader(self) -> ReplicaProcess:
