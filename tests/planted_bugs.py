@@ -21,6 +21,8 @@ Both the simulation and real replicas show each of them:
 | times taken from the record | E1, L2 | E1 |
 | leads on after seeing another holder | E2 | E2 |
 
+The simulation alone shows that a leader cares for nodes on a view that is older than its epoch: S4.
+
 The simulation searches its seeds (simulation/test_planted_bugs_are_caught.py); a session makes what the bug needs happen, so that
 it shows every time (chaos/planted_sessions.py).
 """
@@ -51,6 +53,11 @@ BUGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Where the rule of each bug stands: module:name or module:class.name."""
 
+SIMULATED: Final[Mapping[str, str]] = MappingProxyType(
+    {"cares for nodes on an old view": "rayched.controllers.node_care:NodeCare.RULE_THE_VIEW_REACHES_THE_EPOCH"}
+)
+"""Further bugs, in the same form, that the simulation alone is to notice."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -77,7 +84,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = (BUGS[bug] if bug in BUGS else SWITCHES[bug]).partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **SWITCHES}[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

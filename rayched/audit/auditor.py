@@ -273,6 +273,8 @@ class Auditor:
         nominated = pod.status.nominated_node_name if not node and not ended else ""
         waits_for = resident(pod, nominated) if nominated else None
         self._past.change(revision, "nominated", uid, waits_for)
+        if is_new_write and write.op == "status":
+            self._room.told(write, seconds)
         if is_new_write and node and write.op == "bind":
             self._room.decided(revision, write, "residents", resident(pod), seconds)
         elif is_new_write and waits_for is not None and write.op == "preempt":
@@ -287,7 +289,7 @@ class Auditor:
             return
         pod, decision = self._preemptor
         self._preemptor = None
-        self._room.preempted(pod, decision, revision, seconds)
+        self._room.preempted(pod, decision, revision, seconds, self.pods.values())
 
     def _bound(self, pod: Pod, before: Pod | None, write: LeaderWrite, name: str, seconds: float) -> None:
         uid, node, revision = pod.metadata.uid, pod.spec.node_name, self.revision

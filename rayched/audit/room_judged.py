@@ -16,6 +16,10 @@ status, which may be seconds later, and not at all when the pod is bound or dele
 at the decision counts as taken by each pod of no lower priority than the preemptor's, and of a higher one than the ending pod's,
 that the same process nominated or bound there later (tolerated), or that was deleted while it waited (not judged).
 
+A binding waits for an answer about its pod's status, and has no number until then. So for each status that the process wrote in
+the last SETTLED_SECONDS before the preemption, and that never came, one of the pods that waited may have been assumed where there
+was room; where that leaves no room, the preemption is not judged.
+
 Cost: O(bound pods) for each preemption, a few times that where the pod had room at the commit.
 """
 
@@ -23,6 +27,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -55,6 +60,8 @@ class _Doubtful:
     seen: View
     since: float
     words: str
+    waiting: list[Pod]
+    """Pods without a node at the commit."""
 
 
 class RoomJudge:
@@ -68,6 +75,8 @@ class RoomJudge:
         """Bindings and nominations of this epoch: revision, write, table of the view, pod."""
         self._gone: deque[tuple[int, Pod]] = deque(maxlen=_GONE_MAX)
         """Pods of this epoch that were deleted while they waited for a node, and when."""
+        self._statuses: deque[tuple[int, LeaderWrite, float]] = deque(maxlen=_RECENT_MAX)
+        """Statuses of this epoch: number, write, when it was seen."""
 
     def decided(self, revision: int, write: LeaderWrite, table: str, other: Resident, seconds: float) -> None:
         """A pod was bound (table "residents") or nominated (table "nominated")."""
@@ -83,12 +92,18 @@ class RoomJudge:
                 self._findings.tolerated[ROOM_BUT_FOR_ASSUMED] += 1
                 self._doubtful.remove(doubtful)
 
+    def told(self, write: LeaderWrite, seconds: float) -> None:
+        """A pod's status was written."""
+        number = write.attempt.rpartition("-")[2]
+        if number.isdigit():
+            self._statuses.append((int(number), write, seconds))
+
     def gone(self, revision: int, pod: Pod) -> None:
         """A pod was deleted while it waited for a node."""
         self._gone.append((revision, pod))
 
-    def preempted(self, pod: Pod, write: LeaderWrite, revision: int, seconds: float) -> None:
-        """The pod made somebody go."""
+    def preempted(self, pod: Pod, write: LeaderWrite, revision: int, seconds: float, pods: Iterable[Pod]) -> None:
+        """The pod made somebody go. `pods` are all that there are."""
         node = node_with_room(pod, self._past.now)
         if node is None:
             return
@@ -109,7 +124,8 @@ class RoomJudge:
         else:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             words = f"revision {revision}: pod {name} preempted on {pod.status.nominated_node_name} and had room on {node}"
-            self._doubtful.append(_Doubtful(pod, write, seen, seconds, words))
+            waiting = [one for one in pods if not one.spec.node_name and not one.spec.scheduling_gates]
+            self._doubtful.append(_Doubtful(pod, write, seen, seconds, words, waiting))
 
     def epoch_over(self) -> None:
         if self._doubtful:
@@ -117,6 +133,7 @@ class RoomJudge:
         self._doubtful.clear()
         self._recent.clear()
         self._gone.clear()
+        self._statuses.clear()
 
     def settle(self) -> None:
         """Nothing more will come: whoever decided had time to commit it."""
@@ -125,7 +142,11 @@ class RoomJudge:
         self._doubtful.clear()
 
     def _judge(self, doubtful: _Doubtful) -> None:
-        if self._something_came_to_nothing(doubtful.write) or self._may_have_been_for_who_is_gone(doubtful):
+        if (
+            self._something_came_to_nothing(doubtful.write)
+            or self._may_have_been_for_who_is_gone(doubtful)
+            or self._may_have_been_for_whose_status_is_missing(doubtful)
+        ):
             self._findings.tolerated[NOT_JUDGED] += 1
         else:
             self._findings.add("wrong_victim", doubtful.words)
@@ -153,6 +174,36 @@ class RoomJudge:
             left.remove(rival)
             seen.put("nominated", rival.metadata.uid, resident(rival, node))
         return True
+
+    def _may_have_been_for_whose_status_is_missing(self, doubtful: _Doubtful) -> bool:
+        """Whether pods that waited, one for each status that never came, can have been assumed on all nodes that had room."""
+        pod, seen = doubtful.pod, doubtful.seen.copy()
+        left = [one for one in doubtful.waiting if one.metadata.uid != pod.metadata.uid]
+        for _ in range(self._statuses_missing(doubtful)):
+            node = node_with_room(pod, seen)
+            taker = next((one for one in left if node in _free_nodes(one, seen) and not _is_against(one, node, seen)), None)
+            if node is None or taker is None:
+                break
+            left.remove(taker)
+            seen.put("residents", taker.metadata.uid, resident(taker, node))
+        return node_with_room(pod, seen) is None
+
+    def _statuses_missing(self, doubtful: _Doubtful) -> int:
+        """Of those that the same process wrote up to the first one that it decided after the preemption."""
+        process, decided = doubtful.write.attempt.partition("-preempt-")[0], doubtful.write.decided_at_revision
+        told = sorted(
+            (number, write.decided_at_revision, seconds)
+            for number, write, seconds in self._statuses
+            if write.attempt.partition("-status-")[0] == process
+        )
+        missing = before = 0
+        for number, decided_at, seconds in told:
+            if seconds >= doubtful.since - SETTLED_SECONDS:
+                missing += number - before - 1
+            before = number
+            if decided_at > decided:
+                break
+        return missing
 
 
 def node_with_room(pod: Pod, view: View) -> str | None:
@@ -201,6 +252,11 @@ def _free_nodes(pod: Pod, view: View) -> list[str]:
         if fits and name not in blocked:
             free.append(name)
     return free
+
+
+def _is_against(pod: Pod, name: str, view: View) -> bool:
+    node = view.nodes[name]
+    return bool(against_node(pod, node) or against_pods(pod, node, view))
 
 
 def _assume(seen: View, write: LeaderWrite, table: str, other: Resident, pod: Pod, by: LeaderWrite) -> bool:

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from leader.channel import open_channel
-from rayched.controllers.cluster_view import ClusterView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
 from rayched.controllers.looping import Looping
-from rayched.controllers.node_lifecycle import End, NodeEdit, NodeLifecycle, PodEnd
+from rayched.controllers.node_care import NodeCare
+from rayched.controllers.node_lifecycle import End, NodeEdit, PodEnd
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
 from rayched.controllers.zones import Turn
@@ -32,7 +32,7 @@ from rayched.store.following import ClusterChanges, OwnWatches
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
 from rayched.store.refusals import count_fenced_among
-from rayched.store.transactions import Committed, Conflict, Guard, Write
+from rayched.store.transactions import Committed, Conflict, Guard
 
 _LOOK_SECONDS: Final = 0.25
 """Between two looks at what is due; the time of the objects has whole seconds."""
@@ -50,17 +50,22 @@ class _Led:
     """What exists while this replica leads. The thread of the deliveries and the controller's meet at the lock."""
 
     def __init__(
-        self, changes: ClusterChanges, keys: Keys, settings: NodeSettings, ages: HeartbeatAges, wake: threading.Event
+        self,
+        changes: ClusterChanges,
+        keys: Keys,
+        settings: NodeSettings,
+        ages: HeartbeatAges,
+        writes: NodeWrites,
+        wake: threading.Event,
     ) -> None:
         self.lock = threading.Lock()
-        self.view = ClusterView(keys, changes.decode)
-        self.lifecycle = NodeLifecycle(settings, self.view, ages)
+        self.care = NodeCare(keys, settings, ages, writes, changes.decode)
         self._wake = wake
         self.following = changes.follow(keys.cluster_prefix, self._deliver)
 
     def _deliver(self, delivery: Delivery) -> None:
         with self.lock:
-            if self.view.deliver(delivery):
+            if self.care.deliver(delivery):
                 self._wake.set()
 
 
@@ -110,7 +115,7 @@ class NodeController:
         if self._led is not None and (not leads or not self._led.following.alive):
             self._let_go()
         if self._led is None and leads:
-            self._led = _Led(self._changes, self._keys, self._settings, self._ages, self._wake)
+            self._led = _Led(self._changes, self._keys, self._settings, self._ages, self._writes, self._wake)
 
     def _let_go(self) -> None:
         if self._led is not None:
@@ -142,51 +147,35 @@ class NodeController:
             return
         with led.lock:
             self._ages.observed(revisions, time.monotonic())
-            turn = led.lifecycle.judge(time.monotonic()) if led.view.complete else Turn.NONE
+            turn = led.care.judge(time.monotonic())
         if turn is not Turn.NONE:
             log.warning("%s", _TURNS[turn])
 
     def _act(self, store: StoreClient, led: _Led) -> None:
         with led.lock:
-            epoch = self._epoch()
-            # Not before the watch has seen the own epoch: then it has seen all that was written under the epochs before.
-            if epoch is None or not led.view.complete or led.view.revision < epoch:
-                return
-            now, wall, revision = time.monotonic(), self._wall_clock(), led.view.revision
-            edits = led.lifecycle.edits_of_nodes(now, wall)
-            ends = led.lifecycle.ends_of_pods(now, wall)
-        guard = Guard(self._keys.epoch, epoch)
-        decided: dict[bytes, str] = {edit.facts.key: edit.name for edit in edits}
-        decided.update({end.facts.key: end.facts.node_name for end in ends})
+            decided = led.care.decide(self._epoch(), time.monotonic(), self._wall_clock())
+        if decided is None:
+            return
+        done: set[bytes] = set()
         try:
-            writes: list[Write] = [self._writes.of_node(edit, epoch, revision) for edit in edits]
-            writes += self._writes_on_pods(store, ends, epoch, revision, wall)
-            outcomes = store.commit(guard, writes)
+            pods = store.get_many(decided.pod_keys).entries if decided.ends else ()
+            writes = led.care.writes(decided, pods, self._records(store, decided.record_uids))
+            outcomes = store.commit(Guard(self._keys.epoch, decided.epoch), writes)
             count_fenced_among("nodes", outcomes)
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed):
-                    del decided[write.key]
+                    done.add(write.key)
                 elif not isinstance(outcome, Conflict):
                     log.warning("%s: not written: %s; tried again", write.key.decode(), outcome)
         finally:
             with led.lock:
-                for key, name in decided.items():
-                    led.lifecycle.not_done(key, name)
-        _tell([edit for edit in edits if edit.facts.key not in decided], [end for end in ends if end.facts.key not in decided])
+                led.care.settle(decided, done)
+        _tell([edit for edit in decided.edits if edit.facts.key in done], [end for end in decided.ends if end.facts.key in done])
 
-    def _writes_on_pods(self, store: StoreClient, ends: Sequence[PodEnd], epoch: int, revision: int, wall: float) -> list[Write]:
-        """Those on pods that are still as they were decided on."""
-        if not ends:
-            return []
-        entries = store.get_many([end.facts.key for end in ends]).entries
-        uids = [end.facts.uid for end in ends if end.end in (End.EVICT, End.REMOVE) and _is_key_part(end.facts.uid)]
+    def _records(self, store: StoreClient, uids: Sequence[str]) -> dict[str, Entry]:
+        """Of submissions, by uid."""
         found = store.get_many([self._keys.submission(uid) for uid in uids]).entries if uids else ()
-        records: dict[str, Entry] = {uid: entry for uid, entry in zip(uids, found, strict=True) if entry is not None}
-        return [
-            self._writes.of_pod(end, entry, records, epoch, revision, wall)
-            for end, entry in zip(ends, entries, strict=True)
-            if entry is not None and entry.mod_revision == end.facts.mod_revision
-        ]
+        return {uid: entry for uid, entry in zip(uids, found, strict=True) if entry is not None}
 
 
 _DONE: Final = {End.EVICT: "evicted", End.FAIL: "failed", End.REMOVE: "removed"}
@@ -194,10 +183,6 @@ _TURNS: Final = {
     Turn.ALL_LOST: "no node is ready in any zone: nothing is evicted until one is",
     Turn.FOUND_AGAIN: "nodes are ready again: evictions of lost nodes go on",
 }
-
-
-def _is_key_part(uid: str) -> bool:
-    return bool(uid) and "/" not in uid
 
 
 def _tell(edits: Sequence[NodeEdit], ends: Sequence[PodEnd]) -> None:

@@ -242,3 +242,28 @@ def test_who_is_gone_can_have_waited_for_one_node_only() -> None:
     full.preempt("high", "a", "2", decided=decided)
     full.delete("rival")
     assert full.broken == 1
+
+
+def test_a_status_that_never_came_leaves_open_whether_one_pod_that_waited_was_assumed() -> None:
+    for waiting_cpu, missing, broken in (("4", 1, 0), ("4", 0, 1), ("8", 1, 1)):
+        full = Full(b_is_full=False)
+        full.tell("told", "", "8")
+        full.submit("waits", waiting_cpu)
+        full.submit("high", "4", 10)
+        for _ in range(missing):
+            full._stamp("status", None)
+        full.preempt("high", "a")
+        full.tell("told", "", "8")
+        assert (full.broken, full.tolerated) == (broken, {} if broken else {NOT_JUDGED: 1})
+
+
+def test_a_status_that_never_came_long_ago_excuses_nothing() -> None:
+    full = Full(b_is_full=False)
+    full.submit("waits", "4")
+    full._stamp("status", None)
+    full.tell("told", "", "8")
+    for number in range(int(SETTLED_SECONDS)):
+        full.submit(f"large-{number}", "8")
+    full.submit("high", "4", 10)
+    full.preempt("high", "a")
+    assert full.broken == 1

@@ -337,7 +337,7 @@ def test_nothing_is_written_before_the_watch_has_seen_the_own_epoch(world: World
     world.client.submit(node)
     refused = FENCED_WRITES.labels("nodes")._value.get()
     with world.leader() as controller:
-        until(lambda: controller._led is not None and controller._led.view.complete, "the objects are not read")
+        until(lambda: controller._led is not None and controller._led.care.view.complete, "the objects are not read")
         turn = controller._next_reading
         until(lambda: controller._next_reading > turn + QUICK.node_monitor_period, "nothing goes on")
         assert FENCED_WRITES.labels("nodes")._value.get() == refused

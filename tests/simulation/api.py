@@ -6,47 +6,60 @@ There is no event loop: a coroutine runs until it wants something of etcd, and g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, cast
+from unittest import mock
 
 from leader.etcd_shim import rpc
 from rayched.api import kinds
+from rayched.server import objects as server_objects
 from rayched.server.admission import Admission
 from rayched.server.creation import Creation, Creator
 from rayched.server.deletion import Deleter
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import Objects
-from rayched.store.calls import entries_read, reading_requests
+from rayched.store.calls import entries_read, page_of, page_request, reading_requests
 from rayched.store.entries import Entry, Reading, first_entry
 from rayched.store.errors import StoreError, store_error
 from rayched.store.keys import Keys
 from rayched.store.transactions import Guard, Outcome, Write, build, read, without_answer
 from rayched.v1.workloads_pb2 import Object
+from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd import EtcdError
 from tests.simulation.world import SECOND, Answer, Link, Process, World
 
-_CALL_NS: Final = SECOND
+CALL_NS: Final = SECOND
 
 
-class _Call:
+class Call:
     """What a coroutine waits for: a request to etcd."""
 
     def __init__(self, handle: Callable[[], Answer]) -> None:
         self.handle = handle
 
-    def __await__(self) -> Generator[_Call, Answer, Answer]:
+    def __await__(self) -> Generator[Call, Answer, Answer]:
         return (yield self)
 
 
+@contextlib.contextmanager
+def simulated_time(world: World) -> Iterator[None]:
+    """While inside, the API's wall clock is that of the machine that works on a call."""
+    clock = SimpleNamespace(time=world.wall_seconds)
+    with mock.patch.object(server_objects, "time", clock):
+        yield
+
+
 class SimulatedStore:
-    """The part of AsyncStoreClient that creations and deletions use."""
+    """The part of AsyncStoreClient that creations, deletions and the care for nodes use."""
 
     def __init__(self, world: World) -> None:
         self._etcd = world.etcd
 
     async def get(self, key: bytes) -> Entry | None:
-        answer = await _Call(lambda: self._etcd.range(rpc.RangeRequest(key=key)))
+        answer = await Call(lambda: self._etcd.range(rpc.RangeRequest(key=key)))
         if isinstance(answer, EtcdError):
             raise store_error(answer)
         return first_entry(answer)
@@ -55,24 +68,31 @@ class SimulatedStore:
         entries: list[Entry | None] = []
         revision = 0
         for request in reading_requests(keys):
-            answer = await _Call(lambda request=request: self._etcd.txn(request))  # type: ignore[misc]
+            answer = await Call(lambda request=request: self._etcd.txn(request))  # type: ignore[misc]
             if isinstance(answer, EtcdError):
                 raise store_error(answer)
             entries += entries_read(answer)
             revision = revision or answer.header.revision
         return Reading(tuple(entries), revision)
 
+    async def list_keys(self, prefix: bytes) -> tuple[Entry, ...]:
+        """All at once, without values."""
+        answer = await Call(lambda: self._etcd.range(page_request(prefix, 0, 0, b"", True)))
+        if isinstance(answer, EtcdError):
+            raise store_error(answer)
+        return page_of(answer, 0).entries
+
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         request = build(guard, batch)
-        answer = await _Call(lambda: self._etcd.txn(request))
+        answer = await Call(lambda: self._etcd.txn(request))
         return without_answer(store_error(answer), batch) if isinstance(answer, EtcdError) else read(answer, batch)
 
 
 class Api:
     """What users call at one replica. An answer that is lost on the way to the user counts as none."""
 
-    def __init__(self, world: World, process: Process, link: Link, keys: Keys) -> None:
-        self.world, self.process, self.link = world, process, link
+    def __init__(self, world: World, process: Process, link: Link, clock: MachineClock, keys: Keys) -> None:
+        self.world, self.process, self.link, self._clock = world, process, link, clock
         objects = Objects(cast(Any, SimulatedStore(world)), keys)
         # No classes, and no namespace that is not read from the store itself.
         hub = SimpleNamespace(version=lambda kind: 0, all_of=lambda kind: (), find=lambda kind, key: None)
@@ -99,11 +119,12 @@ class Api:
 
         self._begin(deleted(), done)
 
-    def _begin(self, work: Coroutine[_Call, Answer, Any], done: Callable[[Any], None]) -> None:
+    def _begin(self, work: Coroutine[Call, Answer, Any], done: Callable[[Any], None]) -> None:
         # Begun at once, so that none is left that never was; a process that is paused or dead just gets no answer.
         self._go_on(work, None, done)
 
-    def _go_on(self, work: Coroutine[_Call, Answer, Any], answer: Answer, done: Callable[[Any], None]) -> None:
+    def _go_on(self, work: Coroutine[Call, Answer, Any], answer: Answer, done: Callable[[Any], None]) -> None:
+        self.world.wall_clock = lambda: self._clock.gettime_ns(time.CLOCK_REALTIME) / SECOND
         try:
             call = work.send(answer)
         except StopIteration as end:
@@ -111,4 +132,4 @@ class Api:
             return
         except StoreError:
             return  # the user gets an error, which says as little as no answer
-        self.world.call(self.process, self.link, call.handle, _CALL_NS, lambda answer: self._go_on(work, answer, done))
+        self.world.call(self.process, self.link, call.handle, CALL_NS, lambda answer: self._go_on(work, answer, done))

@@ -45,6 +45,7 @@ class MachineClock:
     def __init__(self, world: World, rate: float, boot_ns: int, wall_offset_ns: int) -> None:
         self._world = world
         self.rate = rate
+        self._rate_since_ns = self._local_then_ns = 0
         self._boot_ns = boot_ns
         self.wall_offset_ns = wall_offset_ns
         self.ahead_ns = 0
@@ -53,10 +54,19 @@ class MachineClock:
     def gettime_ns(self, number: int) -> int:
         import time
 
-        local = int(self._world.now * self.rate) + self.ahead_ns
+        local = self.local_ns() + self.ahead_ns
         if number == time.CLOCK_REALTIME:
             return 1_700_000_000 * SECOND + local + self.wall_offset_ns
         return self._boot_ns + local
+
+    def local_ns(self) -> int:
+        """What this machine takes for the time since the beginning of the world."""
+        return self._local_then_ns + int((self._world.now - self._rate_since_ns) * self.rate)
+
+    def set_rate(self, rate: float) -> None:
+        """From now on. What was planned at the old rate comes when it was to come."""
+        self._local_then_ns, self._rate_since_ns = self.local_ns(), self._world.now
+        self.rate = rate
 
     def true_delay_ns(self, local_ns: int) -> int:
         """How long this machine's span takes in truth."""
@@ -260,7 +270,7 @@ class Candidate:
             self.world.call(self.process, self.link, lambda: self.world.etcd.revoke(revoke), SECOND, lambda _: None)
 
     def _local(self) -> float:
-        return self.world.now * self.machine_clock.rate / SECOND
+        return self.machine_clock.local_ns() / SECOND
 
     # --------------------------------------------------------------------------------------------------------------- watch
 

@@ -34,6 +34,8 @@ class Faults:
     def __init__(self, world: World, replicas: list[Replica], safety: Safety, until: int) -> None:
         self.world, self.random, self.replicas, self.safety = world, world.random, replicas, safety
         self.counts: Counter[str] = Counter()
+        self.wall_clocks_agree = False
+        """Nobody steps them."""
         self._until = until
         known: list[tuple[float, str, Callable[[], None]]] = [
             (6, "pause of a replica", self._pause),
@@ -120,6 +122,9 @@ class Faults:
                     other.scheduling.process.pause(pause_ns + self._lasts(0.0, 2.0))
 
         replica.scheduling.before_next_write = stumbles
+        for caring in (replica.caring, replica.budget_caring):
+            if caring is not None:
+                caring.before_next_write = stumbles
 
     def _kill(self) -> None:
         self._one().crash(self._lasts(0.2, 3.0))
@@ -235,8 +240,9 @@ class Faults:
         self.world.leader_of_etcd_changes()
 
     def _step_clock(self) -> None:
-        clock = self._one().clock
-        clock.wall_offset_ns += self.random.choice((-1, 1)) * self._lasts(1.0, 3600.0)
+        clock, step_ns = self._one().clock, self.random.choice((-1, 1)) * self._lasts(1.0, 3600.0)
+        if not self.wall_clocks_agree:
+            clock.wall_offset_ns += step_ns
 
     def _wipe(self) -> None:
         """Somebody deletes the record by hand, which is the one thing that beliefs are not proof against."""

@@ -6,6 +6,8 @@
 | L2 | one candidate believes to lead, under the epoch in the store, and no other does |
 | L3 | no attempt is under way: nothing is assumed, in flight, or waits for an answer |
 | L4 | buffers are empty: the window of writes, the log to the queue, what a watch holds back |
+| N3 | lost nodes are tainted and emptied, the others are not (`nodes.py`) |
+| N4 | the status of the disruption budget counts the pods as they are (`budgets.py`) |
 | S7 | every scheduler's cache is at the store's revision and shows what is in it |
 
 Shares no code with the scheduler but the questions that it puts to it.
@@ -17,13 +19,14 @@ from typing import Final
 
 from rayched.audit.auditor import Auditor
 from rayched.v1.core_pb2 import Pod
+from tests.simulation.nodes import Nodes
 from tests.simulation.replica import KEYS, Replica
 from tests.simulation.world import World
 
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def missing(world: World, auditor: Auditor, replicas: list[Replica]) -> tuple[str, str] | None:
+def missing(world: World, auditor: Auditor, replicas: list[Replica], nodes: Nodes) -> tuple[str, str] | None:
     """The first rule that does not hold yet, and what is wrong; None: all is well."""
     leaders = [replica for replica in replicas if replica.candidate.believes()]
     epoch = world.etcd.get(KEYS.epoch)
@@ -32,6 +35,10 @@ def missing(world: World, auditor: Auditor, replicas: list[Replica]) -> tuple[st
     leader = leaders[0].scheduling.core
     if not leader.term.leads or leader.term.epoch != epoch.mod_revision:
         return "L2", f"the scheduler of {leaders[0].process.name} does not work"
+    if words := nodes.missing(auditor):
+        return "N3", words
+    if words := nodes.budget.missing(auditor):
+        return "N4", words
     waiting = [pod for pod in auditor.pods.values() if _waits(pod)]
     for pod, _ in auditor.pending():
         if node := auditor.node_for(pod):

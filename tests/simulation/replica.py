@@ -15,12 +15,16 @@ from rayched.framework.profile import Profile
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
 from tests.simulation.api import Api
+from tests.simulation.budget_caring import BudgetCaring
 from tests.simulation.candidate import Candidate, MachineClock
+from tests.simulation.node_caring import NodeCaring
 from tests.simulation.scheduling import Scheduling
 from tests.simulation.world import MS, SECOND, Link, Process, World
 
 KEYS: Final = Keys("/sim")
 _PROGRESS_LIMIT_LEASES: Final = 1.5
+CARE: Final = 3
+"""Place of the link for the care for nodes, in worlds that have it."""
 
 
 class Replica:
@@ -35,12 +39,18 @@ class Replica:
         believing: Callable[[Replica], None],
         delivered: Callable[[Replica, Delivery], None],
         bound_since: Callable[[int, int], list[str]],
+        *,
+        cares_for_nodes: bool = False,
+        wall_clocks_agree: bool = False,
     ) -> None:
         self.world, self.name = world, name
-        self.links = [Link(f"{name}'s {what}") for what in ("elector", "scheduler", "API")]
+        parts = ("elector", "scheduler", "API", "care for nodes") if cares_for_nodes else ("elector", "scheduler", "API")
+        self.links = [Link(f"{name}'s {what}") for what in parts]
         random = world.random
         wall_offset_ns = random.randrange(-3600 * SECOND, 3600 * SECOND) if random.random() < 0.5 else random.randrange(SECOND)
-        self.clock = MachineClock(world, rate, random.randrange(1, 1000) * SECOND, wall_offset_ns)
+        self.clock = MachineClock(world, rate, random.randrange(1, 1000) * SECOND, 0 if wall_clocks_agree else wall_offset_ns)
+        self.caring: NodeCaring | None = None
+        self.budget_caring: BudgetCaring | None = None
         self._profiles = profiles
         self._believing, self._delivered, self._bound_since = believing, delivered, bound_since
         self.lives = 0
@@ -63,9 +73,15 @@ class Replica:
             self,
             lambda _: self._believing(self),
         )
-        self.api = Api(world, self.process, self.links[2], KEYS)
+        self.api = Api(world, self.process, self.links[2], self.clock, KEYS)
         self._stands = False
         self._start_scheduler()
+        if len(self.links) > CARE:
+            link, cell = self.links[CARE], self.candidate.cell
+            self.caring = NodeCaring(world, self.process, link, self.clock, KEYS, cell, lambda _: None)
+            self.caring.start()
+            self.budget_caring = BudgetCaring(world, self.process, link, self.clock, KEYS, cell)
+            self.budget_caring.start()
 
     @property
     def is_up(self) -> bool:

@@ -21,8 +21,11 @@ from rayched.framework.profile import Profile
 from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from tests.planted_bugs import planted
+from tests.simulation.api import simulated_time
+from tests.simulation.drift import Drift
 from tests.simulation.faults import Faults
 from tests.simulation.liveness import missing
+from tests.simulation.nodes import Nodes
 from tests.simulation.replica import Replica
 from tests.simulation.safety import Safety
 from tests.simulation.users import Record, Users
@@ -62,7 +65,8 @@ def simulate(seed: int, bug: str | None = None, story: Callable[[str], None] | N
         world = World(seed)
         world.story = story
         try:
-            _run(world, report)
+            with simulated_time(world):
+                _run(world, report)
         except Violation as violation:
             report.rule, report.text = violation.rule, str(violation)
         except Exception as error:
@@ -86,6 +90,7 @@ def _run(world: World, report: Report) -> None:
     troubled_ns = int(random.uniform(3.0, 10.0) * SECOND)
     replicas: list[Replica] = []
     users = Users(world, replicas, record, crowded=random.random() < 0.5)
+    nodes = Nodes(world, users, report.counts, troubled_ns)
     users.start(nodes=random.randint(3, 5))
 
     def believing(_: Replica) -> None:
@@ -95,17 +100,40 @@ def _run(world: World, report: Report) -> None:
         name = replica.scheduling.process.name if hasattr(replica, "scheduling") else replica.name
         safety.delivered(name, delivery)  # type: ignore[arg-type]
 
-    rates = _rates(random)
-    safety.rates_tolerated = max(*rates, 1.0) / min(*rates, 1.0) < 1.5
+    clocks_agree = nodes.is_on and nodes.clocks_agree
+    drift = Drift(world, report.counts, troubled_ns, allowed=not clocks_agree)
+    rates = drift.rates(_rates(random))
+    if clocks_agree:
+        rates = [1.0 for _ in rates]
+    safety.rates_tolerated = drift.is_tolerated(rates)
+    nodes.fastest = max(*rates, drift.fastest)
+    safety.nodes = nodes
     for name, rate in zip(REPLICAS, rates, strict=True):
-        replicas.append(Replica(world, name, rate, _profiles(), believing, delivered, safety.bound_since))
+        replicas.append(
+            Replica(
+                world,
+                name,
+                rate,
+                _profiles(),
+                believing,
+                delivered,
+                safety.bound_since,
+                cares_for_nodes=nodes.is_on,
+                wall_clocks_agree=clocks_agree,
+            )
+        )
+    nodes.start(replicas)
+    drift.start(replicas)
     faults = Faults(world, replicas, safety, troubled_ns)
+    faults.wall_clocks_agree = clocks_agree
     faults.start()
     world.run_until(troubled_ns)
     users.rest()
     faults.heal()
+    drift.heal()
+    nodes.heal(safety.auditor)
     world.tell("-- healed")
-    _wait_for_life(world, safety, replicas, report)
+    _wait_for_life(world, safety, replicas, nodes, report)
     safety.ended()
     report.counts.update(faults.counts)
     report.counts["bindings"] = len(safety.auditor.bindings)
@@ -121,14 +149,14 @@ def _rates(random: Random) -> list[float]:
     return [1.0 + random.uniform(-width, width) for _ in REPLICAS]
 
 
-def _wait_for_life(world: World, safety: Safety, replicas: list[Replica], report: Report) -> None:
+def _wait_for_life(world: World, safety: Safety, replicas: list[Replica], nodes: Nodes, report: Report) -> None:
     began = world.now
     lacking = ("", "")
     while world.now - began < LIVE_NS_MAX:
         world.run_until(world.now + LOOK_NS)
         if not all(replica.is_up and replica.scheduling.process.alive for replica in replicas):
             continue
-        found = missing(world, safety.auditor, replicas)
+        found = missing(world, safety.auditor, replicas, nodes)
         if found is None:
             report.live_seconds = (world.now - began) / SECOND
             return

@@ -17,6 +17,8 @@ Beside it:
 * S3: what was acknowledged is in the store until its owner asked to delete it, and each object has the record of its submission.
 * S6: what a watch delivers is what happened: no gap, nothing twice, nothing else; a list is the store at its revision.
 * E1: beliefs of two candidates do not overlap, where clocks keep within the tolerated ratio and nobody wiped the record.
+* N1, N2: nodes are called lost, and pods ended for it, only with reason (in `nodes.py`).
+* N5: preemption keeps hard budgets (in `budgets.py`).
 * E2: who was shown another's epoch does not believe in an older one (in `candidate.py`).
 
 S6 is checked at each delivery, E1 at each belief, E2 at each event of an elector, the others at each revision of the store.
@@ -32,6 +34,7 @@ from rayched.audit.auditor import Auditor, Change
 from rayched.audit.findings import INVARIANTS
 from rayched.store.entries import Deleted
 from rayched.store.list_watch import Changed, Delivery, Listed
+from tests.simulation.nodes import Nodes
 from tests.simulation.users import Record
 from tests.simulation.world import SECOND, Violation, World
 
@@ -53,6 +56,8 @@ class Safety:
         self.lenient_until = 0
         """Until then beliefs may overlap: the record was wiped."""
         self.rates_tolerated = True
+        self.nodes: Nodes | None = None
+        """Judges what is done about nodes, and pods on them."""
         self.overlaps = 0
 
     # ------------------------------------------------------------------------------------------------------------- history
@@ -64,16 +69,22 @@ class Safety:
             self._judged += 1
             self._judge(change.number, [event for event in change.events if event.kv.key.startswith(_CLUSTER)])
 
-    def _judge(self, revision: int, events: Iterable[Any]) -> None:
+    def _judge(self, revision: int, events: list[Any]) -> None:
         changes = [Change(event.kv.key, None if event.type == kv.Event.DELETE else event.kv.value) for event in events]
         if not changes:
             return
+        if self.nodes is not None:
+            self.nodes.judge(revision, events, self.auditor, self._record.deletions_asked)
         before = set(self.auditor.pods)
         self.auditor.replay(revision, changes, self._world.now / SECOND)
         self._judge_findings()
         gone = before.difference(self.auditor.pods) - self._record.deletions_asked
-        if lost := self.auditor.lost(gone):
+        if lost := self.auditor.lost(self._spared(gone)):
             raise Violation("S3", f"revision {revision}: {', '.join(lost)} is gone, and nobody asked for that")
+
+    def _spared(self, uids: Iterable[str]) -> Iterable[str]:
+        """Those that did not end with their nodes."""
+        return uids if self.nodes is None else sorted(self.nodes.spared(uids))
 
     def _judge_findings(self) -> None:
         for kind, words in self.auditor.findings.first.items():
@@ -124,7 +135,7 @@ class Safety:
         record, auditor = self._record, self.auditor
         auditor.settle()
         self._judge_findings()
-        if lost := auditor.lost(record.acknowledged, record.deletions_asked):
+        if lost := auditor.lost(self._spared(record.acknowledged), record.deletions_asked):
             raise Violation("S3", f"acknowledged and not there: {', '.join(lost)}")
         if never := [uid for uid in record.acknowledged if uid not in auditor.pods and uid not in auditor.deleted]:
             raise Violation("S3", f"acknowledged, and never there: {', '.join(never)}")

@@ -1,6 +1,6 @@
-"""A replica's scheduler: the real `ListWatchCore`, `SchedulerCore` and `QueueCore`, carried by the simulation.
+"""A replica's scheduler: the real `SchedulerCore` and `QueueCore`, carried by the simulation.
 
-What `SchedulerActor` and `Watcher` do with threads and futures is done here with plans of the world. Scheduler and queue are two
+What `SchedulerActor` does with threads and futures is done here with plans of the world. Scheduler and queue are two
 processes; each can be killed and is replaced.
 """
 
@@ -23,20 +23,11 @@ from rayched.framework.profile import Profile
 from rayched.store.errors import store_error
 from rayched.store.fencing import Fence
 from rayched.store.keys import Keys
-from rayched.store.list_watch import (
-    CloseStream,
-    Delivery,
-    Effect,
-    Failure,
-    FetchPage,
-    Listed,
-    ListWatchCore,
-    OpenStream,
-    SendOnStream,
-)
+from rayched.store.list_watch import Delivery, Listed
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd import EtcdError
-from tests.simulation.world import MS, SECOND, Link, Process, Stream, Violation, World
+from tests.simulation.following import Following
+from tests.simulation.world import MS, SECOND, Link, Process, Violation, World
 
 WRITE_NS: Final = 2 * SECOND
 """How long a transaction is waited for."""
@@ -79,27 +70,25 @@ class Scheduling:
             first_session=session,
             ports=Ports(self._epoch, self._time, self._wall_time, self._tick),
         )
-        self.watch = ListWatchCore(keys.cluster_prefix, page_size=world.random.choice((3, 20, 2000)))
-        self._prefix = keys.cluster_prefix
+        page_size = world.random.choice((3, 20, 2000))
+        self._following = Following(world, process, link, clock, keys.cluster_prefix, page_size, self._deliver)
+        self.watch = self._following.watch
         self.queue = self._new_queue()
         self._queue_life = 0
-        self._stream: Stream | None = None
         self._inbox: list[Callable[[], None]] = []
         self._wake_at: int | None = None
         self._busy_until = 0
-        self._watch_timer = 0
         self.before_next_write: Callable[[], None] | None = None
         """What happens to the process the next time that it is about to send something."""
 
     def start(self) -> None:
-        self._carry_out(self.watch.start(self._monotonic()))
+        self._following.start()
         self.wake()
 
     def stop(self) -> None:
         """The process is gone."""
         self.process.alive = False
-        if self._stream is not None:
-            self._stream.close()
+        self._following.stop()
 
     def lose_queue(self) -> None:
         """The queue's process dies; another takes its place."""
@@ -121,9 +110,6 @@ class Scheduling:
 
     def _wall_time(self) -> float:
         return self._clock.now().wall_us / 1e6
-
-    def _monotonic(self) -> float:
-        return self._machine_clock.gettime_ns(-1) / SECOND
 
     def _tick(self) -> None:
         self._cell.tick(self._clock.now().boot_ns)
@@ -236,26 +222,6 @@ class Scheduling:
 
     # --------------------------------------------------------------------------------------------------------------- watch
 
-    def _carry_out(self, effects: list[Effect]) -> None:
-        waiting = list(effects)
-        while waiting:
-            effect = waiting.pop(0)
-            match effect:
-                case FetchPage():
-                    self._fetch(effect)
-                case OpenStream():
-                    waiting.extend(self._open(effect))
-                case SendOnStream():
-                    if self._stream is not None:
-                        self._stream.send(effect.request)
-                case CloseStream():
-                    if self._stream is not None:
-                        self._stream.close()
-                        self._stream = None
-                case _:
-                    self._deliver(effect)
-        self._plan_watch_tick()
-
     def _deliver(self, delivery: Delivery) -> None:
         self._delivered(delivery)
 
@@ -265,42 +231,3 @@ class Scheduling:
                 self._synced()
 
         self._take_in(absorb)
-
-    def _plan_watch_tick(self) -> None:
-        due_at = self.watch.due_at
-        self._watch_timer += 1
-        if due_at is None:
-            return
-        number = self._watch_timer
-
-        def tick() -> None:
-            if self._watch_timer == number:
-                self._carry_out(self.watch.tick(self._monotonic()))
-
-        wait = self._machine_clock.true_delay_ns(int((due_at - self._monotonic()) * SECOND) + 1000)
-        self.world.after(wait, lambda: self._watch_timer == number and self.process.deliver(tick))
-
-    def _fetch(self, page: FetchPage) -> None:
-        def answered(answer: Any) -> None:
-            if isinstance(answer, EtcdError):
-                self._carry_out(self.watch.page_failed(Failure.of(answer), self._monotonic()))
-            else:
-                self._carry_out(self.watch.page_arrived(answer, self._monotonic()))
-
-        timeout_ns = int(page.timeout_seconds * SECOND)
-        self.world.call(self.process, self.link, lambda: self.world.etcd.range(page.request), timeout_ns, answered)
-
-    def _open(self, opening: OpenStream) -> list[Effect]:
-        number = opening.stream
-
-        def message(message: Any) -> None:
-            self._carry_out(self.watch.stream_message(number, message, self._monotonic()))
-
-        def end(error: EtcdError) -> None:
-            self._carry_out(self.watch.stream_ended(number, Failure.of(error), self._monotonic()))
-
-        if not self.world.etcd_up:
-            return self.watch.stream_ended(number, Failure("connection refused"), self._monotonic())
-        self._stream = Stream(self.world, self.process, self.link, (self._prefix,), message, end)
-        self._stream.send(opening.request)
-        return []

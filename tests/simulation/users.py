@@ -43,6 +43,12 @@ class Users:
         self._pods_left = self.random.choice((25, 40)) if crowded else self.random.choice((6, 15, 25))
         self._nodes = 0
         self.resting = False
+        self.silent: set[str] = set()
+        """Nodes whose agents do nothing."""
+        self.adorn: Callable[[Pod], None] = lambda pod: None
+        """Gives a new pod more than users say."""
+        self.agents_tell_ready = False
+        """Of a pod that runs, that it is ready."""
 
     def start(self, nodes: int) -> None:
         """A namespace and nodes are there before anything else."""
@@ -98,6 +104,7 @@ class Users:
             container.ports.add(container_port=80, host_port=8080, protocol="TCP")
         elif kind < 0.45:
             pod.spec.scheduling_gates.add(name="wait")
+        self.adorn(pod)
         return pod
 
     def _submit(self, pods: list[Pod], attempt: int) -> None:
@@ -167,6 +174,8 @@ class Users:
         """They write without delay: what matters here is what others see of it."""
         for key, stored in self._pods():
             pod = stored.object.pod
+            if pod.spec.node_name in self.silent:
+                continue
             if not pod.spec.node_name:
                 if pod.spec.scheduling_gates and self.random.random() < 0.2:
                     del pod.spec.scheduling_gates[:]
@@ -175,6 +184,8 @@ class Users:
                 self._remove(key)
             elif pod.status.phase != "Succeeded" and self.random.random() < 0.08:
                 pod.status.phase = "Succeeded" if pod.status.phase == "Running" else "Running"
+                if self.agents_tell_ready:
+                    _tell_ready(pod)
                 self._rewrite(key, stored)
         # Agents go on while users rest, or room would never come free.
         self.world.after(self._pause(0.5), self._agents)
@@ -242,6 +253,11 @@ class Users:
     def _serve(self, handle: Callable[[], Any]) -> None:
         if self.world.etcd_up:
             self.world.serve(handle)
+
+
+def _tell_ready(pod: Pod) -> None:
+    ready = next((one for one in pod.status.conditions if one.type == "Ready"), None) or pod.status.conditions.add(type="Ready")
+    ready.status = "True" if pod.status.phase == "Running" else "False"
 
 
 def _copy(pod: Pod) -> Object:

@@ -28,7 +28,7 @@ Answer = Any
 
 
 class Violation(AssertionError):
-    """An invariant does not hold. `rule` as in the reliability rules: S1 to S12, L1 to L4, E1, E2."""
+    """An invariant does not hold. `rule` as in the reliability rules: S1 to S12, L1 to L4, E1, E2, N1 to N5."""
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(f"{rule}: {text}")
@@ -210,6 +210,10 @@ class World:
         self._number = itertools.count()
         self._hash = hashlib.blake2b(digest_size=16)
         self._lease_ends: dict[int, int] = {}
+        self.wall_clock: Callable[[], float] = lambda: 0.0
+        """In seconds, of the machine whose API is at work."""
+        self.etcd_rate = 1.0
+        """Of the clock by which etcd counts the time of leases."""
 
     # ---------------------------------------------------------------------------------------------------------------- time
 
@@ -223,6 +227,10 @@ class World:
             self.events += 1
             what()
         self.now = time_ns
+
+    def wall_seconds(self) -> float:
+        """As the API reads it that is at work."""
+        return self.wall_clock()
 
     def trace(self, *facts: object) -> None:
         """These facts become part of the hash of the run."""
@@ -310,7 +318,7 @@ class World:
         kept = self.etcd.leases.get(lease)
         if kept is None:
             return
-        ends = self._lease_ends[lease] = self.now + kept.ttl_seconds * SECOND + more_ns
+        ends = self._lease_ends[lease] = self.now + int((kept.ttl_seconds * SECOND + more_ns) / self.etcd_rate)
         self.after(ends - self.now + int(self.random.uniform(0.1, 0.5) * SECOND), lambda: self._lease_over(lease, ends))
 
     def _lease_over(self, lease: int, ends: int) -> None:
