@@ -68,9 +68,12 @@ class Faults:
         self.world.after(self._gap(), self._next)
 
     def heal(self) -> None:
-        """All that lasts is over; what is dead comes back by itself."""
+        """All that lasts is over, and what was to happen at a next write happens no more; what is dead comes back by itself."""
         self.world.weather = Weather()
         for replica in self.replicas:
+            for writer in (replica.scheduling, replica.caring, replica.budget_caring):
+                if writer is not None:
+                    writer.before_next_write = None
             replica.process.resume()
             replica.scheduling.process.resume()
             for link in replica.links:

@@ -43,6 +43,15 @@ def test_many_more_worlds() -> None:
     assert counts["terms"] > 1.5 * SEEDS_LONG and counts["refused by the epoch"] > SEEDS_LONG / 10
 
 
+def test_no_fault_begins_once_the_world_has_healed() -> None:
+    """Nor at a write that a fault of before waited for."""
+    lines: list[str] = []
+    assert not simulate(1839, story=lines.append).rule
+    healed = next(number for number, line in enumerate(lines) if line.endswith("-- healed"))
+    stumbles = [number for number, line in enumerate(lines) if "is paused before a write" in line]
+    assert stumbles and max(stumbles) < healed
+
+
 def test_clocks_of_replicas_may_differ_by_the_ratio_of_lease_and_deadline_and_etcds_by_less() -> None:
     assert tolerated(slowest=0.82, fastest=1.18, etcd=1.0)
     assert not tolerated(slowest=0.8, fastest=1.25, etcd=1.0)
