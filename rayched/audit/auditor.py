@@ -30,6 +30,7 @@ from rayched.audit.bindings_judged import BindingJudge
 from rayched.audit.capacity import Capacity
 from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
+from rayched.audit.requests import host_ports, taken_by
 from rayched.audit.room_judged import RoomJudge
 from rayched.audit.terms import Terms
 from rayched.audit.victims import VictimJudge
@@ -188,9 +189,9 @@ class Auditor:
 
     def node_for(self, pod: Pod) -> str | None:
         """A node that could take the pod now, by the auditor's own rules. O(nodes x pods)."""
-        view = self._past.now
+        view, takes, ports = self._past.now, taken_by(pod), host_ports(pod)
         for name, node in view.nodes.items():
-            if not (self._capacity.exceeded_by(pod, name) or against_node(pod, node) or against_pods(pod, node, view)):
+            if not (self._capacity.exceeded(takes, ports, name) or against_node(pod, node) or against_pods(pod, node, view)):
                 return name
         return None
 
@@ -269,14 +270,15 @@ class Auditor:
             self._since.setdefault(uid, seconds)
         if ended:
             self._capacity.leave(uid)
-        self._past.change(revision, "residents", uid, resident(pod) if node and not ended else None)
+        there = resident(pod) if node and not ended else None
+        self._past.change(revision, "residents", uid, there)
         nominated = pod.status.nominated_node_name if not node and not ended else ""
         waits_for = resident(pod, nominated) if nominated else None
         self._past.change(revision, "nominated", uid, waits_for)
         if is_new_write and write.op == "status":
             self._room.told(write, seconds)
         if is_new_write and node and write.op == "bind":
-            self._room.decided(revision, write, "residents", resident(pod), seconds)
+            self._room.decided(revision, write, "residents", there or resident(pod), seconds)
         elif is_new_write and waits_for is not None and write.op == "preempt":
             self._room.decided(revision, write, "nominated", waits_for, seconds)
             self._preemptor = pod, write

@@ -73,13 +73,17 @@ class Capacity:
 
     def exceeded_by(self, pod: Pod, node: str) -> str | None:
         """Whether there is too little room for a pod that has not entered yet, in words."""
+        return self.exceeded(taken_by(pod), host_ports(pod), node)
+
+    def exceeded(self, takes: Amounts, ports: set[Port], node: str) -> str | None:
+        """The same for a pod that takes this."""
         offer = self._offers.get(node, {})
-        for resource, wanted in taken_by(pod).items():
+        for resource, wanted in takes.items():
             used, offered = self._used[node][resource] + wanted, offer.get(resource, Fraction(0))
             if wanted and used > offered:
                 return f"node {node} has {float(used):g} of {float(offered):g} {resource}"
         taken = self._ports[node]
-        for port in host_ports(pod):
+        for port in ports:
             if any(collide(port, other) for other in taken):
                 return f"host port {port[1]}/{port[0]} on node {node} is shared"
         return None

@@ -11,15 +11,16 @@ that started before it. Requests of the whole pod take their place where they ar
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from rayched.v1.core_pb2 import Container, Pod
 from rayched.v1.meta_pb2 import Quantity
 
 Amounts = dict[str, Fraction]
 
+_NONE, _ONE = Fraction(0), Fraction(1)
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?")
 _SCALES = {
     "n": Fraction(1, 10**9),
@@ -30,6 +31,7 @@ _SCALES = {
 }
 
 
+@lru_cache(maxsize=4096)
 def amount(text: str) -> Fraction:
     """The value of a quantity. Raises ValueError where it is none."""
     found = _FORM.fullmatch(text)
@@ -49,9 +51,9 @@ def amounts(quantities: Mapping[str, Quantity]) -> Amounts:
 def taken_by(pod: Pod) -> Amounts:
     """What the pod takes of its node, for each resource."""
     spec = pod.spec
-    running: Amounts = defaultdict(Fraction)
-    highest_start: Amounts = defaultdict(Fraction)
-    sidecars: Amounts = defaultdict(Fraction)
+    running: Amounts = {}
+    highest_start: Amounts = {}
+    sidecars: Amounts = {}
     for container in spec.init_containers:
         needs = amounts(container.resources.requests)
         if _is_sidecar(container):
@@ -65,8 +67,8 @@ def taken_by(pod: Pod) -> Amounts:
     _raise(running, highest_start)
     running.update(amounts(spec.resources.requests))
     _add(running, amounts(spec.overhead))
-    running["pods"] = Fraction(1)
-    return dict(running)
+    running["pods"] = _ONE
+    return running
 
 
 def host_ports(pod: Pod) -> set[tuple[str, int, str]]:
@@ -86,13 +88,13 @@ def _is_sidecar(container: Container) -> bool:
 
 def _add(total: Amounts, more: Mapping[str, Fraction]) -> None:
     for name, value in more.items():
-        total[name] += value
+        total[name] = total[name] + value if name in total else value
 
 
 def _sum(left: Mapping[str, Fraction], right: Mapping[str, Fraction]) -> Amounts:
-    return {name: left.get(name, Fraction(0)) + right.get(name, Fraction(0)) for name in {*left, *right}}
+    return {name: left.get(name, _NONE) + right.get(name, _NONE) for name in {*left, *right}}
 
 
 def _raise(total: Amounts, least: Mapping[str, Fraction]) -> None:
     for name, value in least.items():
-        total[name] = max(total[name], value)
+        total[name] = max(total.get(name, _NONE), value)

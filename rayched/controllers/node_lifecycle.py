@@ -127,14 +127,15 @@ class NodeLifecycle:
         view = self._view
         changed, view.nodes_to_look_at = view.nodes_to_look_at, set()
         self._unscanned |= changed
-        for name in changed:
+        # In order of names, so that the same happens each time.
+        for name in sorted(changed):
             self._queue(name)
-        for name in self._lost:
+        for name in sorted(self._lost):
             self._waiting.setdefault(name)
         self._grant(now)
         lost, self._lost = self._lost, set()
         edits = []
-        for name in {*changed, *lost, *self._granted}:
+        for name in sorted({*changed, *lost, *self._granted}):
             facts = view.nodes.get(name)
             if facts is not None and not self._is_decided(facts):
                 node = reconciled(facts.node, self._no_execute(name), int(wall), lost=name in lost)
@@ -182,7 +183,7 @@ class NodeLifecycle:
     def _evictions(self, wall: float) -> Iterator[PodEnd]:
         due = [name for name, when in self._due.items() if when <= wall]
         names, self._unscanned = {*self._unscanned, *due}, set()
-        for name in names:
+        for name in sorted(names):
             self._due.pop(name, None)
             node = self._view.nodes.get(name)
             if node is None:
@@ -209,7 +210,7 @@ class NodeLifecycle:
 
     def _garbage(self, now: float, wall: float) -> Iterator[PodEnd]:
         nodes, pods_on = self._view.nodes, self._view.pods_on
-        for name in self._unscanned:
+        for name in sorted(self._unscanned):
             if name in pods_on and name not in nodes:
                 self._gone_since.setdefault(name, now)
         for name in [name for name in self._gone_since if name in nodes or name not in pods_on]:

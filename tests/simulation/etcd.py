@@ -101,7 +101,7 @@ class ModelEtcd:
 
     def under(self, prefix: bytes) -> list[Any]:
         """The KeyValues below a prefix, in the order of the keys."""
-        return [self._now[key] for key in self._keys if key.startswith(prefix)]
+        return [self._now[key] for key in _keys_in(self._keys, prefix, _end_of(prefix))]
 
     def header(self) -> Any:
         return rpc.ResponseHeader(cluster_id=CLUSTER_ID, revision=self.revision)
@@ -296,9 +296,9 @@ class ModelEtcd:
         batch = self._batch
         assert batch is not None
         answer = rpc.DeleteRangeResponse()
-        for key in [key for key in self._keys if _in_range(key, request.key, request.range_end)]:
+        for key in _keys_in(self._keys, request.key, request.range_end):
             old = self._now.pop(key)
-            self._keys.remove(key)
+            del self._keys[bisect_left(self._keys, key)]
             if old.lease and old.lease in self.leases:
                 self.leases[old.lease].keys.discard(key)
             answer.deleted += 1
@@ -327,7 +327,7 @@ class ModelEtcd:
         if not request.range_end:
             matching = [request.key] if request.key in pairs else []
         else:
-            matching = [key for key in keys if _in_range(key, request.key, request.range_end)]
+            matching = _keys_in(keys, request.key, request.range_end)
         answer.count = len(matching)
         if request.count_only:
             return answer
@@ -361,6 +361,19 @@ def _in_range(key: bytes, first: bytes, range_end: bytes) -> bool:
     if not range_end:
         return key == first
     return key >= first and (range_end == b"\0" or key < range_end)
+
+
+def _keys_in(keys: list[bytes], first: bytes, range_end: bytes) -> list[bytes]:
+    """Those of a range, of keys in order."""
+    begin = bisect_left(keys, first)
+    if not range_end:
+        return keys[begin : begin + 1] if keys[begin : begin + 1] == [first] else []
+    return keys[begin:] if range_end == b"\0" else keys[begin : bisect_left(keys, range_end, begin)]
+
+
+def _end_of(prefix: bytes) -> bytes:
+    """The first key behind all that begin so. The prefix ends with a slash or the like."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
 def _check_operations(request: Any, most: int) -> None:

@@ -58,11 +58,11 @@ def test_clocks_of_replicas_may_differ_by_the_ratio_of_lease_and_deadline_and_et
     assert tolerated(slowest=1.0, fastest=1.0, etcd=1.3) and not tolerated(slowest=1.0, fastest=1.0, etcd=1.31)
 
 
-@pytest.mark.parametrize("seed", [7, 16])
+@pytest.mark.parametrize("seed", [0, 7, 16])
 def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
-    """One with clocks of changing rates, one with nodes that fall silent."""
+    """One in which two nodes are lost at once, one with clocks of changing rates, one with nodes that fall silent."""
     hashes = {simulate(seed).trace_hash, simulate(seed).trace_hash}
-    for hash_seed in ("1", "2"):
+    for hash_seed in ("1", "4"):
         told = subprocess.run(
             [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--quiet"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
