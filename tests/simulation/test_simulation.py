@@ -40,7 +40,9 @@ def test_many_more_worlds() -> None:
     happened = {name for name, count in counts.items() if count}
     assert {"pause of a replica", "cut", "storm", "compaction", "kill of etcd", "pause before a write"} <= happened
     assert {"clock of another rate", "silence of a node", "lost nodes", "pods ended for their node's sake"} <= happened
-    assert counts["terms"] > 1.5 * SEEDS_LONG and counts["refused by the epoch"] > SEEDS_LONG / 10
+    # About one in ten worlds has such a write, so in so few worlds no number of them can be demanded.
+    assert "refused by the epoch" in happened
+    assert counts["terms"] > 1.5 * SEEDS_LONG
 
 
 def test_no_fault_begins_once_the_world_has_healed() -> None:
