@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from rayched.api.selectors import NodeSelectorMatcher, Requirement
 from rayched.api.tolerations import first_untolerated
 from rayched.plugins.node_selection import by_selector, with_labels
+from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.columns import BoolColumn, Log
-from rayched.snapshot.domains import CHANGES_MAX, DomainSums, Refusals, SumByDomain
+from rayched.snapshot.domains import DomainSums, Refusals, SumByDomain
 from rayched.snapshot.pod_counts import CountColumn, PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
 from rayched.snapshot.row_groups import RowGroups, Values

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
 from rayched.snapshot.columns import BoolColumn, IdColumn, Log, RowIndex
 from rayched.snapshot.pod_counts import Counted, PodCounter, PodCounts
 from rayched.snapshot.rows import Selection, compact
@@ -24,8 +24,6 @@ from rayched.snapshot.table import NO_VALUE, NodeTable
 
 SPARE_DOMAINS: Final = 64
 """Domains without a row that may stay, besides as many as there are rows, before domains are numbered anew."""
-CHANGES_MAX: Final = 256
-"""More changes than this are not looked at one by one."""
 
 SumByDomain = NDArray[np.int64]
 """Shape (domains + 1,); the last place holds 0."""
@@ -177,7 +175,7 @@ class Refusals:
         """Shape (domains + 1,); the last place is for rows without a domain."""
         self.n_refused = 0
         """Places that are refused."""
-        self.log = ChangeLog()
+        self.log = ChangeLog(CHANGES_MAX)
         """Domains that changed."""
 
     def set(self, domain: int, refused: bool) -> None:

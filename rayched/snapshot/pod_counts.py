@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rayched.api.selectors import Operator
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
 from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, Labels, PodSelector, terms_of_bound
 from rayched.snapshot.templates import PodTemplate
 
@@ -71,7 +71,7 @@ class PodCounter:
         self.what = what
         self.column: CountColumn = np.zeros(capacity, np.int32)
         """Shape (capacity,). Rows that are no nodes have 0."""
-        self.log = ChangeLog()
+        self.log = ChangeLog(CHANGES_MAX)
         """Each change by one: the row where a pod more counts, ~row where one fewer does."""
         self.is_kept = True
         """It follows bindings; one that was let go does not, and is to be asked for anew."""

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
 
 Values = tuple[int, ...]
 
@@ -56,7 +56,7 @@ class RowGroups:
         self._values: list[Values] = list(zip(*(column[members].tolist() for column in columns), strict=True))
         self._sizes: list[int] = sizes.tolist()
         self._by_values = {values: number for number, values in enumerate(self._values)}
-        self.log = ChangeLog()
+        self.log = ChangeLog(CHANGES_MAX)
         """Rows that moved to another group."""
 
     def __len__(self) -> int:
