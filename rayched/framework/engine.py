@@ -382,6 +382,7 @@ class Engine:
         for plan in self._plans.values():
             self._planner.drop(plan)
         self._plans.clear()
+        self._planner.forget()
         self._rooms.clear()
         self._generation, self._capacity = self._table.generation, self._table.capacity
 

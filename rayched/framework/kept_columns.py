@@ -61,6 +61,11 @@ class Follower:
     def has_started(self) -> bool:
         return self._positions is not None
 
+    @property
+    def position(self) -> int:
+        """Where it stands in the only log that it follows; -1: nowhere yet."""
+        return -1 if self._positions is None else self._positions[0]
+
     def is_behind(self) -> bool:
         # Ends only grow, so their sum tells whether any of them did.
         total = 0
@@ -99,7 +104,7 @@ def selection_of(rows: list[int]) -> Selection:
 class Kept(SharedEntry):
     """Something that is worked out from answers to questions, for all rows, and follows the logs."""
 
-    __slots__ = ("_answered", "follower", "questions", "table")
+    __slots__ = ("_answered", "follower", "questions", "reads", "table")
 
     def __init__(self, key: Hashable, table: NodeTable, questions: Sequence[Question], reads: Log = Log(0)) -> None:  # noqa: B008
         super().__init__(key)
@@ -107,6 +112,7 @@ class Kept(SharedEntry):
         self.questions = tuple(questions)
         for question in self.questions:
             reads |= question.asked.plugin.reads
+        self.reads = reads
         self.follower = Follower(table, reads)
         self._answered: list[bool] = []
         """Which questions had another answer than None."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 from rayched.framework.column_store import ColumnStore, SharedEntry
+from rayched.framework.combined_sum import CombinedSum
 from rayched.framework.counting import CountedAsked, CountedRejection
 from rayched.framework.diagnosis import nothing_left_by
 from rayched.framework.grouped_scores import GroupedScore
@@ -27,6 +28,7 @@ from rayched.framework.plugin import (
     RefusingPlugin,
     RoomNeed,
     RoomPlugin,
+    StackingPlugin,
 )
 from rayched.framework.plugin_calls import call_key, call_narrow, call_needs, call_prepare
 from rayched.framework.plugin_evaluations import Tally
@@ -35,6 +37,7 @@ from rayched.framework.questions import Asked, Part, Question
 from rayched.framework.row_evaluation import AskedScore
 from rayched.framework.static_sum import AllBounds, StaticSum, WeightedFinal, WeightedRaw
 from rayched.framework.status import SUCCESS, Code, Status, unresolvable
+from rayched.framework.usage_stack import UsageStack, can_be_stacked, stack_key
 from rayched.framework.usage_sum import Scale, UsageSum
 from rayched.snapshot.columns import Log
 from rayched.snapshot.table import NodeTable
@@ -62,7 +65,7 @@ class CountedScore:
 class Stage:
     """Sums for filters alone, or for filters and scores."""
 
-    usage: UsageSum
+    usage: UsageSum | CombinedSum
     static: StaticSum
     loose: tuple[WeightedRaw, ...]
     """Scores that are normalised and change with bindings; added to each total."""
@@ -77,7 +80,7 @@ class Stage:
 
     def kept(self) -> list[Kept]:
         """All columns that are evaluated for this stage, wherever that is best done."""
-        return [self.usage, *self.static.kept(), *(score.kept for score in self.loose)]
+        return [*self.usage.kept(), *self.static.kept(), *(score.kept for score in self.loose)]
 
     def was_built(self) -> bool:
         """Whether all of it was evaluated before, so that a few rows bring it up to date."""
@@ -113,7 +116,19 @@ class Plan:
 class Planner:
     """Makes plans and their stages for one profile over one table."""
 
-    __slots__ = ("_counting", "_grouping", "_normalizing", "_profile", "_refusing", "_rooms", "_scale", "_store", "_table")
+    __slots__ = (
+        "_counting",
+        "_grouping",
+        "_normalizing",
+        "_profile",
+        "_refusing",
+        "_rooms",
+        "_scale",
+        "_stacking",
+        "_stacks",
+        "_store",
+        "_table",
+    )
 
     def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
         self._table = table
@@ -126,6 +141,8 @@ class Planner:
         self._refusing = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, RefusingPlugin))
         self._rooms = frozenset(plugin.name for plugin in profile.filter if isinstance(plugin, RoomPlugin))
         self._normalizing = frozenset(plugin.name for plugin in profile.score if isinstance(plugin, NormalizingPlugin))
+        self._stacking = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, StackingPlugin))
+        self._stacks: dict[Hashable, UsageStack] = {}
 
     def plan(self, template: PodTemplate) -> Plan:
         """Raises PluginError; then nothing is kept."""
@@ -154,6 +171,10 @@ class Planner:
         self.drop_stage(plan.scoring)
         plan.filtering = plan.scoring = None
         self._store.release(plan.entries)
+
+    def forget(self) -> None:
+        """All plans were dropped, and columns begin anew."""
+        self._stacks.clear()
 
     def drop_stage(self, stage: Stage | None) -> None:
         if stage is not None:
@@ -255,7 +276,7 @@ class Planner:
     # ------------------------------------------------------------------------------------------------------- the columns
 
     def _rejection(self, entries: list[SharedEntry], asked: CountedAsked) -> CountedRejection:
-        key = ("rejection", asked.key)
+        key = ("rejection", asked)
         by_domain = asked.plugin.name in self._refusing
         rejection = self._store.take(key, lambda: CountedRejection(key, self._table, self._scale, asked, by_domain=by_domain))
         entries.append(rejection)
@@ -272,12 +293,25 @@ class Planner:
         return column
 
     def _usage_sum(
-        self, entries: list[SharedEntry], filters: Sequence[Question], scores: Sequence[tuple[Question, int]]
-    ) -> UsageSum:
+        self, entries: list[SharedEntry], volatile: Sequence[Question], scores: Sequence[tuple[Question, int]]
+    ) -> UsageSum | CombinedSum:
+        filters = [question for question in volatile if question.asked.plugin.reads & Log.USAGE]
         key = ("usage", _keys(filters), _keys(question for question, _ in scores))
-        found = self._store.take(key, lambda: UsageSum(key, self._table, self._scale, filters, scores))
+        found = self._store.take(key, lambda: self._new_usage_sum(key, filters, scores))
         entries.append(found)
-        return found
+        if len(filters) == len(volatile):
+            return found
+        columns = [self._column(entries, FilterColumn, question) for question in volatile if question not in filters]
+        combined_key = ("combined", found, tuple(columns))
+        combined = self._store.take(combined_key, lambda: CombinedSum(combined_key, found, columns))
+        entries.append(combined)
+        return combined
+
+    def _new_usage_sum(self, key: Hashable, filters: Sequence[Question], scores: Sequence[tuple[Question, int]]) -> UsageSum:
+        made = UsageSum(key, self._table, self._scale, filters, scores)
+        if can_be_stacked(made, self._stacking):
+            made.stack = self._stacks.setdefault(stack_key(made), UsageStack(self._table, self._scale))
+        return made
 
     def _static_sum(
         self,
@@ -287,7 +321,7 @@ class Planner:
         raw_scores: Sequence[WeightedRaw],
     ) -> StaticSum:
         kept: list[Kept] = [*filters, *(score.kept for score in scores), *(score.kept for score in raw_scores)]
-        key = ("static", tuple(column.key for column in kept))
+        key = ("static", tuple(kept))
         found = self._store.take(key, lambda: StaticSum(key, self._table, self._scale, filters, scores, raw_scores))
         entries.append(found)
         return found

@@ -126,6 +126,21 @@ class ScorePlugin(ColumnPlugin, Protocol):
 
 
 @runtime_checkable
+class StackingPlugin(ColumnPlugin, Protocol):
+    """A plugin that can be asked about one row on behalf of many keys: what was bound there concerns all of them.
+
+    It reads usage and nothing else, and does not normalise.
+    """
+
+    def stack(self, states: Sequence[Any]) -> Any:
+        """A state that stands for these, of which there is one at least. None: for some of them that cannot be done.
+
+        `filter` and `score`, asked with it about exactly one row, answer for each of the states in turn what they would say with
+        that state alone. Shape (states,) instead of (1,).
+        """
+
+
+@runtime_checkable
 class NormalizingPlugin(ScorePlugin, Protocol):
     """A Score plugin whose raw scores are not yet 0..100."""
 

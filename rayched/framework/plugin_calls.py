@@ -1,8 +1,8 @@
 """Calls of column plugins whose answers are checked: a plugin that raises, or answers what its contract forbids, is named.
 
 Nothing but this module calls `key`, `prepare`, `count`, `narrow`, `filter`, `reasons`, `needs`, `score`, `normalize`,
-`normalize_rows`, `groups` and `score_groups`, so that no broken answer ever reaches a cache. What is checked: type and shape
-of columns, codes, and that reasons cover what was rejected. Whether scores lie in 0..100 is the business of whoever knows
+`normalize_rows`, `groups`, `score_groups` and `stack`, so that no broken answer ever reaches a cache. What is checked: type and
+shape of columns, codes, and that reasons cover what was rejected. Whether scores lie in 0..100 is the business of whoever knows
 which rows are feasible.
 
 Cost: about 0.5 µs a call on one row; on many rows two passes over the answer.
@@ -29,6 +29,7 @@ from rayched.framework.plugin import (
     RoomNeed,
     RoomPlugin,
     ScorePlugin,
+    StackingPlugin,
 )
 from rayched.framework.status import Code, Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, ScoreColumn
@@ -100,22 +101,33 @@ def call_narrow(plugin: NarrowingPlugin, state: Any) -> frozenset[str] | Status 
     return answer.by(plugin.name)
 
 
-def call_filter(plugin: FilterPlugin, state: Any, rows: Rows) -> CodeColumn | None:
-    """Shape (rows,), uint8; SUCCESS, UNSCHEDULABLE or UNSCHEDULABLE_AND_UNRESOLVABLE."""
+def call_stack(plugin: StackingPlugin, states: Sequence[Any]) -> Any:
+    try:
+        return plugin.stack(states)
+    except Exception as problem:
+        raise _raised(plugin, PRE_FILTER, problem) from problem
+
+
+def call_filter(plugin: FilterPlugin, state: Any, rows: Rows, n_states: int | None = None) -> CodeColumn | None:
+    """Shape (rows,), uint8; SUCCESS, UNSCHEDULABLE or UNSCHEDULABLE_AND_UNRESOLVABLE.
+
+    `n_states`: the state stands for so many, and there is one row. Shape (n_states,).
+    """
+    n = rows.n if n_states is None else n_states
     try:
         codes = plugin.filter(state, rows)
     except Exception as problem:
         raise _raised(plugin, FILTER, problem) from problem
     if codes is None:
         return None
-    _check_column(plugin, FILTER, codes, rows.n)
-    if rows.n == 1:
+    _check_column(plugin, FILTER, codes, n)
+    if n == 1:
         allowed = codes.item(0) in _FILTER_CODES
-    elif rows.n <= _BYTES_MAX and codes.dtype == np.uint8:
+    elif n <= _BYTES_MAX and codes.dtype == np.uint8:
         allowed = not codes.tobytes().translate(None, _ALLOWED_BYTES)
     else:
         # The codes that filters may answer are 0, 2 and 3: in range, and not 1.
-        allowed = rows.n == 0 or (int(codes.min()) >= 0 and int(codes.max()) <= _HIGHEST_FILTER_CODE)
+        allowed = n == 0 or (int(codes.min()) >= 0 and int(codes.max()) <= _HIGHEST_FILTER_CODE)
         allowed = allowed and not (codes == Code.ERROR).any()
     if not allowed:
         found = sorted({int(code) for code in np.unique(codes)} - _FILTER_CODES)
@@ -139,15 +151,15 @@ def call_reasons(plugin: FilterPlugin, state: Any, rows: Rows, codes: CodeColumn
     return reasons
 
 
-def call_score(plugin: ScorePlugin, state: Any, rows: Rows) -> ScoreColumn | None:
-    """Raw scores. Shape (rows,), int64."""
+def call_score(plugin: ScorePlugin, state: Any, rows: Rows, n_states: int | None = None) -> ScoreColumn | None:
+    """Raw scores. Shape (rows,), int64; `n_states` as for filters."""
     try:
         raw = plugin.score(state, rows)
     except Exception as problem:
         raise _raised(plugin, SCORE, problem) from problem
     if raw is None:
         return None
-    _check_column(plugin, SCORE, raw, rows.n)
+    _check_column(plugin, SCORE, raw, rows.n if n_states is None else n_states)
     return raw.astype(np.int64, copy=False)
 
 

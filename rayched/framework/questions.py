@@ -61,7 +61,8 @@ class Question:
 
     @property
     def key(self) -> Hashable:
-        return self.part, self.asked.key
+        # There is one Asked for a key, which is longer to hash.
+        return self.part, self.asked
 
 
 def join(plugin: str, part: Part, answers: Sequence[Answer]) -> Answer:

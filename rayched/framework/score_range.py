@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 
+from rayched.framework.combined_sum import CombinedSum
 from rayched.framework.kept_columns import OUTSIDE, ByteColumn, Kept
 from rayched.framework.plan import Stage
 from rayched.framework.plugin import MAX_NODE_SCORE, ScorePlugin
@@ -49,7 +50,7 @@ def _outside(column: ByteColumn, feasible: BoolColumn) -> RowIndex:
     return outside
 
 
-def _raise_for(kept: Kept, rows: RowIndex) -> None:
+def _raise_for(kept: Kept | CombinedSum, rows: RowIndex) -> None:
     """Ask again for the first of these rows, as only that some score is outside was kept."""
     if not len(rows):
         return

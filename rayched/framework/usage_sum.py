@@ -7,14 +7,15 @@ Plugins that read nothing but usage answer the same for rows that are equal in a
 Clusters are full of equal nodes that fill up with equal pods, so the value of each such state is remembered, and a binding that
 leads to a state seen before asks no plugin at all. Where states hardly ever come again the sum stops looking for a while.
 
-Cost: a changed row in a known state 2 µs; else one call of each plugin on that row and 5 µs.
+Cost: a changed row in a known state 2 µs; else one call of each plugin on that row and 5 µs. Where many sums take turns they
+follow the log together (`usage_stack`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,13 @@ def scale_for(weights: Sequence[int]) -> Scale:
     raise ValueError(f"weights of score plugins add up to {sum(weights)}, allowed is less than {2**61 // MAX_NODE_SCORE}")
 
 
+class Bringing(Protocol):
+    """Port to what brings several sums up to date together."""
+
+    def bring(self, sum_: UsageSum) -> bool:
+        """Bring the sum up to date; False: it has to look at its changed rows by itself."""
+
+
 class UsageSum(Kept):
     """Filters and final scores that change with bindings, as one column."""
 
@@ -78,13 +86,14 @@ class UsageSum(Kept):
         "_hits",
         "_pause",
         "_probes",
-        "_reads_usage_alone",
         "_states",
-        "_weights",
         "column",
         "n_installed",
         "outside",
+        "reads_usage_alone",
         "scale",
+        "stack",
+        "weights",
     )
 
     def __init__(
@@ -103,18 +112,29 @@ class UsageSum(Kept):
         """Rows to which some plugin gives a score outside 0..100."""
         self.n_installed = 0
         """How often all rows were evaluated anew."""
-        self._weights = [0] * len(filters) + [weight for _, weight in scores]
-        self._reads_usage_alone = self.follower.logs == table.logs_of(Log.USAGE)
+        self.weights = [0] * len(filters) + [weight for _, weight in scores]
+        """Of each question; 0 of filters."""
+        self.stack: Bringing | None = None
+        """Where it goes along with other sums."""
+        self.reads_usage_alone = self.follower.logs == table.logs_of(Log.USAGE)
         self._states: dict[bytes, int] = {}
         self._probes = self._hits = self._pause = 0
 
     @property
     def n_bytes(self) -> int:
         # All the states it may remember count from the start, as nobody counts again while they come.
-        return self.column.nbytes + (STATES_MAX * STATE_BYTES if self._reads_usage_alone else 0)
+        return self.column.nbytes + (STATES_MAX * STATE_BYTES if self.reads_usage_alone else 0)
+
+    def kept(self) -> list[Kept]:
+        """The columns that it is made of: itself."""
+        return [self]
+
+    def refresh(self, build: BuildColumns) -> None:
+        if self.stack is None or not self.follower.is_behind() or not self.stack.bring(self):
+            super().refresh(build)
 
     def refresh_rows(self, rows: list[int], build: BuildColumns) -> None:
-        if not self._reads_usage_alone or len(rows) > STATE_ROWS_MAX or self._is_pausing(len(rows)):
+        if not self.reads_usage_alone or len(rows) > STATE_ROWS_MAX or self._is_pausing(len(rows)):
             super().refresh_rows(rows, build)
             return
         table, states = self.table, self._states
@@ -174,7 +194,7 @@ class UsageSum(Kept):
         """The sum of one row; in plain integers a quarter of the time that arrays take."""
         total = 0
         rejected = is_outside = False
-        for question, weight, answer in zip(self.questions, self._weights, answers, strict=True):
+        for question, weight, answer in zip(self.questions, self.weights, answers, strict=True):
             if answer is None:
                 continue
             value = answer.item(0)
@@ -195,11 +215,11 @@ class UsageSum(Kept):
         total = np.zeros(n, np.int64)
         rejected: NDArray[np.bool_] | None = None
         outside: NDArray[np.bool_] | None = None
-        for question, weight, answer in zip(self.questions, self._weights, answers, strict=True):
+        for question, weight, answer in zip(self.questions, self.weights, answers, strict=True):
             if answer is None:
                 continue
             if question.part is Part.FILTER:
-                if answer.any():
+                if np.count_nonzero(answer):
                     rejects: NDArray[np.bool_] = answer != 0
                     rejected = rejects if rejected is None else rejected | rejects
             elif n and int(answer.view(np.uint64).max()) > MAX_NODE_SCORE:

@@ -11,6 +11,7 @@ Cost: about nine numpy calls for cpu and memory where every node has both, twice
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +40,7 @@ class Prepared:
     amounts: tuple[int, ...]
     """Milli-CPU, bytes or counts, in the order of the arguments' resources."""
     column: NDArray[np.int64]
-    """The same. Shape (resources, 1)."""
+    """The same. Shape (resources, 1); of many keys (.., keys)."""
 
 
 class NodeResourcesBalancedAllocation:
@@ -57,6 +58,12 @@ class NodeResourcesBalancedAllocation:
         amounts = self._amounts(pod)
         return Prepared(amounts, np.array(amounts, np.int64)[:, None])
 
+    def stack(self, states: Sequence[Prepared]) -> Prepared | None:
+        """Requests side by side in place of rows."""
+        if self._resources != _CPU_AND_MEMORY:
+            return None
+        return Prepared((), np.concatenate([state.column for state in states], axis=1))
+
     def _amounts(self, pod: Pod) -> tuple[int, ...]:
         return balanced_requests(pod, self._resources)
 
@@ -65,7 +72,7 @@ class NodeResourcesBalancedAllocation:
         if self._resources == _CPU_AND_MEMORY:
             capacity = rows.allocatable[: MEMORY + 1]
             used = rows.requested[: MEMORY + 1] + state.column
-            if capacity.all():
+            if np.count_nonzero(capacity) == capacity.size:
                 shares = used / capacity
                 np.minimum(shares, 1.0, out=shares)
                 deviation = _half_distance(shares)

@@ -69,13 +69,13 @@ class Prepared:
     filtered: tuple[tuple[str, int], ...]
     scored: tuple[int, ...]
     free: NDArray[np.int64]
-    """What must be free of the basic resources, the pod itself included. Shape (basic resources, 1)."""
+    """What must be free of the basic resources, the pod itself included. Shape (basic resources, 1); of many (.., keys)."""
     there: NDArray[np.int64]
-    """What must be there at all; a full node may lose pods. Shape (basic resources, 1)."""
+    """What must be there at all; a full node may lose pods. Shape as `free`."""
     others: tuple[tuple[str, int], ...]
     """What must be free of other resources."""
     amounts: NDArray[np.int64]
-    """Of the scored resources. Shape (scored resources, 1)."""
+    """Of the scored resources. Shape (scored resources, 1); of many (.., keys)."""
 
 
 class NodeResourcesFit:
@@ -114,7 +114,7 @@ class NodeResourcesFit:
         allocatable, requested = rows.allocatable, rows.requested
         basic = allocatable[:_BASIC]
         codes = coded(np.logical_or.reduce(state.free > basic - requested[:_BASIC]), Code.UNSCHEDULABLE)
-        if codes.any():
+        if np.count_nonzero(codes):
             # What is not there at all is not free either: where nothing is short that need not be asked.
             codes |= coded(np.logical_or.reduce(state.there > basic), Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
         for name, amount in state.others:
@@ -126,6 +126,19 @@ class NodeResourcesFit:
                 codes |= coded(amount > allocatable[place] - requested[place], Code.UNSCHEDULABLE)
                 codes |= coded(amount > allocatable[place], Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
         return codes
+
+    def stack(self, states: Sequence[Prepared]) -> Prepared | None:
+        """Requests side by side in place of rows; those for more than the basic resources are not taken."""
+        if self._resources != _CPU_AND_MEMORY or any(state.others for state in states):
+            return None
+        return Prepared(
+            filtered=(),
+            scored=(),
+            free=np.concatenate([state.free for state in states], axis=1),
+            there=np.concatenate([state.there for state in states], axis=1),
+            others=(),
+            amounts=np.concatenate([state.amounts for state in states], axis=1),
+        )
 
     def reasons(self, state: Prepared, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
         found: list[tuple[str, BoolColumn]] = [(REASON_PODS, rows.requested[PODS] + 1 > rows.allocatable[PODS])]

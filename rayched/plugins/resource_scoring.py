@@ -57,10 +57,10 @@ def _mean(share: ResourceTable, capacity: ResourceTable, weights: Weights) -> Sc
     Of a resource that is not there the share is 0, so any divisor does. Mostly all are there, which takes half of the calls.
     """
     share *= MAX_NODE_SCORE
-    if capacity.all():
+    if np.count_nonzero(capacity) == capacity.size:
         share //= capacity
         everywhere: ScoreColumn = weights @ share
-        everywhere //= max(int(weights.sum()), 1)
+        everywhere //= max(sum(weights.tolist()), 1)
         return everywhere
     share //= np.maximum(capacity, 1)
     total: ScoreColumn = weights @ share

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rayched.framework import shards
+from rayched.framework import shards, usage_stack
 from rayched.framework.engine import Engine
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.questions import Answer
@@ -84,6 +84,8 @@ def assert_equal(evaluation: Evaluation, expected: dict[str, int], table: NodeTa
 @pytest.mark.parametrize("seed", range(6))
 def test_every_way_of_evaluating_gives_the_naive_totals_after_every_change(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "LOCAL_WORK_MAX_SECONDS", 0.0)
+    # Few templates make a stack, in half of the worlds.
+    monkeypatch.setattr(usage_stack, "SUMS_MIN", 2 if seed % 2 else 8)
     world = World(seed)
     profile = toy_profile()
     copy = TableCopy()
@@ -156,8 +158,10 @@ def assert_diagnosis_agrees(engine: Engine, world: World, pod: Pod) -> None:
 
 
 @pytest.mark.row("F4")
-def test_placing_pods_one_after_the_other_follows_the_naive_cluster() -> None:
+@pytest.mark.parametrize("sums_min", [2, 8])
+def test_placing_pods_one_after_the_other_follows_the_naive_cluster(sums_min: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each decision is bound before the next one, so that one changed row is all that the engine refreshes."""
+    monkeypatch.setattr(usage_stack, "SUMS_MIN", sums_min)
     world = World(7, n_nodes=40)
     engine = Engine(world.snapshot, toy_profile())
     for number in range(250):

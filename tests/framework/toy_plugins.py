@@ -164,6 +164,9 @@ class Room(_Rejecting):
             short = short | (np.True_ if place is None else gpus > rows.allocatable[place] - rows.requested[place])
         return np.where(short, NO, 0)
 
+    def stack(self, states: Sequence[Any]) -> Any:
+        return None if any(gpus for _, gpus in states) else (np.array([cpu for cpu, _ in states]), 0)
+
     def score(self, state: Any, rows: Rows) -> ScoreColumn:
         free = rows.allocatable[0] - rows.non_zero_requested[0] - state[0]
         share: ScoreColumn = np.maximum(free, 0) * 100 // np.maximum(rows.allocatable[0], 1)

@@ -1,0 +1,149 @@
+"""Usage sums that take turns: one call for the row that changed, and the same sums as without."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rayched.framework import usage_stack
+from rayched.framework.engine import Engine
+from rayched.framework.plugin_calls import PluginError
+from rayched.framework.usage_stack import UsageStack
+from rayched.snapshot.columns import ScoreColumn
+from rayched.snapshot.rows import Rows
+from rayched.snapshot.snapshot import Snapshot
+from tests.framework.spies import TEMPLATES, a_snapshot, a_template
+from tests.framework.toy_plugins import Room, a_profile
+from tests.snapshot.objects import a_pod
+
+SHAPES = [f"{100 + 10 * number}m" for number in range(12)]
+
+
+class Watched(Room):
+    """Notes how many rows, or states, each call of `score` was about."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int]] = []
+        self.offset = 0
+        self.broken = False
+
+    def score(self, state: Any, rows: Rows) -> ScoreColumn:
+        n_states = len(state[0]) if isinstance(state[0], np.ndarray) else 1
+        if self.broken and n_states > 1:
+            raise ValueError("cannot do so many")
+        self.calls.append((rows.n, n_states))
+        return super().score(state, rows) + self.offset
+
+
+def an_engine(plugin: Room, snapshot: Snapshot) -> Engine:
+    return Engine(snapshot, a_profile(filters=(plugin,), scores=(plugin,)))
+
+
+def the_stack(engine: Engine) -> UsageStack:
+    (stack,) = [one for one in engine._planner._stacks.values() if len(one)]
+    return stack
+
+
+def place(engine: Engine, snapshot: Snapshot, cpu: str, uid: str) -> None:
+    """Decide, compare with an engine that keeps nothing, and bind."""
+    template = a_template(cpu)
+    found = engine.evaluate(template)
+    fresh = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),))).evaluate(template)
+    assert found.feasible.tolist() == fresh.feasible.tolist(), uid
+    # Of a single feasible row nobody asks the scores.
+    assert fresh.n_feasible < 2 or found.total.tolist() == fresh.total.tolist(), uid
+    if found.is_feasible:
+        snapshot.bind(uid, template, snapshot.name_of(int(found.best_rows[0])))
+
+
+def in_turns(engine: Engine, snapshot: Snapshot, rounds: int, shapes: list[str], prefix: str = "u") -> None:
+    for number in range(rounds):
+        for cpu in shapes:
+            place(engine, snapshot, cpu, f"{prefix}-{number}-{cpu}")
+
+
+def test_one_row_is_asked_about_for_all_sums_in_one_call() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.calls.clear()
+    in_turns(engine, snapshot, 2, SHAPES, "again")
+    assert len(the_stack(engine)) == len(SHAPES)
+    assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods in any order, in runs, many changes at once, nodes that come and go, small notes."""
+    monkeypatch.setattr(usage_stack, "SUMS_MIN", 3)
+    monkeypatch.setattr(usage_stack, "ROWS_MIN", 4)
+    monkeypatch.setattr(usage_stack, "TURNS_MIN", 20)
+    random, snapshot = Random(seed), a_snapshot(60)
+    engine = an_engine(Room(), snapshot)
+    for number in range(400):
+        for _ in range(random.choice((1, 1, 1, 5))):
+            place(engine, snapshot, random.choice(SHAPES[: 4 + number // 40]), f"u{number}")
+        if random.random() < 0.1:
+            for change in range(random.choice((1, 3, 40))):
+                snapshot.bind(f"other-{number}-{change}", a_template("700m"), f"n{random.randrange(60)}")
+        if random.random() < 0.1 and snapshot.bound(f"u{number - 7}") is not None:
+            snapshot.unbind(f"u{number - 7}")
+        if random.random() < 0.02:
+            snapshot.remove_node(f"n{random.randrange(60)}")
+
+
+def test_a_sum_that_is_not_asked_for_leaves_and_few_make_no_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "TURNS_MIN", 40)
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    stack = the_stack(engine)
+    in_turns(engine, snapshot, 20, SHAPES[:10], "fewer")
+    assert len(stack) == 10
+    in_turns(engine, snapshot, 60, SHAPES[:2], "few")
+    assert len(stack) == 0
+    place(engine, snapshot, SHAPES[-1], "late")
+
+
+def test_sums_that_no_plan_holds_any_more_are_let_go() -> None:
+    snapshot = a_snapshot(300)
+    engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)), bytes_max=1)
+    in_turns(engine, snapshot, 3, SHAPES)
+    stacks = list(engine._planner._stacks.values())
+    assert all(len(stack._turns) <= 2 * usage_stack.SUMS_MIN for stack in stacks)
+    engine._forget()
+    assert not engine._planner._stacks
+
+
+def test_where_plugins_cannot_say_it_for_many_each_sum_asks_for_itself() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.broken = True
+    in_turns(engine, snapshot, 2, SHAPES, "broken")
+    plugin.broken = False
+    in_turns(engine, snapshot, 2, SHAPES, "mended")
+
+
+def test_a_score_outside_its_range_is_told_as_without_a_stack() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.offset = 101
+    snapshot.bind("one-more", a_template("100m"), "n7")
+    with pytest.raises(PluginError, match=r'plugin "Room", Score: score \d+ lies outside 0\.\.100'):
+        engine.evaluate(a_template(SHAPES[0]))
+
+
+def test_pods_that_ask_for_what_cannot_be_stacked_follow_the_log_by_themselves() -> None:
+    snapshot = a_snapshot(300)
+    engine = an_engine(Room(), snapshot)
+    for number in range(40):
+        cpu = SHAPES[number % len(SHAPES)]
+        with_device = TEMPLATES.intern(a_pod({"cpu": cpu, "x/gpu": "1"}))
+        assert not engine.evaluate(with_device).is_feasible
+        place(engine, snapshot, cpu, f"u{number}")
+    assert len(the_stack(engine)) == len(SHAPES)
