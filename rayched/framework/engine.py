@@ -82,6 +82,8 @@ class Engine:
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
+        self._mentioned = snapshot.mentioned_labels.revision
+        """Plans were made with the labels that counted then."""
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
         self._has_ceilings = False
         """Whether a counting filter rejected anything when the last total was added up."""
@@ -104,6 +106,7 @@ class Engine:
         `nominated` are pods of equal or higher priority that wait for a node: a row must also do with those nominated to it.
         Raises PluginError.
         """
+        self._mention(nominated)
         plan = self._plan(template)
         plan.tally.count += 1
         if not nominated or not plan.status.ok:
@@ -157,11 +160,14 @@ class Engine:
 
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
         """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
+        asked = self._rows(rows)
+        self._mention(asked.changes)
         plan = self._plan(template)
-        return evaluate_rows(plan.filters, plan.scores, self._rows(rows))
+        return evaluate_rows(plan.filters, plan.scores, asked)
 
     def fits(self, template: PodTemplate, row: int, nominated: Sequence[Nomination] = ()) -> bool:
         """Whether the template is feasible on one row, with and without the pods nominated to it. Raises PluginError."""
+        self._mention(nominated)
         plan = self._plan(template)
         room = self._room(plan)
         if room is not None:
@@ -174,10 +180,13 @@ class Engine:
 
     def filter_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> Filtered:
         """Filters over these rows alone; PreFilter is not asked. Raises PluginError."""
-        return filter_rows(self._plan(template).filters, self._rows(rows))
+        asked = self._rows(rows)
+        self._mention(asked.changes)
+        return filter_rows(self._plan(template).filters, asked)
 
     def dry_run(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> DryRun:
         """What the template would find if pods made room for it; `nominated` as for `evaluate`. Raises PluginError."""
+        self._mention(nominated)
         plan = self._plan(template)
         return DryRun(self._table, plan.filters, nominated, self._room(plan))
 
@@ -185,6 +194,7 @@ class Engine:
 
     def explain(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Explanation:
         """What every plugin says about every node that is looked at; `nominated` as for `evaluate`. Raises PluginError."""
+        self._mention(nominated)
         plan = self._plan(template)
         index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
         would_be = filter_nominated(self._table, plan.filters, nominated, index) if nominated else None
@@ -210,6 +220,7 @@ class Engine:
 
     def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Diagnosis:
         """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError."""
+        self._mention(nominated)
         plan, table = self._plan(template), self._table
         if not plan.status.ok:
             return rejected_outright(table.n_nodes, table.n_rows, plan.status, plan.narrowing)
@@ -363,10 +374,15 @@ class Engine:
         if table.generation != self._generation or table.capacity != self._capacity:
             # Numbers mean something else now, or the table has outgrown all columns. Both are rare.
             self._forget()
+        if table.mentioned_labels.revision != self._mentioned:
+            self._plan_anew()
         plan = self._plans.get(template.id)
         if plan is not None:
             self._plans.move_to_end(template.id)
             return plan
+        table.mentioned_labels.add_of(template.pod)
+        if table.mentioned_labels.revision != self._mentioned:
+            self._plan_anew()
         plan = self._plans[template.id] = self._planner.plan(template)
         plan.tally = self._evaluations.tally(
             (entry.plugin.name for entry in plan.entries if isinstance(entry, Asked)),
@@ -376,6 +392,22 @@ class Engine:
         if len(self._plans) > PLANS_MAX:
             self._planner.drop(self._plans.popitem(last=False)[1])
         return plan
+
+    def _mention(self, would_be: Iterable[tuple[PodTemplate, object]]) -> None:
+        """Terms of pods that would be there count as those of bound ones do, and may be about any pod."""
+        for template, _ in would_be:
+            if template.pod.spec.HasField("affinity"):
+                self._table.mentioned_labels.add_of(template.pod)
+
+    def _plan_anew(self) -> None:
+        """Labels count now that did not: drop the plans of templates that have such."""
+        mentioned = self._table.mentioned_labels
+        keys = mentioned.since(self._mentioned)
+        self._mentioned = mentioned.revision
+        for number, plan in list(self._plans.items()):
+            labels = plan.template.labels
+            if labels and (keys is None or any(key in labels for key in keys)):
+                self._planner.drop(self._plans.pop(number))
 
     def _forget(self) -> None:
         self._run = self._scored_last = None

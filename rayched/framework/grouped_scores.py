@@ -7,7 +7,8 @@ for again before a row changed that could make it present.
 
 What the rows get is kept: where no group's score has changed only rows that moved to another group are looked at.
 
-Owner: one Stage. Cost: 4 µs, and one gather over the rows where a score has changed, besides what the plugin takes.
+Owner: one Stage, which has it in the store so that its bytes count. Cost: 4 µs, and one gather over the rows where a score has
+changed, besides what the plugin takes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.framework.column_store import SharedEntry
 from rayched.framework.counting import CountedAsked
 from rayched.framework.plugin import GroupingScorePlugin
 from rayched.framework.plugin_calls import call_groups, call_score_groups
@@ -31,7 +33,7 @@ LOOKED_AT_MAX: Final = 32
 """More changed rows than this are not looked at one by one: all rows together take no longer."""
 
 
-class GroupedScore:
+class GroupedScore(SharedEntry):
     """One plugin's part in the totals of one stage."""
 
     __slots__ = (
@@ -51,7 +53,8 @@ class GroupedScore:
         "_witnesses",
     )
 
-    def __init__(self, table: NodeTable, asked: CountedAsked, weight: int) -> None:
+    def __init__(self, key: Hashable, table: NodeTable, asked: CountedAsked, weight: int) -> None:
+        super().__init__(key)
         self._asked = asked
         self._plugin = cast(GroupingScorePlugin, asked.plugin)
         self._weight = weight
@@ -73,6 +76,10 @@ class GroupedScore:
         """Groups and their scores, of which `_values` was made."""
         self._column: TotalColumn = np.zeros(0, np.int64)
         """What each row adds. Shape (capacity,)."""
+
+    @property
+    def n_bytes(self) -> int:
+        return self._column.nbytes + self._values.nbytes + self._witnesses.nbytes + self._absent.nbytes
 
     def add(self, total: TotalColumn, feasible: BoolColumn, circumstances: Hashable | None) -> bool | None:
         """Add the scores to the totals; at least two rows are feasible. Returns whether there were any.

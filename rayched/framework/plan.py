@@ -28,6 +28,7 @@ from rayched.framework.plugin import (
     RefusingPlugin,
     RoomNeed,
     RoomPlugin,
+    SelectingPlugin,
     StackingPlugin,
 )
 from rayched.framework.plugin_calls import call_key, call_narrow, call_needs, call_prepare
@@ -42,6 +43,7 @@ from rayched.framework.usage_sum import Scale, UsageSum
 from rayched.snapshot.columns import Log
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
+from rayched.v1.core_pb2 import Pod
 
 C = TypeVar("C", bound=Kept)
 
@@ -94,6 +96,8 @@ class Plan:
     template: PodTemplate
     entries: list[SharedEntry]
     """What the plan itself holds of the store."""
+    pod: Pod | None = None
+    """The template's pod without labels that no selector mentions, as long as it is being planned."""
     filters: list[Asked] = field(default_factory=list)
     scores: list[AskedScore] = field(default_factory=list)
     status: Status = SUCCESS
@@ -124,6 +128,7 @@ class Planner:
         "_refusing",
         "_rooms",
         "_scale",
+        "_selecting",
         "_stacking",
         "_stacks",
         "_store",
@@ -141,6 +146,11 @@ class Planner:
         self._refusing = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, RefusingPlugin))
         self._rooms = frozenset(plugin.name for plugin in profile.filter if isinstance(plugin, RoomPlugin))
         self._normalizing = frozenset(plugin.name for plugin in profile.score if isinstance(plugin, NormalizingPlugin))
+        self._selecting = frozenset(
+            plugin.name
+            for plugin in profile.plugins()
+            if isinstance(plugin, SelectingPlugin) and plugin.reads_mentioned_labels_alone
+        )
         self._stacking = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, StackingPlugin))
         self._stacks: dict[Hashable, UsageStack] = {}
 
@@ -163,6 +173,8 @@ class Planner:
         except BaseException:
             self._store.release(plan.entries)
             raise
+        finally:
+            plan.pod = None
         return plan
 
     def drop(self, plan: Plan) -> None:
@@ -186,7 +198,9 @@ class Planner:
         filters = [Question(asked, Part.FILTER) for asked in plan.filters if not isinstance(asked, CountedAsked)]
         rejections = tuple(self._rejection(entries, asked) for asked in plan.filters if isinstance(asked, CountedAsked))
         wanted = plan.scores if with_scores else []
-        counted = tuple(self._counted(score.asked, score.weight) for score in wanted if isinstance(score.asked, CountedAsked))
+        counted = tuple(
+            self._counted(entries, plan, score.asked, score.weight) for score in wanted if isinstance(score.asked, CountedAsked)
+        )
         scores = [(Question(score.asked, Part.SCORE), score) for score in wanted if not isinstance(score.asked, CountedAsked)]
         raws = [
             (question, WeightedRaw(self._column(entries, RawScoreColumn, question), score.weight))
@@ -258,17 +272,32 @@ class Planner:
         name = plugin.name
         if name in asked:
             return asked[name]
-        key = call_key(plugin, plan.template.pod)
+        pod = self._with_labels_that_count(plan) if name in self._selecting else plan.template.pod
+        key = call_key(plugin, pod)
         found = None
         if key is not None:
             entry_key = ("asked", name, key)
-            found = self._store.take(entry_key, lambda: self._prepared(entry_key, plugin, plan.template))
+            found = self._store.take(entry_key, lambda: self._prepared(entry_key, plugin, pod, plan.template))
             plan.entries.append(found)
         asked[name] = found
         return found
 
-    def _prepared(self, key: Hashable, plugin: ColumnPlugin, template: PodTemplate) -> Asked:
-        state = call_prepare(plugin, template.pod)
+    def _with_labels_that_count(self, plan: Plan) -> Pod:
+        """The pod as it is for who reads labels through selectors alone."""
+        if plan.pod is None:
+            template = plan.template
+            plan.pod = template.pod
+            counting = self._table.mentioned_labels.among(template.labels)
+            if len(counting) < len(template.labels):
+                plan.pod = Pod()
+                plan.pod.CopyFrom(template.pod)
+                for label in template.labels:
+                    if label not in counting:
+                        del plan.pod.metadata.labels[label]
+        return plan.pod
+
+    def _prepared(self, key: Hashable, plugin: ColumnPlugin, pod: Pod, template: PodTemplate) -> Asked:
+        state = call_prepare(plugin, pod)
         if plugin.name in self._counting:
             return CountedAsked(key, cast(CountingPlugin, plugin), state, template.content, self._table)
         return Asked(key, plugin, state, template.content)
@@ -282,9 +311,14 @@ class Planner:
         entries.append(rejection)
         return rejection
 
-    def _counted(self, asked: CountedAsked, weight: int) -> CountedScore:
-        grouped = asked.plugin.name in self._grouping
-        return CountedScore(asked, weight, GroupedScore(self._table, asked, weight) if grouped else None)
+    def _counted(self, entries: list[SharedEntry], plan: Plan, asked: CountedAsked, weight: int) -> CountedScore:
+        if asked.plugin.name not in self._grouping:
+            return CountedScore(asked, weight, None)
+        # Which groups have a feasible row is another matter for each template.
+        key = ("grouped", plan.template.id, asked)
+        by_group = self._store.take(key, lambda: GroupedScore(key, self._table, asked, weight))
+        entries.append(by_group)
+        return CountedScore(asked, weight, by_group)
 
     def _column(self, entries: list[SharedEntry], kind: Callable[[Hashable, NodeTable, Question], C], question: Question) -> C:
         key = ("column", question.key)

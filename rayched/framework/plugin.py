@@ -176,6 +176,18 @@ class CountingPlugin(ColumnPlugin, Protocol):
 
 
 @runtime_checkable
+class SelectingPlugin(CountingPlugin, Protocol):
+    """A counting plugin that reads labels of the incoming pod through selectors alone, be they its own or others'.
+
+    `key` and `prepare` then get a pod without the labels that no selector mentions, see `MentionedLabels`.
+    """
+
+    @property
+    def reads_mentioned_labels_alone(self) -> bool:
+        """True: it can be relied upon."""
+
+
+@runtime_checkable
 class RefusingPlugin(CountingPlugin, FilterPlugin, Protocol):
     """A counting plugin whose filter rejects a row for the domains that it is in, and for nothing else.
 

@@ -46,8 +46,8 @@ AllBounds = tuple[Bounds, ...]
 
 WITNESSES_MAX: Final = 64
 """Rows kept for each end of the bounds. When none of them is feasible any more, the bounds are looked for anew."""
-PROOFS_MAX: Final = 64
-"""Proofs kept by a static sum."""
+PROOFS_MAX: Final = 16
+"""Proofs kept by a static sum: those of the bounds that columns are kept for, a few times over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,8 @@ class StaticSum(SharedEntry):
 
     @property
     def n_bytes(self) -> int:
-        return self.passing.nbytes + sum(column.nbytes for column in self._columns.values())
+        columns = sum(column.nbytes for column in self._columns.values())
+        return self.passing.nbytes + columns + sum(proof.n_bytes for proof in self._proofs.values())
 
     def kept(self) -> list[Kept]:
         """The columns that it is made of."""
@@ -251,6 +252,10 @@ class BoundsProof:
         self._lowest: RowIndex = ((raw == low) & feasible).nonzero()[0][:WITNESSES_MAX]
         self._highest: RowIndex = ((raw == high) & feasible).nonzero()[0][:WITNESSES_MAX]
         self._witnesses: list[int] = [0, 0]
+
+    @property
+    def n_bytes(self) -> int:
+        return self._beyond.nbytes + self._lowest.nbytes + self._highest.nbytes
 
     def holds(self, total: TotalColumn) -> bool:
         if len(self._beyond) and (total[self._beyond] >= 0).any():

@@ -66,26 +66,28 @@ SYSTEM_DEFAULTS: Final = (
 class PodTopologySpread:
     name: Final = names.POD_TOPOLOGY_SPREAD
     reads: Final = Log.LABELS | Log.TAINTS
+    reads_mentioned_labels_alone: Final = True
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
         self._is_system = args.defaulting_type == SYSTEM_DEFAULTING
-        self._defaults = SYSTEM_DEFAULTS if self._is_system else args.default_constraints
+        self._defaults: Sequence[TopologySpreadConstraint] = SYSTEM_DEFAULTS if self._is_system else args.default_constraints
 
     def key(self, pod: Pod) -> Hashable | None:
         """Constraints and labels, and what tells which nodes count; for default constraints the owner too."""
         constraints = pod.spec.topology_spread_constraints
         if not constraints and not self._defaults:
             return None
-        node_affinity = pod.spec.affinity.node_affinity
-        required = node_affinity.required_during_scheduling_ignored_during_execution
+        asked = constraints or self._defaults
+        by_affinity, by_taints = any(map(_honors_affinity, asked)), any(map(_honors_taints, asked))
+        required = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
         owner = next((one for one in pod.metadata.owner_references if one.controller), None)
         return (
             tuple(constraint.SerializeToString(deterministic=True) for constraint in constraints),
             pod.metadata.namespace,
             tuple(sorted(pod.metadata.labels.items())),
-            tuple(sorted(pod.spec.node_selector.items())),
-            _has_required(pod) and required.SerializeToString(deterministic=True),
-            tuple(sorted({(t.key, t.operator, t.value, t.effect) for t in pod.spec.tolerations})),
+            tuple(sorted(pod.spec.node_selector.items())) if by_affinity else (),
+            by_affinity and _has_required(pod) and required.SerializeToString(deterministic=True),
+            tuple(sorted({(t.key, t.operator, t.value, t.effect) for t in pod.spec.tolerations})) if by_taints else (),
             None if constraints or owner is None else (owner.api_version, owner.kind, owner.name),
         )
 
@@ -263,6 +265,14 @@ def _has_required(pod: Pod) -> bool:
     return pod.spec.affinity.node_affinity.HasField("required_during_scheduling_ignored_during_execution")
 
 
+def _honors_affinity(constraint: TopologySpreadConstraint) -> bool:
+    return (constraint.node_affinity_policy or HONOR) == HONOR
+
+
+def _honors_taints(constraint: TopologySpreadConstraint) -> bool:
+    return (constraint.node_taints_policy or IGNORE) == HONOR
+
+
 def _compiled(constraints: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str]) -> tuple[Constraint, ...]:
     return tuple(
         Constraint(
@@ -270,8 +280,8 @@ def _compiled(constraints: Iterable[TopologySpreadConstraint], action: str, labe
             topology_key=one.topology_key,
             min_domains=one.min_domains if one.HasField("min_domains") else 1,
             conditions=_conditions(one, labels),
-            honors_affinity=(one.node_affinity_policy or HONOR) == HONOR,
-            honors_taints=(one.node_taints_policy or IGNORE) == HONOR,
+            honors_affinity=_honors_affinity(one),
+            honors_taints=_honors_taints(one),
         )
         for one in constraints
         if one.when_unsatisfiable == action

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from rayched.api.selectors import Operator
 from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
+from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, Labels, PodSelector, terms_of_bound
 from rayched.snapshot.templates import PodTemplate
 
@@ -129,8 +130,10 @@ class _BoundTemplate:
 class PodCounts:
     """The counters of one table."""
 
-    def __init__(self) -> None:
+    def __init__(self, mentioned: MentionedLabels) -> None:
+        """`mentioned` is told what terms of bound pods mention."""
         self.revision = 0
+        self._mentioned = mentioned
         self._capacity = 0
         self._counters: OrderedDict[Counted, PodCounter] = OrderedDict()
         self._counters_by_handle: dict[Hashable, list[PodCounter]] = {}
@@ -239,6 +242,7 @@ class PodCounts:
             self._forget_terms()
             for handle in handles_insisted_on(term.conditions):
                 self._terms.setdefault(handle, []).append(term)
+            self._mentioned.add_conditions(term.conditions)
             self.revision += 1
             self.terms_seen += 1
             known = 0

@@ -90,8 +90,8 @@ class Snapshot(NodeTable):
         """Bound pods by priority."""
         self._images = ImageCensus(self.image_states)
         self._label_keys_looked_at = LABEL_KEYS_MIN
-        self._counts = PodCounts()
-        self._surroundings = Surroundings()
+        self._counts = PodCounts(self.mentioned_labels)
+        self._surroundings = Surroundings(self.mentioned_labels)
         self.budgets = Budgets()
         self.facts_log = ChangeLog()
         """Rows where the facts of a pod changed, and nothing else of it."""

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from rayched.api.selectors import Operator, Requirement, SelectorError, matches_all
+from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.pod_selection import LabelConditions, conditions_of, hold
 from rayched.v1.core_pb2 import Namespace, Pod, ReplicationController, Service
 from rayched.v1.workloads_pb2 import ReplicaSet, StatefulSet
@@ -31,9 +32,11 @@ KINDS_READ: Final = frozenset(("Namespace", "Service", "ReplicationController", 
 class Surroundings:
     """Namespaces, Services and controllers."""
 
-    __slots__ = ("_controllers", "_namespaces", "_services", "namespaces_revision", "workloads_revision")
+    __slots__ = ("_controllers", "_mentioned", "_namespaces", "_services", "namespaces_revision", "workloads_revision")
 
-    def __init__(self) -> None:
+    def __init__(self, mentioned: MentionedLabels) -> None:
+        """`mentioned` is told what selectors mention."""
+        self._mentioned = mentioned
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._services: dict[str, dict[str, Mapping[str, str]]] = {}
         """Namespace to name to selector."""
@@ -57,11 +60,15 @@ class Surroundings:
             case Namespace():
                 changed = _put(self._namespaces, name, dict(message.metadata.labels))
             case Service():
+                self._mentioned.add(message.spec.selector)
                 changed = _put(self._services.setdefault(namespace, {}), name, dict(message.spec.selector))
             case ReplicationController():
+                self._mentioned.add(message.spec.selector)
                 changed = _put(self._controllers, (kind, namespace, name), dict(message.spec.selector))
             case ReplicaSet() | StatefulSet():
-                changed = _put(self._controllers, (kind, namespace, name), _selector_of(message))
+                conditions = _selector_of(message)
+                self._mentioned.add_conditions(conditions)
+                changed = _put(self._controllers, (kind, namespace, name), conditions)
             case _:
                 return False
         if changed:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import BoolColumn, IdColumn, Log, ResourceTable
 from rayched.snapshot.interning import Interner
+from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.templates import HostPort, PodTemplate
 from rayched.v1.core_pb2 import Taint
 
@@ -85,6 +86,8 @@ class NodeTable:
         self.image_interner: Interner[ImageSet, ImageSet] = Interner()
         self.image_states: dict[str, tuple[int, int]] = {}
         """Image to (size in bytes, nodes that have it), over the whole cluster."""
+        self.mentioned_labels = MentionedLabels()
+        """Labels of pods that count where pods are compared."""
         self.logs: dict[Log, ChangeLog] = {aspect: ChangeLog() for aspect in Log}
         self._log_groups: dict[Log, tuple[ChangeLog, ...]] = {}
         self.usage_log = self.logs[Log.USAGE]

@@ -1,0 +1,66 @@
+"""Keys of pods' labels that any selector mentions: of Services and controllers, of terms of pods, of their spread constraints.
+
+Plugins that compare pods read labels through selectors alone, so a label whose key nobody mentions makes no difference to them.
+Most labels are such: a pod's own name in a StatefulSet, a version, an application that no selector is about. Without them pods of
+many templates ask the same.
+
+Keys are never forgotten while the table lives, as plans are made for those that there are. With too many, every label counts.
+
+Owner: one table; selectors are told to it by whoever takes them in. Cost: a look-up for each key of a selector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rayched.snapshot.pod_selection import LabelConditions, terms_of_bound
+from rayched.v1.core_pb2 import Pod
+
+KEYS_MAX: Final = 4_096
+"""With more keys all labels count."""
+
+
+class MentionedLabels:
+    """The keys, in the order in which they were mentioned first."""
+
+    __slots__ = ("_keys", "_ordered", "revision")
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._ordered: list[str] = []
+        self.revision = 0
+        """Grows with every key that is new."""
+
+    @property
+    def are_all(self) -> bool:
+        """Whether there are so many that every label counts."""
+        return len(self._ordered) > KEYS_MAX
+
+    def add(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if key not in self._keys and not self.are_all:
+                self._keys.add(key)
+                self._ordered.append(key)
+                self.revision += 1
+
+    def add_conditions(self, conditions: LabelConditions) -> None:
+        self.add(condition.key for condition in conditions or ())
+
+    def add_of(self, pod: Pod) -> None:
+        """What the pod's own terms and constraints mention."""
+        for term in terms_of_bound(pod):
+            self.add_conditions(term.conditions)
+        for constraint in pod.spec.topology_spread_constraints:
+            selector = constraint.label_selector
+            self.add(selector.match_labels)
+            self.add(one.key for one in selector.match_expressions)
+            self.add(constraint.match_label_keys)
+
+    def since(self, revision: int) -> Sequence[str] | None:
+        """Keys that came after a revision; None: all labels count now."""
+        return None if self.are_all else self._ordered[revision:]
+
+    def among(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """The labels that count."""
+        return dict(labels) if self.are_all else {key: value for key, value in labels.items() if key in self._keys}
