@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -90,7 +89,7 @@ def summarize(plan: Plan, sessions: Sequence[Mapping[str, Any]], classes: Mappin
     effects = list(_effects(sessions))
     unbelieving = [effect for session in sessions if session["broken_rules"] for effect in session["effects"]]
     return {
-        "commit": _commit(),
+        "commit": ", ".join(sorted({session["commit"] for session in sessions})),
         "seed": plan.seed,
         "etcd": sorted({session["etcd_version"] for session in sessions}),
         "etcd members": sorted({session["members"] for session in sessions}),
@@ -238,18 +237,3 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
 
 def _effects(sessions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [effect for session in sessions for effect in session["effects"]]
-
-
-def _commit() -> str:
-    try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-            cwd=Path(__file__).parent,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return answer.stdout.strip()

@@ -1,8 +1,8 @@
 """`make chaos`: faults under load, an auditor beside it, a report.
 
     make chaos                          about three minutes: 20 leader kills, 10 pauses, 5 actor kills, 3 etcd kills
-    make chaos KILLS=200 PAUSES=100     the long run, within an hour; started again with the same numbers it goes on where it
-                                        was interrupted
+    make chaos KILLS=200 PAUSES=100     the long run, within an hour; interrupted and started again with the same numbers and the
+                                        same commit it goes on
 
 Exit code 1 where an invariant is broken, or something else that is demanded of the run is not met; the demands in seconds count
 with --strict alone, which is for a machine that has nothing else to do. Kills of etcd members want an etcd that keeps what it
@@ -22,6 +22,7 @@ from typing import Any
 from rayched.replica.etcd_binary import ENVIRONMENT_VARIABLE, EtcdBinary, EtcdServerError, find_etcd
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.plan import Numbers, Plan, Session, make_plan
+from tests.chaos.progress import begin_in, commit_of_checkout
 from tests.chaos.report import write_report
 from tests.chaos.session import play
 from tests.chaos.stage import StageFailed
@@ -58,11 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     members = given.members or (3 if sound else 1)
     plan = make_plan(given.seed, numbers, rate=given.rate, members=members, etcd_kills_allowed=sound, left_out=left_out)
     directory = given.out or Path("reports") / f"chaos-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
-    directory.mkdir(parents=True, exist_ok=True)
-    if not plan.is_saved_at(directory / "plan.json"):
-        for old in directory.glob("session-*.json"):
-            old.unlink()
-        plan.save(directory / "plan.json")
+    commit = commit_of_checkout()
+    begin_in(directory, plan, commit)
     print(f"etcd {binary.version_text}, {members} members; {len(plan.sessions)} sessions, report in {directory}", flush=True)
     done: list[dict[str, Any]] = []
     for session in plan.sessions:
@@ -70,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not path.exists():
             print(f"session {session.number}: {len(session.faults)} faults", flush=True)
             try:
-                found = _played(session, binary, plan)
+                found = _played(session, binary, plan) | {"commit": commit}
             except (StageFailed, EtcdDown) as failure:
                 print(f"error: session {session.number}: {failure}", file=sys.stderr)
                 return 1

@@ -17,6 +17,7 @@ from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from tests.chaos.faults import FAULTS, KILLS_ETCD
 from tests.chaos.histogram import draw_histograms, quantile
 from tests.chaos.plan import FAULTS_A_SESSION, LEADER_KILLS, PAUSE_SECONDS, UNBELIEVING, Numbers, Plan, make_plan
+from tests.chaos.progress import begin_in
 from tests.chaos.proxy import Network, leader_writes_in
 from tests.chaos.report import write_report
 from tests.chaos.watchers import Stream
@@ -35,6 +36,29 @@ def test_a_plan_follows_from_seed_and_numbers_alone(tmp_path: Path) -> None:
     assert plan.is_saved_at(tmp_path / "plan.json")
     assert not a_plan(8, kills=200, pauses=100).is_saved_at(tmp_path / "plan.json")
     assert not plan.is_saved_at(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize(
+    ("seed", "commit", "verdicts", "kept"),
+    [
+        (7, "now", {0: "now", 2: "now"}, {0, 2}),
+        (7, "now", {0: "now", 1: "before"}, {0}),
+        (8, "now", {0: "now"}, set()),
+        (7, "now", dict.fromkeys(range(7), "now"), set()),
+    ],
+    ids=["interrupted", "another commit", "another plan", "finished"],
+)
+def test_a_run_goes_on_where_the_same_one_was_interrupted(
+    seed: int, commit: str, verdicts: dict[int, str], kept: set[int], tmp_path: Path
+) -> None:
+    assert len(a_plan(kills=200, pauses=100).sessions) == 7
+    a_plan(7, kills=200, pauses=100).save(tmp_path / "plan.json")
+    for number, of in verdicts.items():
+        (tmp_path / f"session-{number}.json").write_text(json.dumps({"commit": of}))
+    plan = a_plan(seed, kills=200, pauses=100)
+    begin_in(tmp_path, plan, commit)
+    assert {int(path.stem.removeprefix("session-")) for path in tmp_path.glob("session-*.json")} == kept
+    assert plan.is_saved_at(tmp_path / "plan.json")
 
 
 def test_a_plan_has_all_that_was_asked_for() -> None:
@@ -230,6 +254,7 @@ def a_session(effects: list[dict[str, Any]], violations: dict[str, list[str]], r
     }
     return {
         "number": 0,
+        "commit": "0123abc",
         "etcd_version": "3.5.30",
         "members": 3,
         "broken_rules": rules,
@@ -270,6 +295,7 @@ def test_the_report_tells_figures_by_class_verdicts_and_refusals(tmp_path: Path)
     assert summary["refused writes in pauses without the belief check"] == 12
     assert json.loads((tmp_path / "report.json").read_text())["faults"] == {"kill-queue": 1, "kill-replica": 2, "pause-tree": 1}
     page = (tmp_path / "report.md").read_text()
+    assert "Commit 0123abc, " in page
     assert "etcd 3.5.30" in page
     assert "1 is lost" in page
 
