@@ -40,6 +40,7 @@ from rayched.actors.queue_core import QueueCore, queue_factory
 from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.api import defaulting, kinds
 from rayched.framework.configuration import Configuration
+from rayched.framework.profile import Profile
 from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.queued_pod import PendingPod
@@ -143,9 +144,9 @@ class Taken:
 class Driven:
     """Scheduler, queue and store in this thread."""
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node] = (), profile: Profile | None = None) -> None:
         """Without `nodes` there are NODES equal ones."""
-        profile = default_profile(IN_TREE)
+        profile = profile or default_profile(IN_TREE)
         profiles = {profile.scheduler_name: profile}
         self.store = MemoryStore()
         self._random = Random(1)
@@ -204,6 +205,31 @@ class Driven:
         self.bound += [key for key, _ in pods]
         assert self.queue.queue.pending().active == 0
         return Taken(seconds - self._in_queue, self._in_queue)
+
+    def batch(self) -> Taken:
+        """What BATCH_PODS pods take."""
+        pods = [_stored(_a_pod(next(self._names))) for _ in range(BATCH_PODS)]
+        self._in_queue = 0.0
+        began = self._running_since = time.thread_time()
+        self.store.put_all(pods)
+        self.settle()
+        seconds = time.thread_time() - began
+        self._seconds, self._running_since = self._clock(), None
+        self.bound += [key for key, _ in pods]
+        assert self.queue.queue.pending().active == 0
+        return Taken(seconds - self._in_queue, self._in_queue)
+
+    def leave(self) -> None:
+        """All pods of rounds and batches go."""
+        for key in self.bound:
+            self.store.delete(key)
+        self.bound.clear()
+        self.settle()
+
+    def put(self, pods: Iterable[Pod]) -> None:
+        """Pods as they are, and what comes of them."""
+        self.store.put_all([_stored(pod) for pod in pods])
+        self.settle()
 
     def settle(self) -> None:
         """Everything that is under way arrives, until nothing moves."""

@@ -273,8 +273,8 @@ class SchedulerCore:
         link = self.link
         if link is None or not len(link) or self.bindings.is_full:
             return False
-        self.scheduler.decisions.revision = self.cache.revision
-        clock, bindings = self._ports.clock, self.bindings
+        clock, bindings, decisions = self._ports.clock, self.bindings, self.scheduler.decisions
+        decisions.begin(self.cache.revision)
         began = clock()
         count = 0
         while not bindings.is_full:
@@ -286,6 +286,7 @@ class SchedulerCore:
             if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
                 break
         ended = clock()
+        decisions.end(ended)
         self.measures.batch_ended(ended)
         link.decided(count, ended - began, BATCH_SECONDS)
         return True

@@ -28,7 +28,7 @@ ROWS_MAX: Final = 16
 FEW: Final = 8
 """Rows that tie: with no more than these the next pass over all rows is near."""
 PASSES: Final = 6
-"""After so many passes that found few rows the next ones are kept; that costs as much as ten of them."""
+"""After so many passes that found few rows, or searches for the next ones, these are kept; that costs as much as ten of them."""
 
 
 class EqualRun:
@@ -66,7 +66,7 @@ class EqualRun:
         self._next: NextBest | None = None
         """What comes after those that tie, where it is kept; never while nobody knows these."""
         self._passes = 0
-        """Passes over all rows that found few that tie."""
+        """Passes over all rows that found few that tie, and searches for what comes after them."""
 
     @staticmethod
     def can_begin(stage: Stage) -> bool:
@@ -99,7 +99,18 @@ class EqualRun:
             return None
         if self._ties is None:
             self._ties = self._look()
-        return Evaluation(n_rows, self._total, self._best, ties=self._ties, following=self._next)
+        return Evaluation(n_rows, self._total, self._best, ties=self._ties, after=self)
+
+    def first_after(self, n: int) -> list[int] | None:
+        """The first `n` ranks after those that tie, for an evaluation that still holds, fewer where there are no more; None: they
+        are not kept and have to be searched for."""
+        found = None if self._next is None else self._next.first(n)
+        if found is None and self._ties is not None:
+            self._passes += 1
+            if self._passes > PASSES:
+                self._next = NextBest(self._total, self._best, len(self._ties))
+                found = self._next.first(n)
+        return found
 
     def _take_next(self) -> None:
         """All rows that tied are gone: the next ones take their place."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.framework.ranking import NextBest, rank_of
+from rayched.framework.ranking import KeepsNext, rank_of
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.framework.usage_sum import TotalColumn
 from rayched.snapshot.columns import BoolColumn, CodeColumn, RowIndex, ScoreColumn
@@ -20,7 +20,7 @@ NOT_FEASIBLE = -1
 class Evaluation:
     """A template against all rows. Valid until the engine is asked again or the snapshot changes."""
 
-    __slots__ = ("_following", "_n_feasible", "_rows", "_ties", "_total", "best", "n_rows", "narrowed", "status")
+    __slots__ = ("_after", "_n_feasible", "_rows", "_ties", "_total", "best", "n_rows", "narrowed", "status")
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Evaluation:
         narrowed: frozenset[str] | None = None,
         n_feasible: int | None = None,
         ties: list[int] | None = None,
-        following: NextBest | None = None,
+        after: KeepsNext | None = None,
     ) -> None:
         self.n_rows = n_rows
         """Length of the columns."""
@@ -50,7 +50,7 @@ class Evaluation:
         self._rows = rows
         self._n_feasible = n_feasible
         self._ties = ties
-        self._following = following
+        self._after = after
 
     @property
     def is_feasible(self) -> bool:
@@ -98,8 +98,8 @@ class Evaluation:
 
         `best_rows` are what the property gives. Cost: little where they are kept; else for each one search for the highest total.
         """
-        if self._following is not None:
-            kept = self._following.first(n)
+        if self._after is not None:
+            kept = self._after.first_after(n)
             if kept is not None:
                 return kept
         total, rows = self._total, self._rows

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -40,6 +40,13 @@ def row_of(rank: int) -> int:
 
 def total_of(rank: int) -> int:
     return -(rank >> _ROW_BITS)
+
+
+class KeepsNext(Protocol):
+    """May know which feasible rows come after those that tie."""
+
+    def first_after(self, n: int) -> list[int] | None:
+        """The first `n` ranks, fewer where there are no more feasible rows; None: not known."""
 
 
 class NextBest:

@@ -4,25 +4,29 @@ A decision is noted down with what only its own moment knew: the revision, the c
 with their totals. Which plugin keeps how many nodes away is known of a failed attempt; of one that chose a node nobody had to
 know, so it is counted in idle moments for the templates that were decided about last, and says of which revision it is.
 
-Bounded: DECISIONS_MAX decisions of some 500 bytes, and as many counts as templates are in COUNTS_MAX.
+Bounded: DECISIONS_MAX decisions of some 300 bytes, and as many counts as templates are in COUNTS_MAX.
 
 The best five are taken at the moment of the decision, as the totals change with the next one. Where five tie they are at hand;
 the others too where pods of one template follow each other; else each one that lacks is a search for the highest total.
 
-Owner: the Scheduler; one thread. Cost: 1 µs a decision, and half of one for each search. Measured by benchmarks/decisions.py.
+All that can be found out later is found out by who asks: nodes are noted as rows, whose names at that time are known from what
+rows were called before each change; a decision ended when the next one of its batch began, or its batch ended. What is noted is
+references to what is there anyway, as few as possible: what is kept is memory that others do not find in the processor's caches.
+
+Owner: the Scheduler; one thread. Cost: half a microsecond a decision, and as much for each search. Measured by
+benchmarks/decisions.py.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.evaluation import Evaluation
-from rayched.framework.ranking import ROW_MASK, total_of
+from rayched.framework.ranking import row_of, total_of
 from rayched.scheduler.attempt import Attempt, Failure
 from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
@@ -46,13 +50,12 @@ class Decision(NamedTuple):
     number: int
     """With the seed it gives the draw between nodes that tie."""
     uid: str
-    name: str
-    """namespace/name."""
     revision: int
     """Everything up to it had been considered."""
     began: float
     ended: float
-    """Seconds of the scheduler's clock: from the begin of the cycle to the choice."""
+    """Seconds of the scheduler's clock: from the begin of the cycle to its end, when the next one begins or the batch is done.
+    Equal where nobody told of that."""
     template: int
     """Its id."""
     node_name: str
@@ -73,10 +76,49 @@ class Decision(NamedTuple):
     """The node that preemption makes room on."""
 
 
-_Head = tuple[int, str, str, int, float, float, int]
+_Head = tuple[int, str, int, float, float, int]
 """The fields of a Decision from `number` to `template`."""
-_Chosen = tuple[int, str, str, int, float, float, int, str, int, int, Sequence[str], Sequence[int]]
-"""Of a decision for a node: head, node, ties, highest total, the best nodes, and the ranks of those of them that do not tie."""
+
+
+class _Names:
+    """What rows are called, until some are called otherwise."""
+
+    __slots__ = ("changed", "next")
+
+    def __init__(self) -> None:
+        self.changed: Mapping[int, str] = {}
+        """Rows that were called so, and are no longer from `next` on."""
+        self.next: _Names | None = None
+
+
+class _Batch:
+    """What the decisions of a batch have in common."""
+
+    __slots__ = ("ended", "names", "revision")
+
+    def __init__(self, revision: int, names: _Names) -> None:
+        self.revision = revision
+        self.names = names
+        self.ended = inf
+        """Seconds of the scheduler's clock."""
+
+
+class _Chosen(NamedTuple):
+    """A decision for one of the nodes that tie, as it is noted: as a plain tuple, which takes a third of the time."""
+
+    number: int
+    uid: str
+    batch: _Batch
+    began: float
+    template: int
+    row: int
+    ties: int
+    highest: int
+    best: Sequence[int]
+    """The rows that tie, and after them the ranks of others."""
+
+
+_ChosenFields = tuple[int, str, _Batch, float, int, int, int, int, Sequence[int]]
 
 
 class Rejections(NamedTuple):
@@ -92,21 +134,21 @@ class Decisions:
     """The last decisions of a scheduler."""
 
     def __init__(self, snapshot: Snapshot, stopwatch: Callable[[], float]) -> None:
-        self.revision = 0
-        """What the snapshot has seen; whoever feeds it says so."""
         self.keeps = True
         """Off only to measure what keeping costs."""
-        self._snapshot = snapshot
         self.stopwatch = stopwatch
         """Seconds of the scheduler's clock."""
+        self._names = snapshot.names
+        """By row; grows and changes in place."""
         self._nodes = snapshot.logs[Log.UNSCHEDULABLE]
         """Grows when a row becomes another node's, as every log does, and hardly ever else."""
-        self._nodes_seen = -1
-        self._first: Sequence[int] = ()
-        """The first rows that tied last, as of `_nodes_seen`. Where many tie they stay the same for long, and so does the list of
-        their names, which many decisions share."""
-        self._first_names: list[str] = []
-        self._ring: deque[Decision | _Chosen] = deque(maxlen=DECISIONS_MAX)
+        self._nodes_seen = self._nodes.end
+        self._names_seen = list(snapshot.names)
+        """As of `_nodes_seen`."""
+        self._batch = _Batch(0, _Names())
+        self._best: Sequence[int] = ()
+        """Those noted last. Where many tie they stay the same for long, and many decisions share them."""
+        self._ring: deque[Decision | _ChosenFields] = deque(maxlen=DECISIONS_MAX)
         self._keep = self._ring.append
         self._counts: OrderedDict[int, Rejections] = OrderedDict()
         self._uncounted: OrderedDict[int, PodTemplate] = OrderedDict()
@@ -119,38 +161,40 @@ class Decisions:
 
     # ------------------------------------------------------------------------------------------------------------ noting
 
-    def chose(self, attempt: Attempt, row: int, evaluation: Evaluation, best_rows: RowIndex | Sequence[int]) -> None:
+    def begin(self, revision: int) -> None:
+        """A batch begins; the snapshot has seen everything up to `revision`."""
+        if self.keeps:
+            self._batch = _Batch(revision, self._batch.names)
+
+    def end(self, now: float) -> None:
+        """The batch is done."""
+        if self.keeps:
+            self._batch.ended = now
+
+    def chose(self, attempt: Attempt, row: int, evaluation: Evaluation, best_rows: RowIndex | list[int]) -> None:
         """The attempt takes `row`, one of those that tie; the evaluation still holds."""
         if not self.keeps:
             return
-        names, template, ties = self._snapshot.names, attempt.template, len(best_rows)
-        others: Sequence[int] = ()
-        if ties >= BEST:
-            first = best_rows[:BEST]
-            if isinstance(first, np.ndarray):
-                first = first.tolist()
-            if first != self._first or self._nodes.end != self._nodes_seen:
-                self._first, self._nodes_seen, self._first_names = first, self._nodes.end, [names[one] for one in first]
-            best = self._first_names
-        else:
-            others = evaluation.runners_up(best_rows, BEST - ties)
-            best = [names[one] for one in best_rows]
-            best += [names[rank & ROW_MASK] for rank in others]
-        # A plain tuple, made into a Decision by who asks: that takes less than a fourth of the time.
+        if self._nodes.end != self._nodes_seen:
+            self._nodes_changed()
+        template, ties, best = attempt.template, len(best_rows), best_rows[:BEST]
+        if not isinstance(best, list):
+            best = best.tolist()
+        if ties < BEST:
+            best += evaluation.runners_up(best_rows, BEST - ties)
+        if best != self._best:
+            self._best = best
         self._keep(
             (
                 attempt.number,
                 attempt.uid,
-                attempt.name,
-                self.revision,
+                self._batch,
                 attempt.started,
-                self.stopwatch(),
                 template.id,
-                names[row],
+                row,
                 ties,
                 evaluation.best,
-                best,
-                others,
+                self._best,
             )
         )
         if template is not self._newest:
@@ -159,7 +203,7 @@ class Decisions:
     def kept(self, attempt: Attempt, row: int) -> None:
         """The attempt takes the node that the pod was nominated to."""
         if self.keeps:
-            self._keep(Decision(*self._head(attempt), self._snapshot.names[row], 0))
+            self._keep(Decision(*self._head(attempt), self._names[row], 0))
             self._counts_wanted(attempt.template)
 
     def failed(self, attempt: Attempt, diagnosis: Diagnosis, failure: Failure) -> None:
@@ -177,7 +221,7 @@ class Decisions:
 
     def _head(self, attempt: Attempt) -> _Head:
         now = self.stopwatch()
-        return attempt.number, attempt.uid, attempt.name, self.revision, attempt.started, now, attempt.template.id
+        return attempt.number, attempt.uid, self._batch.revision, attempt.started, now, attempt.template.id
 
     def _counts_wanted(self, template: PodTemplate) -> None:
         self._newest = self._uncounted[template.id] = template
@@ -185,13 +229,36 @@ class Decisions:
         if len(self._uncounted) > UNCOUNTED_MAX:
             self._uncounted.popitem(last=False)
 
+    def _nodes_changed(self) -> None:
+        """Names of rows may be others than those of the decisions that are kept."""
+        names, seen = self._names, self._names_seen
+        rows = self._nodes.since(self._nodes_seen)
+        self._nodes_seen = self._nodes.end
+        changed = {
+            row: seen[row] for row in (range(len(seen)) if rows is None else rows) if row < len(seen) and seen[row] != names[row]
+        }
+        for row in changed:
+            seen[row] = names[row]
+        seen += names[len(seen) :]
+        if changed:
+            then, now = self._batch.names, _Names()
+            then.changed, then.next = changed, now
+            self._batch = _Batch(self._batch.revision, now)
+
     # ----------------------------------------------------------------------------------------------------------- asking
 
     def of(self, uid: str) -> Decision | None:
         """The pod's last one, if it is kept still. Cost: 1 ms at worst."""
+        began_next = inf
         for one in reversed(self._ring):
-            if one[1] == uid:
-                return one if isinstance(one, Decision) else _decision(one)
+            if isinstance(one, Decision):
+                if one.uid == uid:
+                    return one
+                began_next = one.began
+            else:
+                if one[1] == uid:
+                    return self._decision(_Chosen(*one), began_next)
+                began_next = one[3]
         return None
 
     def rejections(self, template: int) -> Rejections | None:
@@ -214,7 +281,7 @@ class Decisions:
         self._newest = None
         self._counts.pop(template.id, None)
         try:
-            self._counts[template.id] = Rejections(self.revision, number, rejections_of(template))
+            self._counts[template.id] = Rejections(self._batch.revision, number, rejections_of(template))
         finally:
             if len(self._counts) > COUNTS_MAX:
                 self._counts.popitem(last=False)
@@ -222,9 +289,28 @@ class Decisions:
             self._count_at = ended + max(PAUSE_SECONDS, PAUSE_FACTOR * (ended - now))
         return True
 
+    # ---------------------------------------------------------------------------------------------------------- private
 
-def _decision(chosen: _Chosen) -> Decision:
-    number, uid, name, revision, began, ended, template, node_name, ties, highest, best, others = chosen
-    totals = [highest] * (len(best) - len(others)) + [total_of(rank) for rank in others]
-    ranked = tuple(zip(best, totals, strict=True))
-    return Decision(number, uid, name, revision, began, ended, template, node_name, ties, ranked)
+    def _decision(self, chosen: _Chosen, began_next: float) -> Decision:
+        batch, began, highest = chosen.batch, chosen.began, chosen.highest
+        ended = min(began_next, batch.ended)
+        ranked = [(row_of(one), highest if place < chosen.ties else total_of(one)) for place, one in enumerate(chosen.best)]
+        return Decision(
+            chosen.number,
+            chosen.uid,
+            batch.revision,
+            began,
+            began if ended == inf else ended,
+            chosen.template,
+            self._name_then(chosen.row, batch.names),
+            chosen.ties,
+            tuple((self._name_then(row, batch.names), total) for row, total in ranked),
+        )
+
+    def _name_then(self, row: int, names: _Names) -> str:
+        """The row's name at that time."""
+        while names.next is not None:
+            if row in names.changed:
+                return names.changed[row]
+            names = names.next
+        return self._names_seen[row]
