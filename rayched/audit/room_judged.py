@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -73,6 +73,8 @@ class RoomJudge:
         self._doubtful: list[_Doubtful] = []
         self._recent: deque[tuple[int, LeaderWrite, str, Resident]] = deque(maxlen=_RECENT_MAX)
         """Bindings and nominations of this epoch: revision, write, table of the view, pod."""
+        self._bound_before: dict[str, int] = {}
+        """The highest number of a binding in earlier epochs, by process."""
         self._gone: deque[tuple[int, Pod]] = deque(maxlen=_GONE_MAX)
         """Pods of this epoch that were deleted while they waited for a node, and when."""
         self._statuses: deque[tuple[int, LeaderWrite, float]] = deque(maxlen=_RECENT_MAX)
@@ -131,6 +133,8 @@ class RoomJudge:
         if self._doubtful:
             self._findings.tolerated[NOT_JUDGED] += len(self._doubtful)
         self._doubtful.clear()
+        for process, number, _ in self._bindings():
+            self._bound_before[process] = max(number, self._bound_before.get(process, 0))
         self._recent.clear()
         self._gone.clear()
         self._statuses.clear()
@@ -154,14 +158,22 @@ class RoomJudge:
     def _something_came_to_nothing(self, write: LeaderWrite) -> bool:
         """Whether a number is missing among the last bindings of the same process up to the first that it decided after this."""
         process, decided = write.attempt.partition("-preempt-")[0], write.decided_at_revision
-        bindings = sorted(
-            (int(number), one.decided_at_revision)
-            for _, one, table, _ in self._recent
-            if table == "residents" and (parts := one.attempt.rpartition("-"))[0] == process and (number := parts[2]).isdigit()
-        )
+        bindings = self._bindings_of(process)
         first_later = next((place for place, (_, one) in enumerate(bindings) if one > decided), len(bindings))
         last = bindings[max(first_later - _UNDER_WAY_MAX, 0) : first_later + 1]
         return bool(last) and last[-1][0] - last[0][0] >= len(last)
+
+    def _bindings_of(self, of: str) -> list[tuple[int, int]]:
+        """Number and revision of the decision, by number; the last of earlier epochs, or 0, stands before them."""
+        bindings = sorted((number, decided) for process, number, decided in self._bindings() if process == of)
+        return bindings if len(self._recent) == _RECENT_MAX else [(self._bound_before.get(of, 0), 0), *bindings]
+
+    def _bindings(self) -> Iterator[tuple[str, int, int]]:
+        """Process, number, and revision of the decision of each binding of this epoch."""
+        for _, write, table, _ in self._recent:
+            process, _, number = write.attempt.rpartition("-")
+            if table == "residents" and number.isdigit():
+                yield process, int(number), write.decided_at_revision
 
     def _may_have_been_for_who_is_gone(self, doubtful: _Doubtful) -> bool:
         """Whether pods that were deleted since the decision can have been nominated to all nodes that had room."""

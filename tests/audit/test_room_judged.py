@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import pytest
+
 from rayched.audit.auditor import Auditor, Change
 from rayched.audit.room_judged import NOT_JUDGED, ROOM_BETWEEN, ROOM_BUT_FOR_ASSUMED, SETTLED_SECONDS
 from rayched.v1.core_pb2 import Node, Pod
@@ -18,7 +20,8 @@ class Full:
         self.auditor = Auditor()
         self.revision = 0
         self._epochs = 0
-        self._numbers: Counter[str] = Counter()
+        self._numbers: Counter[tuple[str, str]] = Counter()
+        self.process = "me"
         self.epoch = self.new_epoch()
         for name in "ab":
             node = Node()
@@ -70,8 +73,8 @@ class Full:
         self._stamp("bind", None)
 
     def _stamp(self, op: str, decided: int | None) -> LeaderWrite:
-        number = self._numbers[op] = self._numbers[op] + 1
-        attempt = f"me-{number}" if op == "bind" else f"me-{op}-{number}"
+        number = self._numbers[self.process, op] = self._numbers[self.process, op] + 1
+        attempt = f"{self.process}-{number}" if op == "bind" else f"{self.process}-{op}-{number}"
         return LeaderWrite(op=op, epoch=self.epoch, attempt=attempt, decided_at_revision=decided or self.revision)
 
     @staticmethod
@@ -153,6 +156,21 @@ def test_where_a_binding_decided_before_came_to_nothing_nobody_can_tell() -> Non
     full.preempt("high", "a")
     full.bind("small", "a", "100m")
     assert (full.broken, full.tolerated) == (0, {NOT_JUDGED: 1})
+
+
+@pytest.mark.parametrize("process", ["me", "new"], ids=["has bound before", "has not"])
+@pytest.mark.parametrize("came_to_be", [True, False])
+def test_where_the_first_binding_of_an_epoch_came_to_nothing_nobody_can_tell(process: str, came_to_be: bool) -> None:
+    full = Full(b_is_full=False)
+    full.epoch, full.process = full.new_epoch(), process
+    full.submit("high", "4", 10)
+    if came_to_be:
+        full.bind("first", "a", "100m")
+    else:
+        full.refused()
+    full.preempt("high", "a")
+    full.bind("small", "a", "100m")
+    assert (full.broken, full.tolerated) == ((1, {}) if came_to_be else (0, {NOT_JUDGED: 1}))
 
 
 def test_what_was_decided_later_excuses_nothing() -> None:
