@@ -47,11 +47,15 @@ def test_many_more_worlds() -> None:
 
 def test_no_fault_begins_once_the_world_has_healed() -> None:
     """Nor at a write that a fault of before waited for."""
-    lines: list[str] = []
-    assert not simulate(1839, story=lines.append).rule
-    healed = next(number for number, line in enumerate(lines) if line.endswith("-- healed"))
-    stumbles = [number for number, line in enumerate(lines) if "is paused before a write" in line]
-    assert stumbles and max(stumbles) < healed
+    worlds_with_stumbles = 0
+    for seed in range(1830, 1840):
+        lines: list[str] = []
+        assert not simulate(seed, story=lines.append).rule
+        healed = next(number for number, line in enumerate(lines) if line.endswith("-- healed"))
+        stumbles = [number for number, line in enumerate(lines) if "is paused before a write" in line]
+        assert all(stumble < healed for stumble in stumbles), f"seed {seed}"
+        worlds_with_stumbles += bool(stumbles)
+    assert worlds_with_stumbles
 
 
 def test_clocks_of_replicas_may_differ_by_the_ratio_of_lease_and_deadline_and_etcds_by_less() -> None:
