@@ -9,14 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import tenacity
 from google.protobuf.message import Message
+from grpc.experimental import ChannelOptions
 
 from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules
 from rayched.client.errors import ApiError, ClientClosed
+
+# The thread that reads a stream takes its messages from the connection by itself.
+_OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
 
 
 class Transport:
@@ -82,7 +86,7 @@ class Transport:
             if found is None:
                 channel = self._channels.get(endpoint)
                 if channel is None:
-                    channel = self._channels[endpoint] = grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+                    channel = self._channels[endpoint] = grpc.insecure_channel(endpoint, options=_OPTIONS)
                 target = method(name)
                 make = channel.unary_stream if target.streaming else channel.unary_unary
                 found = make(target.path, lambda message: message.SerializeToString(), target.response.FromString)
