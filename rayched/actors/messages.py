@@ -18,7 +18,7 @@
 Times are seconds of the one clock that both actors' host has (CLOCK_BOOTTIME).
 
 What crosses for each pod is a named tuple: it is made in a fifth of the time that a frozen dataclass takes, and pickled in half.
-All cross as bytes that were pickled here: Ray's own pickling asks Python about each object, which takes three times as long.
+All cross as bytes that were pickled here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The QueueActor: QueueCore in a process of its own, with `exchange` as its one working call.
+"""The QueueActor: QueueCore in a process of its own, driven by the exchanges of the scheduler that it attends.
 
-Exchanges and questions (`listing`, `metrics`) run one after the other on one thread, so the core has a single owner although Ray
-has a second thread here: that one is for `alive`, which never returns. Whoever waits for it learns of the actor's death at once.
+Exchanges come over a socket to a thread of their own (exchange_socket.py), questions (`listing`, `metrics`) on a thread of Ray's;
+whoever holds the lock owns the core. Ray has a second thread here: that one is for `alive`, which never returns. Whoever waits
+for it learns of the actor's death at once.
 
 At the level debug each move of a pod is logged.
 
@@ -19,6 +20,7 @@ from typing import Any
 from prometheus_client import Metric
 
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
+from rayched.actors.exchange_socket import serve_exchanges
 from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
@@ -39,17 +41,25 @@ class QueueActor:
         send_logs(logs, "queue")
         moved = log_moves if log.isEnabledFor(logging.DEBUG) else _ignore
         self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags), time.perf_counter, moved)
+        self._lock = threading.Lock()
         self._dead = threading.Event()
 
-    def exchange(self, request: bytes) -> bytes:
-        """Both ways packed by `messages.packed`."""
-        return packed(self._core.exchange(unpacked_request(request)))
+    def attend(self, path: str) -> None:
+        """Answer the scheduler that listens there, until it closes. Sessions keep apart what several schedulers ask."""
+        threading.Thread(target=serve_exchanges(path, self._exchange), name="exchange", daemon=True).start()
 
     def listing(self, request: ListQueueRequest) -> ListQueueResponse:
-        return list_queue(self._core.queue, request, time.clock_gettime(time.CLOCK_BOOTTIME))
+        with self._lock:
+            return list_queue(self._core.queue, request, time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def metrics(self) -> list[Metric]:
-        return queue_metrics(self._core)
+        with self._lock:
+            return queue_metrics(self._core)
+
+    def _exchange(self, request: bytes) -> bytes:
+        """Both ways packed by `messages.packed`."""
+        with self._lock:
+            return packed(self._core.exchange(unpacked_request(request)))
 
     def pid(self) -> int:
         return os.getpid()

@@ -1,8 +1,8 @@
 """The SchedulerActor: SchedulerCore in a process of its own, with its own connection to etcd.
 
 One loop thread owns the core. Everything reaches it through one inbox: deliveries of the watch, answers of transactions, answers
-of the queue, and questions of the actor's methods. It sleeps while nothing is there and nothing is due, at most IDLE_SECONDS, and
-writes a sign of life at each turn.
+of the queue, which it reads itself, and questions of the actor's methods. It sleeps while nothing is there and nothing is due, at
+most IDLE_SECONDS, and writes a sign of life at each turn.
 
 Ray's threads run the methods; none of them touches the core.
 """
@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
@@ -30,7 +31,9 @@ from leader.channel import open_channel
 from rayched.actors.attempt_measures import Told
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.event_writes import LEASE_SECONDS
+from rayched.actors.exchange_socket import ExchangeCaller
 from rayched.actors.explaining import CannotExplain, explain_pod
+from rayched.actors.inbox import Inbox
 from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
@@ -146,7 +149,11 @@ class SchedulerActor:
         loaded = profiles_of(config.profiles)
         self._belief = BeliefCell.open(config.belief_path)
         self._fence = Fence(self._belief)
+        self._inbox = Inbox()
+        """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, one exchange, one question a thread."""
+        self._own_directory = Path(config.belief_path).parent
         self._store, self._watcher = self._connect(config, keys)
+        self._caller: ExchangeCaller | None = None
         self._take_queue(queue_actor)
         snapshot = Snapshot()
         self._shards = RayShards(snapshot, loaded.profiles, self._tick, always=config.shard_always)
@@ -165,8 +172,6 @@ class SchedulerActor:
         send_logs(config.logs, "scheduler", self._log_context)
         if log.isEnabledFor(logging.DEBUG):
             self._core.measures.tell = self._log_attempt
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, one exchange, one question a thread."""
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
         self._turn_at: float | None = None
         self._session_at: float | None = None
@@ -239,10 +244,13 @@ class SchedulerActor:
         self._ask(replace)
 
     def _take_queue(self, queue_actor: Any) -> None:
+        if self._caller is not None:
+            self._caller.close()
         self._queue_actor = queue_actor
         self._queue_pid: int | None = None
         self._exchange_since: float | None = None
         """Since when an exchange has been under way."""
+        self._caller = ExchangeCaller(self._own_directory, self._inbox, self._answered, self._queue_failed)
 
         def known(future: Any) -> None:
             if future.exception() is None and self._queue_actor is queue_actor:
@@ -251,6 +259,8 @@ class SchedulerActor:
                 self._queue_pid = future.result()
 
         queue_actor.pid.remote().future().add_done_callback(known)
+        # Whether it goes well shows by the first exchange that is answered, or not.
+        queue_actor.attend.remote(self._caller.path)
 
     def use_workers(self, workers: Sequence[Any]) -> None:
         self._ask(lambda: self._shards.use(workers))
@@ -293,13 +303,12 @@ class SchedulerActor:
 
     def _take_inputs(self, seconds: float) -> None:
         """What is there, as far as it is done in INPUT_SECONDS; if nothing is, what comes within the time."""
-        try:
-            self._inbox.get(timeout=seconds)() if seconds > 0 else self._inbox.get_nowait()()
-            until = _boottime() + INPUT_SECONDS
-            while _boottime() < until:
-                self._inbox.get_nowait()()
-        except queue.Empty:
-            return
+        self._inbox.wait(seconds)
+        until = _boottime() + INPUT_SECONDS
+        while (call := self._inbox.take()) is not None:
+            call()
+            if _boottime() >= until:
+                return
 
     def _send(self, send: Send) -> None:
         def answered(future: Any) -> None:
@@ -323,27 +332,25 @@ class SchedulerActor:
         self._store.grant_lease_future(LEASE_SECONDS).add_done_callback(answered)
 
     def _exchange(self, request: ExchangeRequest) -> None:
-        import ray
-
-        queue_actor = self._queue_actor
+        assert self._caller is not None
         self._exchange_since = _boottime()
+        self._caller.send(packed(request))
 
-        def answered(future: Any) -> None:
-            self._exchange_since = None
-            error = future.exception()
-            if error is None:
-                answer = future.result()
-                self._inbox.put(lambda: self._core.exchange_answered(unpacked_answer(answer)))
-                return
-            log.warning("the queue did not answer: %s", (str(error).splitlines() or [type(error).__name__])[-1])
-            if not isinstance(error, ray.exceptions.RayActorError):
-                self._inbox.put(lambda: self._queue_failed(queue_actor))
-            # A dead queue is replaced: the replica sees the same death and calls `use_queue`.
+    def _answered(self, answer: bytes) -> None:
+        self._exchange_since = None
+        self._core.exchange_answered(unpacked_answer(answer))
 
-        queue_actor.exchange.remote(packed(request)).future().add_done_callback(answered)
+    def _queue_failed(self, problem: str) -> None:
+        """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
+        log.warning("the queue did not answer: %s", problem)
+        self._exchange_since = None
+        self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
 
     def _end_hung_queue(self) -> None:
-        """A queue that lives but does not answer is ended, so that it is replaced like any dead one."""
+        """A queue that lives but does not answer is ended, so that it is replaced like any dead one.
+
+        Of one that has died the replica learns, and calls `use_queue`.
+        """
         since = self._exchange_since
         if since is not None and self._queue_pid is not None and _boottime() - since > QUEUE_SECONDS_MAX:
             log.warning("the queue has not answered for %.1f s, ending process %d", QUEUE_SECONDS_MAX, self._queue_pid)
@@ -357,11 +364,6 @@ class SchedulerActor:
             with self._fenced_changed:
                 self._fenced = dict(fenced)
                 self._fenced_changed.notify_all()
-
-    def _queue_failed(self, queue_actor: Any) -> None:
-        """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
-        if queue_actor is self._queue_actor:
-            self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
 
     # ------------------------------------------------------------------------------------------------------------- inputs
 

@@ -1,0 +1,61 @@
+"""The inbox of a thread that owns some state: others put calls into it, and it waits for them and for sockets at one place.
+
+A message on a socket that the owner waits for itself costs one switch of threads; one that another thread reads and puts here
+costs two. Whoever puts something wakes the owner only where it sleeps.
+
+Owner: one thread, which alone calls all methods but `put`. Cost: three system calls a wake-up.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import deque
+from collections.abc import Callable
+
+
+class Inbox:
+    """Calls in the order in which they were put, and sockets to look at meanwhile."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Callable[[], object]] = deque()
+        self._sleeps = False
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._bell, select.POLLIN)
+        self._watched: dict[int, Callable[[], object]] = {}
+
+    def put(self, call: Callable[[], object]) -> None:
+        """From any thread."""
+        self._calls.append(call)
+        # The owner looks for calls after it has said that it sleeps.
+        if self._sleeps:
+            os.eventfd_write(self._bell, 1)
+
+    def watch(self, descriptor: int, events: int, look: Callable[[], object]) -> None:
+        """`look` is put among the calls whenever one of the events (of `select.poll`) is there. Watching again changes both."""
+        self._watched[descriptor] = look
+        self._poll.register(descriptor, events)
+
+    def forget(self, descriptor: int) -> None:
+        """Before it is closed."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def wait(self, seconds: float) -> None:
+        """Returns when there is something to take, or the time is over; 0 looks at the sockets and does not wait."""
+        if self._calls:
+            seconds = 0.0
+        self._sleeps = seconds > 0
+        # In milliseconds, rounded up: what is due a moment later must not be looked for again and again.
+        ready = self._poll.poll(0 if self._calls else -int(-1000 * seconds // 1))
+        self._sleeps = False
+        for descriptor, _ in ready:
+            if descriptor == self._bell:
+                os.eventfd_read(self._bell)
+            else:
+                self._calls.append(self._watched[descriptor])
+
+    def take(self) -> Callable[[], object] | None:
+        """The next call; None: there is none."""
+        return self._calls.popleft() if self._calls else None
