@@ -1,16 +1,17 @@
 """Carries out what ListWatchCore asks for, over a gRPC channel, on a thread of its own.
 
-All policy is the core's. The handler is called on the watcher's thread, one delivery after the other. While it works, at most
-`_INBOX_MAX` messages wait here; then gRPC's flow control holds the rest back in etcd. An exception of the handler is a bug: it
-ends the watcher, is logged, kept in `failure` and told to `on_failure`, because a consumer that missed a delivery must not go
-on.
+All policy is the core's. One thread, the watcher's, reads lists and streams and calls the handler, one delivery after the other:
+a message wakes nobody else on its way. While the handler works, gRPC's flow control holds further messages back in etcd. A second
+thread looks at the clock while a stream is read, asks etcd for a sign of life, and closes what is silent.
 
-Cost: two threads; a third, gRPC's own, for each open stream.
+An exception of the handler is a bug: it ends the watcher, is logged, kept in `failure` and told to `on_failure`, because a
+consumer that missed a delivery must not go on.
+
+Cost: two threads, of which one hardly ever wakes; and two of gRPC's own.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -35,9 +36,9 @@ from rayched.store.list_watch import (
 
 _log = logging.getLogger(__name__)
 
-_INBOX_MAX: Final = 64
-_WAIT_SECONDS_MAX: Final = 60.0
-_PUT_SECONDS: Final = 0.2
+_LOOK_SECONDS_MIN: Final = 0.01
+_LOOK_SECONDS_MAX: Final = 0.5
+"""Between two looks at the clock."""
 _JOIN_SECONDS_MAX: Final = 5.0
 
 Handler = Callable[[Delivery], None]
@@ -78,17 +79,21 @@ class Watcher:
         self._handler = handler
         self._clock = clock
         self._on_failure = on_failure
-        self._inbox: queue.Queue[tuple[int, Any]] = queue.Queue(_INBOX_MAX)
+        self._lock = threading.Lock()
+        """Whoever holds it owns the core."""
+        self._effects: deque[Effect] = deque()
         self._stopping = threading.Event()
         self._stream: _Stream | None = None
         self._page_call: Any = None
-        self._receiver: threading.Thread | None = None
-        """Of the present stream; those before have ended or are about to."""
+        self._reads = False
+        """The watcher waits for the next message: everything that has arrived was handed in."""
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._clock_thread = threading.Thread(target=self._look_at_clock, name="watch-clock", daemon=True)
 
     def start(self) -> None:
         """Once."""
         self._thread.start()
+        self._clock_thread.start()
 
     def stop(self) -> None:
         """No delivery begins after the return; from within the handler, after the one under way."""
@@ -98,12 +103,8 @@ class Watcher:
             stream.close()
         if page_call is not None:
             page_call.cancel()
-        with contextlib.suppress(queue.Full):
-            # Wakes a thread that waits; one with a full inbox does not wait. No stream has this number.
-            self._inbox.put_nowait((-1, None))
         _join(self._thread)
-        # Only now is it known which the last one is.
-        _join(self._receiver)
+        _join(self._clock_thread)
 
     def __enter__(self) -> Watcher:
         self.start()
@@ -130,23 +131,64 @@ class Watcher:
                 self._stream.close()
 
     def _follow(self) -> None:
-        effects: deque[Effect] = deque(self.core.start(self._clock()))
+        self._effects.extend(self._asked(self.core.start))
         while not self._stopping.is_set():
-            if effects:
-                effects.extend(self._carry_out(effects.popleft()))
-            else:
-                effects.extend(self._next_input())
+            effect = self._next_effect()
+            self._effects.extend(self._next_input() if effect is None else self._carry_out(effect))
+
+    def _next_effect(self) -> Effect | None:
+        try:
+            return self._effects.popleft()
+        except IndexError:
+            return None
+
+    def _asked(self, ask: Callable[..., list[Effect]], *arguments: Any) -> list[Effect]:
+        """What the core says to an input as of now."""
+        with self._lock:
+            return ask(*arguments, self._clock())
 
     def _next_input(self) -> list[Effect]:
-        due_at = self.core.due_at
-        wait = _WAIT_SECONDS_MAX if due_at is None else min(max(due_at - self._clock(), 0.0), _WAIT_SECONDS_MAX)
+        stream = self._stream
+        if stream is None:
+            due_at = self.core.due_at
+            self._stopping.wait(_LOOK_SECONDS_MAX if due_at is None else max(due_at - self._clock(), 0.0))
+            return self._asked(self.core.tick)
+        self._reads = True
         try:
-            number, message = self._inbox.get(timeout=wait)
-        except queue.Empty:
-            return self.core.tick(self._clock())
+            message = next(stream.call)
+        except StopIteration:
+            message = Failure("the server closed the stream")
+        except grpc.RpcError as error:
+            message = Failure.of(error)
+        finally:
+            self._reads = False
         if isinstance(message, Failure):
-            return self.core.stream_ended(number, message, self._clock())
-        return self.core.stream_message(number, message, self._clock())
+            return self._asked(self.core.stream_ended, stream.number, message)
+        return self._asked(self.core.stream_message, stream.number, message)
+
+    def _look_at_clock(self) -> None:
+        """What cannot wait for the next message of the stream; all else is left to the watcher."""
+        wait = 0.0
+        while not self._stopping.wait(wait):
+            with self._lock:
+                now, due_at = self._clock(), self.core.due_at
+                # While the watcher has something in hand, not all that has arrived was handed in.
+                if self._reads and due_at is not None and due_at <= now:
+                    self._effects.extend(self._hurry(self.core.tick(now)))
+            wait = _LOOK_SECONDS_MAX if due_at is None else min(max(due_at - now, _LOOK_SECONDS_MIN), _LOOK_SECONDS_MAX)
+
+    def _hurry(self, effects: list[Effect]) -> list[Effect]:
+        """Does what has to do with the open stream, which the watcher is reading."""
+        left: list[Effect] = []
+        stream = self._stream
+        for effect in effects:
+            if isinstance(effect, SendOnStream) and stream is not None:
+                stream.requests.put(effect.request)
+            else:
+                left.append(effect)
+        if left and stream is not None:
+            stream.close()
+        return left
 
     def _carry_out(self, effect: Effect) -> list[Effect]:
         match effect:
@@ -154,8 +196,6 @@ class Watcher:
                 return self._fetch(effect)
             case OpenStream():
                 self._stream = _Stream(effect.stream, self._watch, effect)
-                self._receiver = threading.Thread(target=self._receive, args=(self._stream,), name="watch-stream", daemon=True)
-                self._receiver.start()
                 if self._stopping.is_set():
                     self._stream.close()
             case SendOnStream() if self._stream is not None:
@@ -176,30 +216,10 @@ class Watcher:
         try:
             answer = self._page_call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            return self.core.page_failed(Failure.of(error), self._clock())
+            return self._asked(self.core.page_failed, Failure.of(error))
         finally:
             self._page_call = None
-        return self.core.page_arrived(answer, self._clock())
-
-    def _receive(self, stream: _Stream) -> None:
-        end = Failure("the server closed the stream")
-        try:
-            for message in stream.call:
-                if not self._put(stream, message):
-                    return
-        except grpc.RpcError as error:
-            end = Failure.of(error)
-        self._put(stream, end)
-
-    def _put(self, stream: _Stream, message: Any) -> bool:
-        """Waits for room; False when nobody wants it any more."""
-        while not self._stopping.is_set() and self._stream is stream:
-            try:
-                self._inbox.put((stream.number, message), timeout=_PUT_SECONDS)
-            except queue.Full:
-                continue
-            return True
-        return False
+        return self._asked(self.core.page_arrived, answer)
 
 
 def _join(thread: threading.Thread | None) -> None:
