@@ -4,8 +4,8 @@ A follower begins with the hub's present state as a `Listed`. One that is so slo
 wait for it gets no more of them; when it has taken what waits it is given the present state anew, so it costs bounded memory and
 misses nothing that lasts.
 
-The event loop offers; the follower's thread takes. Cost: one wake-up a delivery, and for a prefix within the cluster's a
-comparison a change.
+The event loop offers; the follower's thread takes, and then lets deliveries gather for a moment: nobody who follows is in the way
+of a pod. Cost: two wake-ups in GATHER_SECONDS at most, and for a prefix within the cluster's a comparison a change.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rayched.store.list_watch import Changed, Delivery, Listed
 from rayched.store.watcher import Handler
 
 CHANGES_WAITING_MAX: Final = 100_000
+GATHER_SECONDS: Final = 0.02
 _STOP_SECONDS_MAX: Final = 5.0
 
 _log = logging.getLogger(__name__)
@@ -110,6 +111,8 @@ class Follower:
                     self._ask(self)
                 else:
                     self._take(item)
+                if self._inbox.empty():
+                    self._stopping.wait(GATHER_SECONDS)
         except Exception:
             # As with a watch: whoever missed a delivery must not go on with the next one.
             _log.critical("one who follows the cluster failed", exc_info=True)
