@@ -4,6 +4,8 @@ Rules:
 
 * One call at a time. It is made when there is something to tell, or pods are wanted and the queue may have some. The next one is
   under way while this hand is being decided.
+* That attempts have ended, and that pods got their nodes while no pod waits for any news, changes nothing that the queue hands
+  out: it waits for the next call, at most GATHER_SECONDS. So pods that come one by one take a call each, not two or three.
 * Until the whole log has crossed no pod is asked for: the first to be tried might be in the rest.
 * Pods in the hand whose attempt has not begun go back when a pod of higher priority arrives.
 * A hand is about two batches: more would only be given back, less would leave the scheduler waiting for the exchange.
@@ -36,6 +38,7 @@ from rayched.actors.messages import (
 from rayched.actors.queue_feed import Told
 from rayched.actors.roll_call import RollCall
 from rayched.framework.cluster_event import ClusterEvent
+from rayched.queue.queued_pod import Place
 from rayched.scheduler.attempt import Failure
 from rayched.snapshot.templates import PodTemplate
 
@@ -43,10 +46,14 @@ ASSIGNED_MAX: Final = 64
 """Pods in one entry of pods that got their nodes."""
 HAND_MIN: Final = 64
 """Pods wanted in the hand however slow decisions are."""
+GATHER_SECONDS: Final = 0.02
+"""What changes nothing for any pod waits so long for a call that is made anyway."""
 TIME_STEP_SECONDS: Final = 1e-6
 """Between pods that came at one moment: the queue orders pods of equal priority by their times."""
 _MEASURED_MIN: Final = 16
 """Fewer pods say little about the speed."""
+_PLACES_THAT_WAIT: Final = (Place.UNSCHEDULABLE.value, Place.BACKOFF.value, Place.GATED.value)
+"""Whoever is there may be woken by an event."""
 
 
 class QueueLink:
@@ -73,6 +80,10 @@ class QueueLink:
         """Of the entry that takes further pods that ended; they may stand before events, which are nothing to them any more."""
         self._assigned: tuple[AssignedPods, dict[PodTemplate, None]] | None = None
         """The entry that takes further pods that got their nodes, and its templates: the last but for one of pods that ended."""
+        self._is_urgent = False
+        """Something that has not crossed is more than what ordinary attempts leave behind."""
+        self._told_since: float | None = None
+        """When it was first seen that something has not crossed."""
         self._calling = False
         self._may_have_more = True
         self._next_due: float | None = None
@@ -114,6 +125,7 @@ class QueueLink:
             self._queued.remove(entry.uid)
         self._log.append((entry, templates))
         self.end += 1
+        self._is_urgent |= kind is not AttemptsEnded and kind is not AssignedPods
         if kind is not ClusterChange and kind is not AssignedPods:
             self._ended = None
         if kind is not AttemptsEnded:
@@ -197,12 +209,44 @@ class QueueLink:
 
     def next_due(self) -> float | None:
         """When to call without any other reason; None while nothing falls due, or a call is under way."""
-        return None if self._calling else self._next_due
+        dues = (self._next_due, None if self._told_since is None else self._told_since + GATHER_SECONDS)
+        return None if self._calling else min((due for due in dues if due is not None), default=None)
 
     def request(self, now: float, roll_call: RollCall) -> ExchangeRequest | None:
         """The call to make now, if any is worth making."""
         if self._calling:
             return None
+        is_due = self._next_due is not None and self._next_due <= now
+        want = max(0, self._hand_wanted - len(self._hand))
+        if want and 4 * want < self._hand_wanted and not self._log:
+            # The hand is nearly full: a call for so few pods is not worth it yet.
+            want = 0
+        worth_it = self._has_to_tell(now) or is_due or bool(want and self._may_have_more)
+        if not worth_it and not roll_call.is_due(now):
+            return None
+        entries, new = self._to_cross()
+        if self._log:
+            want = 0
+        roll, suggest = ((), 0) if self._log else roll_call.take(now, self._in_flight)
+        if not worth_it and not entries and not roll and not any(self.counts.values()):
+            return None
+        forget: list[int] = []
+        while len(self._crossed) > TEMPLATES_MAX:
+            forget.append(self._crossed.popitem(last=False)[0])
+        self._calling = True
+        self._next_due = None
+        first = self.end - len(self._log) - len(entries) + 1
+        return ExchangeRequest(self.session, first, tuple(entries), now, want, new, tuple(forget), roll, suggest)
+
+    def _has_to_tell(self, now: float) -> bool:
+        if not self._log:
+            return False
+        if self._told_since is None:
+            self._told_since = now
+        return self._is_urgent or now >= self._told_since + GATHER_SECONDS or any(map(self.counts.get, _PLACES_THAT_WAIT))
+
+    def _to_cross(self) -> tuple[list[LogEntry], dict[int, bytes]]:
+        """The next entries, and the templates in them that have not crossed."""
         entries: list[LogEntry] = []
         new: dict[int, bytes] = {}
         while self._log and len(entries) < ENTRIES_MAX:
@@ -214,27 +258,10 @@ class QueueLink:
                 else:
                     self._crossed[template.id] = None
                     new[template.id] = template.content
-        self._ended = self._assigned = None
+        self._ended = self._assigned = self._told_since = None
         if not self._log:
-            self._highest_uncrossed = None
-        want = 0 if self._log else max(0, self._hand_wanted - len(self._hand))
-        if want and 4 * want < self._hand_wanted and not entries:
-            # The hand is nearly full: a call for so few pods is not worth it yet.
-            want = 0
-        is_due = self._next_due is not None and self._next_due <= now
-        worth_it = bool(entries) or is_due or bool(want and self._may_have_more)
-        if not worth_it and not roll_call.is_due(now):
-            return None
-        roll, suggest = ((), 0) if self._log else roll_call.take(now, self._in_flight)
-        if not worth_it and not roll and not any(self.counts.values()):
-            return None
-        forget: list[int] = []
-        while len(self._crossed) > TEMPLATES_MAX:
-            forget.append(self._crossed.popitem(last=False)[0])
-        self._calling = True
-        self._next_due = None
-        first = self.end - len(self._log) - len(entries) + 1
-        return ExchangeRequest(self.session, first, tuple(entries), now, want, new, tuple(forget), roll, suggest)
+            self._highest_uncrossed, self._is_urgent = None, False
+        return entries, new
 
     def answered(self, answer: ExchangeAnswer, priorities: Mapping[str, int]) -> None:
         """Take the pods into the hand. `priorities` has those that are still worth trying."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rayched.actors.queue_link import GATHER_SECONDS
 from tests.actors.builders import a_pod
 from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_pod
 from tests.actors.replica import default_profiles
@@ -23,7 +24,12 @@ def test_only_pods_that_wait_for_one_of_our_profiles_are_queued() -> None:
     assert replica.core.scheduler.occupancy.n_observed == 1, "a pod that somebody else put on a node takes up its room"
     put_pod(replica.store, a_pod("web"))
     replica.settle()
-    assert replica.bound() == {"on-node": "n1", "web": "n1"} and replica.queue.queue.pending().total == 0
+    assert replica.bound() == {"on-node": "n1", "web": "n1"}
+    # That the attempt has ended waits for another pod; for a moment, for none comes.
+    assert replica.queue.queue.pending().in_flight == 1
+    replica.clock.now += GATHER_SECONDS
+    replica.settle()
+    assert replica.queue.queue.pending().total == 0
 
 
 @pytest.mark.row("F10")
