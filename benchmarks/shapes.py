@@ -213,6 +213,11 @@ def _of_priority(cpu: str, priority: int) -> Fill:
     return fill
 
 
+def _on_a_host_port(pod: Pod) -> None:
+    _usual(pod)
+    pod.spec.containers[0].ports.add(container_port=8080, host_port=8080, protocol="TCP")
+
+
 def _labelled(pod: Pod) -> None:
     pod.metadata.labels["app"] = "scheduler-perf"
 
@@ -258,6 +263,7 @@ SHAPES: Final[Mapping[str, Fill]] = {
     "high-priority-9cpu": _of_priority("9", 10),
     "light": _light,
     "light-with-finalizer": _light_with_finalizer,
+    "host-port": _on_a_host_port,
     "labelled": _labelled,
     "gated": _gated,
     "gated-with-affinity": _gated_and_together,

@@ -1,6 +1,6 @@
 """The workloads: which nodes there are, which pods are there before, which are measured, and what happens meanwhile.
 
-Sizes are the published ones, and those at which kube-scheduler was measured (`kube_scheduler`).
+Sizes are the published ones, and those at which kube-scheduler was measured (`kube_scheduler`). HostPorts is our own.
 
 Source: the workloads of kubernetes' scheduler_perf, as facts.
 """
@@ -254,6 +254,8 @@ def _workloads() -> Iterator[Workload]:
         nodes=shapes.nodes_with_devices,
         measured=Group("extended-resource", _MEASURED),
     )
+    # None of the published ones: every pod takes the same port of its node.
+    yield from of("HostPorts", *((500, 100, 400), (5000, 1000, 4000)), measured=Group("host-port", _MEASURED))
 
 
 WORKLOADS: Final = tuple(_workloads())

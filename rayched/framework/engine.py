@@ -385,9 +385,9 @@ class Engine:
             self._plan_anew()
         plan = self._plans[template.id] = self._planner.plan(template)
         plan.tally = self._evaluations.tally(
-            (entry.plugin.name for entry in plan.entries if isinstance(entry, Asked)),
-            (asked.plugin.name for asked in plan.filters),
-            (score.asked.plugin.name for score in plan.scores),
+            tuple([entry.plugin.name for entry in plan.entries if isinstance(entry, Asked)]),
+            tuple([asked.plugin.name for asked in plan.filters]),
+            tuple([score.asked.plugin.name for score in plan.scores]),
         )
         if len(self._plans) > PLANS_MAX:
             self._planner.drop(self._plans.popitem(last=False)[1])

@@ -32,6 +32,10 @@ from rayched.snapshot.table import NodeTable
 LOOKED_AT_MAX: Final = 32
 """More changed rows than this are not looked at one by one: all rows together take no longer."""
 
+_NO_ROWS: Final[NDArray[np.intp]] = np.zeros(0, np.intp)
+_NO_GROUPS: Final[BoolColumn] = np.zeros(0, np.bool_)
+_NO_VALUES: Final[NDArray[np.int64]] = np.zeros(0, np.int64)
+
 
 class GroupedScore(SharedEntry):
     """One plugin's part in the totals of one stage."""
@@ -59,9 +63,9 @@ class GroupedScore(SharedEntry):
         self._plugin = cast(GroupingScorePlugin, asked.plugin)
         self._weight = weight
         self._groups: RowGroups | None = None
-        self._witnesses: NDArray[np.intp] = np.zeros(0, np.intp)
+        self._witnesses: NDArray[np.intp] = _NO_ROWS
         """A row of each group that was feasible when it was looked for; any row where there was none."""
-        self._absent: BoolColumn = np.zeros(0, np.bool_)
+        self._absent: BoolColumn = _NO_GROUPS
         """Groups that had no feasible row when all rows were looked at, at `_position` of the log."""
         self._log: ChangeLog = table.logs[Log.USAGE]
         self._position = -1
@@ -70,11 +74,11 @@ class GroupedScore(SharedEntry):
         """Groups that have a feasible row, as of the last time."""
         self._moves = -1
         """Where the groups' log ended when the witnesses were of their groups and `_column` was written; -1: never."""
-        self._values: TotalColumn = np.zeros(0, np.int64)
+        self._values: TotalColumn = _NO_VALUES
         """What each group adds. Shape (groups,)."""
         self._scored: tuple[list[int], Sequence[int]] = [], ()
         """Groups and their scores, of which `_values` was made."""
-        self._column: TotalColumn = np.zeros(0, np.int64)
+        self._column: TotalColumn = _NO_VALUES
         """What each row adds. Shape (capacity,)."""
 
     @property

@@ -133,6 +133,7 @@ class Planner:
         "_stacks",
         "_store",
         "_table",
+        "_volatile",
     )
 
     def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
@@ -153,6 +154,8 @@ class Planner:
         )
         self._stacking = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, StackingPlugin))
         self._stacks: dict[Hashable, UsageStack] = {}
+        # Sets of flags take a microsecond to compare.
+        self._volatile = frozenset(plugin.name for plugin in profile.plugins() if _reads(plugin) & VOLATILE)
 
     def plan(self, template: PodTemplate) -> Plan:
         """Raises PluginError; then nothing is kept."""
@@ -195,6 +198,7 @@ class Planner:
     def stage(self, plan: Plan, *, with_scores: bool) -> Stage:
         """The plan's sums; nothing is evaluated yet."""
         entries: list[SharedEntry] = []
+        volatile = self._volatile
         filters = [Question(asked, Part.FILTER) for asked in plan.filters if not isinstance(asked, CountedAsked)]
         rejections = tuple(self._rejection(entries, asked) for asked in plan.filters if isinstance(asked, CountedAsked))
         wanted = plan.scores if with_scores else []
@@ -210,20 +214,20 @@ class Planner:
         finals = [(question, score.weight) for question, score in scores if not score.normalizes]
         usage = self._usage_sum(
             entries,
-            [question for question in filters if _is_volatile(question)],
-            [(question, weight) for question, weight in finals if _is_volatile(question)],
+            [question for question in filters if question.asked.plugin.name in volatile],
+            [(question, weight) for question, weight in finals if question.asked.plugin.name in volatile],
         )
         static = self._static_sum(
             entries,
-            [self._column(entries, FilterColumn, question) for question in filters if not _is_volatile(question)],
+            [self._column(entries, FilterColumn, question) for question in filters if question.asked.plugin.name not in volatile],
             [
                 WeightedFinal(self._column(entries, FinalScoreColumn, question), weight)
                 for question, weight in finals
-                if not _is_volatile(question)
+                if question.asked.plugin.name not in volatile
             ],
-            [raw for question, raw in raws if not _is_volatile(question)],
+            [raw for question, raw in raws if question.asked.plugin.name not in volatile],
         )
-        loose = tuple(raw for question, raw in raws if _is_volatile(question))
+        loose = tuple(raw for question, raw in raws if question.asked.plugin.name in volatile)
         return Stage(usage, static, loose, rejections, counted, entries)
 
     def codes(self, plan: Plan) -> list[FilterColumn | CountedRejection]:
@@ -365,5 +369,7 @@ def _keys(questions: Iterable[Question]) -> tuple[Hashable, ...]:
     return tuple(question.key for question in questions)
 
 
-def _is_volatile(question: Question) -> bool:
-    return bool(question.asked.plugin.reads & VOLATILE)
+def _reads(plugin: object) -> Log:
+    """What a plugin reads of nodes; nothing where it is none of those that are asked about columns."""
+    found: Log = getattr(plugin, "reads", Log(0))
+    return found

@@ -10,7 +10,6 @@ Source: plugin_evaluation_total of kube-scheduler 1.34, which has no scores wher
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from rayched.framework.profile import Profile
 
@@ -31,18 +30,19 @@ class PluginEvaluations:
 
     def __init__(self, profile: Profile) -> None:
         self._pre_filter = frozenset(plugin.name for plugin in profile.pre_filter)
-        self._tallies: dict[tuple[tuple[str, str], ...], Tally] = {}
+        self._tallies: dict[tuple[tuple[str, ...], ...], Tally] = {}
 
-    def tally(self, asked: Iterable[str], filters: Iterable[str], scores: Iterable[str]) -> Tally:
+    def tally(self, asked: tuple[str, ...], filters: tuple[str, ...], scores: tuple[str, ...]) -> Tally:
         """The tally of templates that ask these plugins at all, as filters, for scores; each by name."""
-        key = (
-            *((name, "PreFilter") for name in asked if name in self._pre_filter),
-            *((name, "Filter") for name in filters),
-            *((name, "Score") for name in scores),
-        )
+        key = asked, filters, scores
         found = self._tallies.get(key)
         if found is None:
-            found = self._tallies[key] = Tally(key)
+            pairs = (
+                *((name, "PreFilter") for name in asked if name in self._pre_filter),
+                *((name, "Filter") for name in filters),
+                *((name, "Score") for name in scores),
+            )
+            found = self._tallies[key] = Tally(pairs)
         return found
 
     def total(self) -> Counter[tuple[str, str]]:

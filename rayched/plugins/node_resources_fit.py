@@ -72,8 +72,8 @@ class Prepared:
     """What must be free of the basic resources, the pod itself included. Shape (basic resources, 1); of many (.., keys)."""
     there: NDArray[np.int64]
     """What must be there at all; a full node may lose pods. Shape as `free`."""
-    others: tuple[tuple[str, int], ...]
-    """What must be free of other resources."""
+    others: tuple[tuple[str, int | NDArray[np.int64]], ...]
+    """What must be free of other resources; of many keys an amount for each. Shape (keys,)."""
     amounts: NDArray[np.int64]
     """Of the scored resources. Shape (scored resources, 1); of many (.., keys)."""
 
@@ -121,22 +121,24 @@ class NodeResourcesFit:
             place = rows.resource(name)
             if place is None:
                 # A resource that no node offers exceeds every node's allocatable.
-                codes[:] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+                codes[np.greater(amount, 0)] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
             else:
                 codes |= coded(amount > allocatable[place] - requested[place], Code.UNSCHEDULABLE)
                 codes |= coded(amount > allocatable[place], Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
         return codes
 
     def stack(self, states: Sequence[Prepared]) -> Prepared | None:
-        """Requests side by side in place of rows; those for more than the basic resources are not taken."""
-        if self._resources != _CPU_AND_MEMORY or any(state.others for state in states):
+        """Requests side by side in place of rows."""
+        if self._resources != _CPU_AND_MEMORY:
             return None
+        names = dict.fromkeys(name for state in states for name, _ in state.others)
+        amounts = [dict(state.others) for state in states]
         return Prepared(
             filtered=(),
             scored=(),
             free=np.concatenate([state.free for state in states], axis=1),
             there=np.concatenate([state.there for state in states], axis=1),
-            others=(),
+            others=tuple((name, np.array([each.get(name, _NOT_ASKED) for each in amounts], np.int64)) for name in names),
             amounts=np.concatenate([state.amounts for state in states], axis=1),
         )
 

@@ -139,13 +139,16 @@ class Rows:
         if not users:
             return found
         selection = self.selection
-        if isinstance(selection, slice):
+        if not isinstance(selection, slice):
+            for place, row in enumerate(selection.tolist()):
+                found[place] = users.get(row, 0)
+        elif self.n < len(users):
+            for place in range(self.n):
+                found[place] = users.get(selection.start + place, 0)
+        else:
             for row, count in users.items():
                 if selection.start <= row < selection.stop:
                     found[row - selection.start] = count
-        else:
-            for place, row in enumerate(selection.tolist()):
-                found[place] = users.get(row, 0)
         return found
 
     def port_ips(self, protocol: str, port: int) -> tuple[str, ...]:

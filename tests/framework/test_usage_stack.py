@@ -20,6 +20,7 @@ from tests.framework.toy_plugins import Room, a_profile
 from tests.snapshot.objects import a_pod
 
 SHAPES = [f"{100 + 10 * number}m" for number in range(12)]
+MANY_SHAPES = [f"{100 + 10 * number}m" for number in range(44)]
 
 
 class Watched(Room):
@@ -85,7 +86,7 @@ def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeyp
     engine = an_engine(Room(), snapshot)
     for number in range(400):
         for _ in range(random.choice((1, 1, 1, 5))):
-            place(engine, snapshot, random.choice(SHAPES[: 4 + number // 40]), f"u{number}")
+            place(engine, snapshot, random.choice(MANY_SHAPES[: 4 + number // 10]), f"u{number}")
         if random.random() < 0.1:
             for change in range(random.choice((1, 3, 40))):
                 snapshot.bind(f"other-{number}-{change}", a_template("700m"), f"n{random.randrange(60)}")

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rayched.framework.plugin import ColumnPlugin, CountingPlugin, FilterPlugin, ScorePlugin
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin, FilterPlugin, ScorePlugin, StackingPlugin
 from rayched.framework.profile import Profile
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows, WhatIfRows
@@ -108,6 +108,29 @@ def test_rows_as_they_would_be_give_what_the_changed_cluster_gives(seed: int) ->
         found = evaluate(state, whole(world))
         if column is not None and found is not None:
             assert_equal(found[alive], column[alive], f"seed {seed}, {plugin.name}")
+
+
+@given(seed=seeds)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_state_that_stands_for_many_answers_for_each_of_them(seed: int) -> None:
+    world, profile = world_of(seed)
+    snapshot = world.snapshot
+    pods = [random_pod(world.random) for _ in range(world.random.choice((1, 5)))]
+    for plugin in dict.fromkeys((*profile.filter, *profile.score)):
+        if not isinstance(plugin, StackingPlugin):
+            continue
+        states = [plugin.prepare(pod) for pod in pods if plugin.key(pod) is not None]
+        stacked = plugin.stack(states) if states else None
+        if stacked is None:
+            continue
+        methods: list[Callable[[Any, Rows], NDArray[Any]]] = [
+            getattr(plugin, name) for name in ("filter", "score") if hasattr(plugin, name)
+        ]
+        for evaluate in methods:
+            for row in range(snapshot.n_rows):
+                one = Rows(snapshot, slice(row, row + 1))
+                alone = [evaluate(state, one).item(0) for state in states]
+                assert evaluate(stacked, one).tolist() == alone, f"seed {seed}, {plugin.name}, row {row}"
 
 
 ASPECTS = (Log.USAGE, Log.LABELS, Log.TAINTS, Log.UNSCHEDULABLE, Log.IMAGES, Log.PORTS)

@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.row_groups import RowGroups
 
 
@@ -23,3 +24,13 @@ def test_rows_are_grouped_by_their_values_and_follow_them(seed: int, spread: int
         row = random.randrange(len(rows))
         rows[row] = random.randrange(5), spread - random.randrange(3)
         groups.move(row, rows[row])
+
+
+def test_the_log_of_moves_stays_short() -> None:
+    groups = RowGroups([np.arange(8) % 2], 8)
+    for number in range(4 * CHANGES_MAX):
+        groups.move(3, (number % 2,))
+    assert groups.log.end > 2 * CHANGES_MAX + 1
+    assert groups.log.end - groups.log.start <= 2 * CHANGES_MAX + 1
+    assert groups.log.since(groups.log.end - CHANGES_MAX) == [3] * CHANGES_MAX
+    assert groups.log.since(0) is None
