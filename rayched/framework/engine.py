@@ -85,8 +85,6 @@ class Engine:
         self._mentioned = snapshot.mentioned_labels.revision
         """Plans were made with the labels that counted then."""
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
-        self._has_ceilings = False
-        """Whether a counting filter rejected anything when the last total was added up."""
         self._run: EqualRun | None = None
         """What the next pod may follow, if it is like the last one."""
         self._scored_last: Stage | None = None
@@ -292,14 +290,13 @@ class Engine:
         if stage.loose:
             self._add_loose(stage, total)
             best = int(total[total.argmax()])
-        has_counted = bool(stage.counted) and self._add_counted(stage, total, without)
-        if has_counted:
+        if stage.counted and self._add_counted(stage, total, without):
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
         again, self._scored_last = stage is self._scored_last, stage
-        if again and without is None and not has_counted and not self._has_ceilings and EqualRun.can_begin(stage):
-            self._run = EqualRun(stage, total, best)
-        elif scores_may_be_outside(stage) and evaluation.n_feasible > 1:
+        if again and without is None:
+            self._run = EqualRun.begin(stage, len(total))
+        if self._run is None and scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
         return evaluation
 
@@ -319,11 +316,9 @@ class Engine:
         assert stage.bounds is not None
         total = self._total[:n_rows]
         np.add(stage.usage.column[:n_rows], stage.static.column(stage.bounds)[:n_rows], out=total)
-        self._has_ceilings = False
         for rejection in stage.rejections:
             ceilings = rejection.ceilings()
             if ceilings is not None:
-                self._has_ceilings = True
                 np.minimum(total, ceilings[:n_rows], out=total)
         if without is not None:
             total[without] = self._scale.infeasible

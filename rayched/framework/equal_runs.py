@@ -2,179 +2,195 @@
 
 After two decisions in a row the total of their stage, the highest value in it and the rows that have it are still there. When the
 same template is asked about next, what bindings changed is a row or two: their totals are written over, and the rows that tie are
-repaired. No pass over all rows is needed until the last of them is gone. Where few tie at a time that is soon; a run in which it
-happens again and again keeps the rows that come next as well (`NextBest`), and passes over all rows once for a hundred decisions.
+repaired (`Leaders`). No pass over all rows is needed until the last of them is gone.
 
-It says nothing, and the engine evaluates as ever, where more than bindings changed: a node object, the bounds of a normalised
-score, what a counting plugin says. So what comes of it is the same to the bit.
+Counting filters lower the ceilings of some rows; which ones is seen by a comparison with the ceilings before. One counting score
+may be added, if it is one for groups of rows (`GroupLeaders`).
 
-Owner: the Engine, which drops it whenever totals or columns change in another way. Cost: 3 µs a decision, whatever the number
-of rows; half a microsecond more for each further row that changed.
+It says nothing, and the engine evaluates as ever, where a node object changed, the bounds of a normalised score, which counting
+plugins have a score to add, or the ceilings of many rows, as when a zone is full. So what comes of it is the same to the bit.
+
+Owner: the Engine, which drops it whenever it evaluates in another way. Cost: 3 µs a decision, whatever the number of rows; half a
+microsecond more for each further row that changed, 5 µs where a ceiling did.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation
+from rayched.framework.grouped_leaders import GroupLeaders, groups_to_follow
 from rayched.framework.kept_columns import BuildColumns
-from rayched.framework.plan import Stage
-from rayched.framework.ranking import NextBest
+from rayched.framework.leaders import Leaders
+from rayched.framework.plan import CountedScore, Stage
 from rayched.framework.usage_sum import TotalColumn
+from rayched.snapshot.row_groups import RowGroups
 
 ROWS_MAX: Final = 16
 """With more changed rows than this a pass over all rows is as good."""
-FEW: Final = 8
-"""Rows that tie: with no more than these the next pass over all rows is near."""
-PASSES: Final = 6
-"""After so many passes that found few rows, or searches for the next ones, these are kept; that costs as much as ten of them."""
+WORTH_IT: Final = 8
+"""Decisions that a run has to be followed by, as its beginning takes as long as some evaluations."""
+PAUSE: Final = 64
+"""Decisions without a run after one that counting filters ended sooner, as they said something else of many rows, and where
+counting scores let none begin."""
 
 
 class EqualRun:
     """The last decision of a stage, ready to be followed by the next."""
 
     __slots__ = (
-        "_best",
+        "_ceiling",
         "_counts",
+        "_followed",
+        "_groups",
+        "_leaders",
         "_logs",
         "_n_installed",
-        "_next",
-        "_passes",
-        "_plain_at",
+        "_revision",
+        "_speaking",
         "_static",
-        "_ties",
         "_total",
+        "_versions",
         "stage",
     )
 
-    def __init__(self, stage: Stage, total: TotalColumn, best: int) -> None:
-        """`total` and `best` are what the stage's sums came to just now, shape (n_rows,); the run writes into it."""
+    def __init__(self, stage: Stage, n_rows: int, speaking: CountedScore | None, groups: RowGroups | None) -> None:
+        """The stage's sums are up to date. `speaking`: the one of its counting scores that adds something, with its groups."""
         assert stage.bounds is not None
         self.stage = stage
-        self._total = total
-        self._best = best
         self._static = stage.static.column(stage.bounds)
         self._n_installed = stage.usage.n_installed
         counted = [*(one.asked for one in stage.rejections), *(one.asked for one in stage.counted)]
         self._counts = counted[0].counts if counted else None
         self._logs = tuple({id(log): log for asked in counted for log in asked.logs}.values())
-        self._plain_at = self._revision()
-        """Counting plugins had no say as of these revisions."""
-        self._ties: list[int] | None = None
-        """Ascending. None: nobody has looked yet."""
-        self._next: NextBest | None = None
-        """What comes after those that tie, where it is kept; never while nobody knows these."""
-        self._passes = 0
-        """Passes over all rows that found few that tie, and searches for what comes after them."""
+        self._revision = self._revision_now()
+        """What counting plugins say is known as of these revisions."""
+        self._speaking = [] if speaking is None else [speaking]
+        self._followed = 0
+        """Decisions of this run."""
+        self._ceiling = _lowest(self._ceilings(n_rows))
+        """The highest total that each row may have. Shape (n_rows,); None: no counting filter rejects any."""
+        self._versions = self._versions_now()
+        self._total: TotalColumn = stage.usage.column[:n_rows] + self._static[:n_rows]
+        """Without the counting score. Shape (n_rows,)."""
+        if self._ceiling is not None:
+            np.minimum(self._total, self._ceiling, out=self._total)
+        self._leaders = Leaders(lambda: self._total)
+        self._groups = None if speaking is None or groups is None else GroupLeaders(speaking, groups, self._total)
 
-    @staticmethod
-    def can_begin(stage: Stage) -> bool:
-        """Whether the stage's total is its two sums and nothing else, just after they were added up."""
-        return _is_plain(stage) and stage.bounds is not None and not stage.static.has_outside(stage.bounds)
+    @classmethod
+    def begin(cls, stage: Stage, n_rows: int) -> EqualRun | None:
+        """After the stage was evaluated as a whole; None: its total is more than a run can follow. Raises PluginError."""
+        if stage.run_pause:
+            stage.run_pause -= 1
+            return None
+        if stage.loose or stage.bounds is None or stage.usage.outside or stage.static.has_outside(stage.bounds):
+            return None
+        speaking = _speaking(stage)
+        if not speaking:
+            return cls(stage, n_rows, None, None)
+        groups = groups_to_follow(speaking[0]) if len(speaking) == 1 else None
+        if groups is None:
+            stage.run_pause = PAUSE
+            return None
+        return cls(stage, n_rows, speaking[0], groups)
 
     def next(self, build: BuildColumns) -> Evaluation | None:
         """The template once more; None: it has to be evaluated as a whole. Raises PluginError."""
-        stage = self.stage
-        usage, static = stage.usage, stage.static
-        if static.is_behind() or not self._is_still_plain():
+        usage, static = self.stage.usage, self.stage.static
+        if static.is_behind():
             return None
         n_rows, follower = len(self._total), usage.follower
+        changed: list[int] = []
         if follower.is_behind():
-            rows = follower.changed(n_rows)
-            if rows is None or len(rows) > ROWS_MAX:
+            found = follower.changed(n_rows)
+            if found is None or len(found) > ROWS_MAX:
                 return None
-            usage.refresh_rows(rows, build)
+            usage.refresh_rows(found, build)
+            changed = found
             follower.catch_up()
             if usage.n_installed != self._n_installed or usage.outside:
                 return None
-            for row in rows:
-                self._write(row, usage.column.item(row) + self._static.item(row))
-        if self._ties is not None and not self._ties:
-            self._take_next()
-        if self._best < 0:
+        revision = self._revision_now()
+        if revision != self._revision:
+            lifted = self._follow_ceilings(n_rows)
+            if _speaking(self.stage) != self._speaking:
+                return None
+            self._revision = revision
+            if len(lifted) > ROWS_MAX:
+                self.stage.run_pause = PAUSE if self._followed < WORTH_IT else 0
+                return None
+            if lifted:
+                changed = [*changed, *lifted]
+        for row in changed:
+            self._write(row)
+        self._followed += 1
+        return self._evaluation()
+
+    def _evaluation(self) -> Evaluation | None:
+        total, leaders = self._total, self._leaders
+        if self._groups is not None:
+            return self._groups.evaluation() if self._bounds_hold() else None
+        best = leaders.best()
+        if best < 0 or not self._bounds_hold():
             return None
-        assert stage.bounds is not None
-        if static.raw_scores and not static.hold(stage.bounds, self._total):
-            return None
-        if self._ties is None:
-            self._ties = self._look()
-        return Evaluation(n_rows, self._total, self._best, ties=self._ties, after=self)
+        return Evaluation(len(total), total, best, ties=leaders.ties(), after=leaders)
 
-    def first_after(self, n: int) -> list[int] | None:
-        """The first `n` ranks after those that tie, for an evaluation that still holds, fewer where there are no more; None: they
-        are not kept and have to be searched for."""
-        found = None if self._next is None else self._next.first(n)
-        if found is None and self._ties is not None:
-            self._passes += 1
-            if self._passes > PASSES:
-                self._next = NextBest(self._total, self._best, len(self._ties))
-                found = self._next.first(n)
-        return found
+    def _bounds_hold(self) -> bool:
+        static, bounds = self.stage.static, self.stage.bounds
+        assert bounds is not None
+        return not static.raw_scores or static.hold(bounds, self._total)
 
-    def _take_next(self) -> None:
-        """All rows that tied are gone: the next ones take their place."""
-        found = None if self._next is None else self._next.take_best()
-        if found is not None:
-            self._best, self._ties = found
-            return
-        self._ties = self._next = None
-        self._best = int(self._total[self._total.argmax()])
-
-    def _look(self) -> list[int]:
-        """The rows that tie, by a pass over all of them."""
-        ties: list[int] = (self._total == self._best).nonzero()[0].tolist()
-        if len(ties) <= FEW:
-            self._passes += 1
-            if self._passes > PASSES:
-                self._next = NextBest(self._total, self._best, len(ties))
-        return ties
-
-    def _is_still_plain(self) -> bool:
-        revision = self._revision()
-        if revision != self._plain_at:
-            if not _is_plain(self.stage):
-                return False
-            self._plain_at = revision
-        return True
-
-    def _revision(self) -> int:
+    def _revision_now(self) -> int:
         """Grows with all that counting plugins go by."""
         revision = 0 if self._counts is None else self._counts.revision
         for log in self._logs:
             revision += log.end
         return revision
 
-    def _write(self, row: int, value: int) -> None:
-        total, ties, best, following = self._total, self._ties, self._best, self._next
-        old = total.item(row)
+    def _ceilings(self, n_rows: int) -> list[TotalColumn]:
+        """Of each counting filter that rejects any row. Shapes (n_rows,)."""
+        columns = [rejection.ceilings() for rejection in self.stage.rejections]
+        return [column[:n_rows] for column in columns if column is not None]
+
+    def _versions_now(self) -> int:
+        return sum(rejection.version for rejection in self.stage.rejections)
+
+    def _follow_ceilings(self, n_rows: int) -> Sequence[int]:
+        """Rows whose ceilings changed."""
+        ceilings, versions = self._ceilings(n_rows), self._versions_now()
+        if versions == self._versions:
+            return ()
+        before, self._versions = self._ceiling, versions
+        self._ceiling = _lowest(ceilings)
+        opened = self.stage.static.scale.open
+        if before is None or self._ceiling is None:
+            either = before if self._ceiling is None else self._ceiling
+            differing = () if either is None else (either != opened).nonzero()[0]
+        else:
+            differing = (before != self._ceiling).nonzero()[0]
+        return differing if len(differing) > ROWS_MAX else [int(row) for row in differing]
+
+    def _write(self, row: int) -> None:
+        value = self.stage.usage.column.item(row) + self._static.item(row)
+        if self._ceiling is not None:
+            value = min(value, self._ceiling.item(row))
+        old = self._total.item(row)
         if value == old:
             return
-        total[row] = value
-        if ties is None:
-            # Nobody has looked for the rows that tie; the highest value may be another one as well.
-            self._best = int(total[total.argmax()])
-            return
-        if old == best:
-            del ties[bisect_left(ties, row)]
-            old = NOT_FEASIBLE
-        if value > best:
-            if following is not None:
-                following.add_front(ties, best)
-            self._best, self._ties = value, [row]
-            value = NOT_FEASIBLE
-        elif value == best:
-            insort(ties, row)
-            value = NOT_FEASIBLE
-        if following is not None:
-            following.move(row, old, value)
+        self._total[row] = value
+        if value >= 0 or old >= 0:
+            (self._groups or self._leaders).write(row, max(old, NOT_FEASIBLE), max(value, NOT_FEASIBLE))
 
 
-def _is_plain(stage: Stage) -> bool:
-    """Nothing but the sums of usage and node objects has a say."""
-    return (
-        not stage.loose
-        and not stage.usage.outside
-        and all(rejection.ceilings() is None for rejection in stage.rejections)
-        and all(score.asked.is_silent() for score in stage.counted)
-    )
+def _lowest(ceilings: Sequence[TotalColumn]) -> TotalColumn | None:
+    """An array of its own, as whoever keeps ceilings writes into them; None: there are none."""
+    return np.minimum.reduce(ceilings) if ceilings else None
+
+
+def _speaking(stage: Stage) -> list[CountedScore]:
+    """Counting scores that add something now, or may."""
+    return [score for score in stage.counted if not score.asked.is_silent()]

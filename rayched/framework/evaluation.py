@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ NOT_FEASIBLE = -1
 class Evaluation:
     """A template against all rows. Valid until the engine is asked again or the snapshot changes."""
 
-    __slots__ = ("_after", "_n_feasible", "_rows", "_ties", "_total", "best", "n_rows", "narrowed", "status")
+    __slots__ = ("_added", "_after", "_n_feasible", "_rows", "_sum", "_ties", "best", "n_rows", "narrowed", "status")
 
     def __init__(
         self,
@@ -34,7 +34,9 @@ class Evaluation:
         n_feasible: int | None = None,
         ties: list[int] | None = None,
         after: KeepsNext | None = None,
+        added: Callable[[], TotalColumn] | None = None,
     ) -> None:
+        """`added`: scores of feasible rows that `total` is still without; nobody may need them."""
         self.n_rows = n_rows
         """Length of the columns."""
         self.best = best
@@ -46,7 +48,8 @@ class Evaluation:
         """SUCCESS, or why PreFilter rejected the pod; then no row is feasible."""
         self.narrowed = narrowed
         """Names of the only nodes that were looked at; None: all of them."""
-        self._total = total
+        self._sum = total
+        self._added = added
         self._rows = rows
         self._n_feasible = n_feasible
         self._ties = ties
@@ -56,6 +59,13 @@ class Evaluation:
     def is_feasible(self) -> bool:
         """Whether any row is."""
         return self.best >= 0
+
+    @property
+    def _total(self) -> TotalColumn:
+        """With all scores, of the rows that were looked at."""
+        if self._added is not None:
+            self._sum, self._added = self._sum + self._added(), None
+        return self._sum
 
     @property
     def total(self) -> TotalColumn:
@@ -75,7 +85,7 @@ class Evaluation:
     @property
     def n_feasible(self) -> int:
         if self._n_feasible is None:
-            self._n_feasible = int(np.count_nonzero(self._total >= 0))
+            self._n_feasible = int(np.count_nonzero(self._sum >= 0))
         return self._n_feasible
 
     @property

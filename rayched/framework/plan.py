@@ -79,6 +79,8 @@ class Stage:
     """What the stage holds of the store."""
     bounds: AllBounds | None = None
     """The bounds that held last; None before the first evaluation."""
+    run_pause: int = 0
+    """Decisions before a run of equal pods is begun again."""
 
     def kept(self) -> list[Kept]:
         """All columns that are evaluated for this stage, wherever that is best done."""

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from rayched.framework import equal_runs, ranking
+from rayched.framework import leaders, ranking
 from rayched.framework.engine import Engine
 from rayched.framework.evaluation import Evaluation
 from rayched.framework.profile_building import default_profile
@@ -81,7 +81,7 @@ def test_runs_of_equal_pods_know_the_next_best_as_an_engine_does_that_keeps_noth
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranking, "KEPT", 16)
-    monkeypatch.setattr(equal_runs, "PASSES", 0)
+    monkeypatch.setattr(leaders, "PASSES", 0)
     asked: list[list[int] | None] = []
     first = NextBest.first
 

@@ -1,0 +1,114 @@
+"""Long runs of equal pods that care for where others are: each goes where a plain serial evaluation puts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from rayched.framework.engine import Engine
+from rayched.framework.equal_runs import EqualRun
+from rayched.framework.evaluation import Evaluation
+from rayched.framework.kept_columns import BuildColumns
+from rayched.framework.profile_building import default_profile
+from rayched.plugins.in_tree import IN_TREE
+from rayched.scheduler.decisions import BEST
+from rayched.v1.core_pb2 import Node, Pod
+from tests.plugins.builders import PodBuilder, a_node, a_pod, pods_with
+from tests.scheduler.test_against_serial import HOST, ZONE, Memoised, Serial
+
+SEEDS = 4
+PODS = 60
+WEB = pods_with("default", app="web")
+
+WISHES: dict[str, tuple[Callable[[PodBuilder], PodBuilder], float]] = {
+    "nothing": (lambda pod: pod, 0.7),
+    "hard spread over zones": (lambda pod: pod.spreading(ZONE, 3), 0.0),
+    "soft spread over zones": (lambda pod: pod.spreading(ZONE, soft=True), 0.7),
+    "soft spread over zones and hosts": (lambda pod: pod.spreading(ZONE, soft=True).spreading(HOST, soft=True), 0.7),
+    "hard over zones, soft over hosts": (lambda pod: pod.spreading(ZONE).spreading(HOST, soft=True), 0.0),
+    "apart by host": (lambda pod: pod.away(HOST, WEB), 0.4),
+    "apart by zone": (lambda pod: pod.away(ZONE, WEB), 0.0),
+    "together by zone": (lambda pod: pod.near(ZONE, WEB), 0.7),
+    "drawn to a zone": (lambda pod: pod.near(ZONE, WEB, 20), 0.7),
+    "soft spread, apart by host": (lambda pod: pod.spreading(ZONE, soft=True).away(HOST, WEB), 0.4),
+}
+"""With the share of placed pods that follow the last one without an evaluation of all rows, at least."""
+
+
+class RankingSerial(Serial):
+    """Keeps the best nodes of the last pod as well."""
+
+    best: tuple[tuple[str, int], ...] = ()
+
+    def place(self, uid: str, pod: Pod) -> str:
+        rows = Engine(self.snapshot, self._profile).explain(self._templates.intern(pod)).rows
+        ranked = sorted((-int(rows.total[i]), int(row)) for i, row in enumerate(rows.index) if rows.feasible[i])
+        self.best = tuple((self.snapshot.name_of(row), -total) for total, row in ranked[:BEST])
+        return super().place(uid, pod)
+
+
+def a_cluster(random: Random) -> list[Node]:
+    """Some nodes are larger than others; a few have no zone."""
+    nodes = []
+    for number in range(random.choice((12, 30, 66))):
+        node = a_node(f"n{number}").offering(cpu=random.choice(("4", "4", "6")), memory="8Gi", pods="12").node
+        node.metadata.labels[HOST] = f"n{number}"
+        if random.random() < 0.95:
+            node.metadata.labels[ZONE] = random.choice("abc")
+        nodes.append(node)
+    return nodes
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the run had an answer, each time that it was asked."""
+    answers: list[bool] = []
+    follow = EqualRun.next
+
+    def noted(run: EqualRun, build: BuildColumns) -> Evaluation | None:
+        found = follow(run, build)
+        answers.append(found is not None)
+        return found
+
+    monkeypatch.setattr(EqualRun, "next", noted)
+    return answers
+
+
+@pytest.mark.row("F6", "F23")
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("wish", WISHES)
+def test_pods_of_a_run_go_where_a_plain_serial_evaluation_puts_them(wish: str, seed: int, followed: list[bool]) -> None:
+    random = Random(seed)
+    profile = default_profile(IN_TREE)
+    memoised, serial = Memoised(profile), RankingSerial(profile)
+    for node in a_cluster(random):
+        memoised.snapshot.add_node(node)
+        serial.snapshot.add_node(node)
+    wishing, share = WISHES[wish]
+    equal = wishing(a_pod().named(app="web").requesting(cpu="300m", memory="200Mi")).pod
+    other = a_pod().named(app=random.choice(("web", "db"))).requesting(cpu="500m", memory="1Gi").pod
+    for pod in (equal, other):
+        pod.spec.scheduler_name = profile.scheduler_name
+    there: list[str] = []
+    placed = 0
+    for number in range(PODS):
+        what, uid = random.random(), f"u{number}"
+        if there and what < 0.1:
+            gone = there.pop(random.randrange(len(there)))
+            memoised.scheduler.occupancy.remove(gone)
+            serial.snapshot.unbind(gone)
+        pod = other if what > 0.97 else equal
+        expected = serial.place(uid, pod)
+        assert memoised.place(uid, pod) == expected, f"pod {number}"
+        if not expected:
+            continue
+        there.append(uid)
+        placed += 1
+        decision = memoised.scheduler.decisions.of(uid)
+        assert decision is not None
+        if len(serial.best) > 1:
+            # Of one alone the total means nothing.
+            assert decision.best == serial.best, f"pod {number}"
+    assert sum(followed) >= share * placed
