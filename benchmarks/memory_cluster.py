@@ -45,8 +45,8 @@ class MemoryCluster:
         self.memory.put_all([self.pair(item) for item in (*workload.objects, *workload.make_nodes(workload.nodes))])
         self.bound: dict[bytes, float] = {}
         """When awaited pods were seen on a node, by perf_counter."""
-        self.all_bound = threading.Event()
-        self._awaited: set[bytes] = set()
+        self._awaited: tuple[set[bytes], threading.Event] = set(), threading.Event()
+        """Pods to be seen on a node, and what is set then. Both at once: `seen` may be under way when others are awaited."""
         self._ended: set[bytes] = set()
 
     def pair(self, item: AnyObject) -> Pair:
@@ -60,16 +60,21 @@ class MemoryCluster:
     def await_pods(self, keys: Iterable[bytes]) -> None:
         """Nothing of them has been written yet."""
         self.bound.clear()
-        self.all_bound.clear()
-        self._awaited = set(keys)
+        self._awaited = set(keys), threading.Event()
+
+    @property
+    def all_bound(self) -> threading.Event:
+        """Set when all awaited pods were seen on a node."""
+        return self._awaited[1]
 
     @property
     def n_awaited(self) -> int:
-        return len(self._awaited)
+        return len(self._awaited[0])
 
     def seen(self, changes: Sequence[Change]) -> None:
         """The cache has absorbed these."""
-        now, preempts, awaited = time.perf_counter(), self.workload.preempts, self._awaited
+        now, preempts = time.perf_counter(), self.workload.preempts
+        awaited, all_bound = self._awaited
         for change in changes:
             if not isinstance(change, Entry) or change.mod_revision == change.create_revision:
                 continue
@@ -81,7 +86,7 @@ class MemoryCluster:
                 awaited.remove(change.key)
                 self.bound[change.key] = now
         if not awaited:
-            self.all_bound.set()
+            all_bound.set()
 
     # --------------------------------------------------------------------------------------------------------- meanwhile
 
