@@ -170,10 +170,17 @@ class RoomDiagnosis:
 
     def _compare(self, nominated: Sequence[Nomination]) -> set[int]:
         """Rows that other pods are nominated to than before."""
-        if self._given == nominated:
-            return set()
+        n_given, known = len(self._given), self._nominated
+        if n_given <= len(nominated) and nominated[:n_given] == self._given:
+            # The others are as they were, which is so of most: nobody has come but at the end.
+            come = nominated[n_given:]
+            for nomination in come:
+                known[id(nomination)] = nomination
+                self._coming.setdefault(nomination[1], {})[id(nomination)] = nomination[0]
+            self._given.extend(come)
+            return {row for _, row in come}
         self._given = list(nominated)
-        known, now = self._nominated, {id(one): one for one in nominated}
+        now = {id(one): one for one in nominated}
         rows = set()
         for one in known.keys() - now.keys():
             row = known[one][1]
