@@ -7,7 +7,7 @@ Reading, defaulting and validating never stop at the first fault; they collect F
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_SHOWN_CHARACTERS = 80
 """A value in a message is cut down to this length, so that an error about a large value stays one line."""
@@ -19,6 +19,8 @@ class FieldError:
 
     path: str
     message: str
+    raised: BaseException | None = field(default=None, compare=False)
+    """What somebody else's code raised, for the log; the message has it in words."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -16,12 +16,13 @@ import typer
 from rayched.cli.cluster_options import ClusterOptions, with_cluster_options
 from rayched.cli.connection import connected
 from rayched.cli.options import Server, seconds_of
-from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table
+from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table, wrong
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.controllers.node_settings import NodeSettingsError
 from rayched.replica.etcd_binary import EtcdServerError
 from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
+from rayched.replica.local_start import NotUpInTime, wait_until_up
 from rayched.replica.settings import (
     DEFAULT_PORT,
     HTTP_PORT_DISTANCE,
@@ -32,20 +33,11 @@ from rayched.replica.stop_signals import block_stop_signals
 from rayched.v1.services_pb2 import GetLeaderResponse
 
 _HOST = "127.0.0.1"
-_START_SECONDS_MAX = 600.0
-"""A busy host takes its time; what fails is noticed at once."""
-_TOLD_SECONDS = 15.0
-"""Between two words on what a start waits for."""
-_ANSWER_SECONDS_MAX = 5.0
 _POLL_SECONDS = 0.2
 
 _LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
 
 Compaction = Annotated[bool, typer.Option(help="The leader compacts etcd every 5 minutes and keeps 10.")]
-
-
-class NotUpInTime(ReplicaFailed):
-    """The time to start is over; all processes run."""
 
 
 class LeaderOutput(enum.StrEnum):
@@ -102,7 +94,9 @@ def replica(
         code = run(settings)
     except SchedulerSettingsError as error:
         fail_all(error.lines)
-    except (SettingsError, NodeSettingsError, EtcdServerError, ReplicaError) as error:
+    except (SettingsError, NodeSettingsError) as error:
+        wrong(str(error))
+    except (EtcdServerError, ReplicaError) as error:
         fail(str(error))
     raise SystemExit(code)
 
@@ -135,7 +129,7 @@ def up(
     try:
         settings, flags = shared.settings(), shared.flags()
     except NodeSettingsError as error:
-        fail(str(error))
+        wrong(str(error))
     directory, endpoints = settings["data_dir"] / "up", settings["etcd_endpoints"]
     _check_before_start(
         [port + number for number in range(replicas)],
@@ -149,7 +143,7 @@ def up(
     try:
         with cluster, Client(cluster.addresses) as client:
             note(f"starting {counted(replicas, 'replica')}, logs in {directory}")
-            wait_for_leader(cluster, client, start_seconds_max)
+            wait_until_up(cluster, client, start_seconds_max, note)
             out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
             while True:
                 time.sleep(_POLL_SECONDS)
@@ -211,9 +205,9 @@ def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], setting
         read_scheduler_settings(settings["scheduler_configuration"])
         settings["data_dir"].mkdir(parents=True, exist_ok=True)
     except SchedulerSettingsError as error:
-        fail_all(error.lines)
+        fail_all(error.lines, raised=error.raised)
     except SettingsError as error:
-        fail(str(error))
+        wrong(str(error))
     except OSError as error:
         fail(f"--data-dir {settings['data_dir']}: {error.strerror}; name a directory that can be written to")
     check_ports(ports)
@@ -229,43 +223,3 @@ def check_ports(ports: Iterable[int], flag: str = "--port") -> None:
                 probe.bind((_HOST, port))
             except OSError as error:
                 fail(f"{flag}: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another {flag}")
-
-
-def wait_for_leader(cluster: LocalCluster, client: Client, seconds_max: float = _START_SECONDS_MAX) -> None:
-    """Returns when every replica stands for election and one of them schedules; tells now and then what is missing.
-
-    Raises ReplicaFailed as soon as a replica has ended, and NotUpInTime; `seconds_max` 0: never.
-    """
-    began = told = time.monotonic()
-    while True:
-        cluster.check()
-        # On a host that is busy an answer takes longer, and asking more often would not help.
-        patience = min(_ANSWER_SECONDS_MAX, 1.0 + (time.monotonic() - began) / 10)
-        starting = [address for address in cluster.addresses if not _stands(address, patience)]
-        if not starting and _schedules(client, patience):
-            return
-        now = time.monotonic()
-        missing = "nobody schedules yet"
-        if starting:
-            missing = f"{len(starting)} of {counted(len(cluster.addresses), 'replica')} not ready yet ({', '.join(starting)})"
-        if 0 < seconds_max < now - began:
-            raise NotUpInTime(f"not up after {now - began:.0f} s: {missing}; logs are in {cluster.directory}")
-        if now - told > _TOLD_SECONDS:
-            told = now
-            note(f"still starting: {missing}")
-        time.sleep(_POLL_SECONDS)
-
-
-def _stands(address: str, patience_seconds: float) -> bool:
-    try:
-        with Client([address], timeout_seconds=patience_seconds) as client:
-            return client.leader().stands_for_election
-    except ApiError:
-        return False
-
-
-def _schedules(client: Client, patience_seconds: float) -> bool:
-    try:
-        return bool(client.scheduler_status(timeout_seconds=patience_seconds).epoch)
-    except ApiError:
-        return False

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import grpc
 
-from rayched.cli.printing import fail, note
+from rayched.cli.printing import fail, note, wrong
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 
@@ -36,7 +36,7 @@ def connected(
     try:
         client = Client(server, timeout_seconds=timeout_seconds)
     except ValueError as error:
-        fail(str(error))
+        wrong(str(error))
     with client:
         _until_somebody_listens(client.endpoints, listens_seconds)
         try:

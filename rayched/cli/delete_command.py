@@ -13,7 +13,7 @@ from rayched.api import kinds
 from rayched.cli.connection import Failures, connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import Namespace, Recursive, Selector, Server, seconds_of
-from rayched.cli.printing import fail, note, out
+from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, Target, references, targets, type_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -48,9 +48,9 @@ def delete(
       rayched delete -f examples/
     """
     if bool(words) == bool(filename):
-        fail("name what to delete: TYPE NAME, TYPE/NAME, or -f FILE")
+        wrong("name what to delete: TYPE NAME, TYPE/NAME, or -f FILE")
     if filename and (selector or delete_all):
-        fail("-f cannot be combined with a selector or --all")
+        wrong("-f cannot be combined with a selector or --all")
     named = list(_of_manifests(filename, namespace, recursive)) if filename else []
     failures = Failures()
     deadline = time.monotonic() + seconds_of("--timeout", timeout)

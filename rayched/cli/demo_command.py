@@ -15,7 +15,7 @@ from rayched.api.kinds import AnyObject
 from rayched.cli import printing
 from rayched.cli.cluster_commands import check_ports
 from rayched.cli.manifests import read_manifests
-from rayched.cli.printing import fail, note, out
+from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
@@ -51,6 +51,8 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running at the end.")] = False,
 ) -> None:
     """Show it all in a minute: a cluster, its load, its leader killed, and what an independent auditor counts."""
+    if not examples.exists():
+        wrong(f"--examples {examples}: no such directory; the manifests are in the repository: run this there, or name others")
     manifests = [kinds.unwrap(result.object) for result in read_manifests([str(examples)])]
     profiles = examples / "scheduler" / "profiles.yaml"
     options = ["--config", str(profiles.absolute())] if profiles.exists() else []
@@ -64,8 +66,8 @@ def demo(
             scratch_directory("demo") as directory,
             Rehearsal(directory, shapes, replicas, first_port=port, options=options) as rehearsal,
         ):
-            if wrong := _run(rehearsal, manifests, pods, began):
-                raise RehearsalFailed("; ".join(wrong))
+            if failed := _run(rehearsal, manifests, pods, began):
+                raise RehearsalFailed("; ".join(failed))
             if keep:
                 rehearsal.revive()
                 _stay(rehearsal)

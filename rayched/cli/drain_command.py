@@ -12,7 +12,7 @@ from rayched.cli.connection import Failures, connected
 from rayched.cli.draining import Drain, Ways, choose
 from rayched.cli.node_commands import node_named
 from rayched.cli.options import NodeNames, Selector, Server, seconds_of
-from rayched.cli.printing import fail, note, nothing_found, out, progress
+from rayched.cli.printing import note, nothing_found, out, progress, wrong
 from rayched.cli.references import Reference, Target, targets
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Node, Pod
@@ -66,7 +66,7 @@ def drain(
         skip_wait_seconds=skip_wait_for_delete_timeout,
     )
     if bool(nodes) == bool(selector):
-        fail("name the nodes, or choose them with -l")
+        wrong("name the nodes, or choose them with -l")
     wanted = [node_named(name, "drained") for name in nodes] if nodes else [Reference(NODE)]
     failures = Failures()
     left: list[str] = []

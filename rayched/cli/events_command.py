@@ -12,7 +12,7 @@ from rayched.cli import printing
 from rayched.cli.columns import event_interval, event_time
 from rayched.cli.connection import connected
 from rayched.cli.options import AllNamespaces, Namespace, Server
-from rayched.cli.printing import fail
+from rayched.cli.printing import wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, references
 from rayched.client import EventType
 from rayched.v1.core_pb2 import Event
@@ -42,7 +42,7 @@ def events(
     wanted = _wanted_types(types)
     field_selector = _about(about)
     if about and all_namespaces:
-        fail("--for names an object of one namespace, and cannot be combined with --all-namespaces")
+        wrong("--for names an object of one namespace, and cannot be combined with --all-namespaces")
     where = "" if all_namespaces else namespace
     table = printing.GrowingTable(len(_HEADINGS) + all_namespaces)
 
@@ -80,7 +80,7 @@ def _wanted_types(text: str) -> frozenset[str]:
     words = [word.strip().lower() for word in text.split(",")] if text else list(names)
     for word in words:
         if word not in names:
-            fail(f"--types: found {word!r}, allowed are {', '.join(_TYPES)}")
+            wrong(f"--types: found {word!r}, allowed are {', '.join(_TYPES)}")
     return frozenset(names[word] for word in words)
 
 
@@ -89,6 +89,10 @@ def _about(text: str) -> str:
     if not text:
         return ""
     if "/" not in text:
-        fail(f"--for: {text!r} is not TYPE/NAME")
-    (reference,) = references([text])
+        wrong(f"--for: {text!r} is not TYPE/NAME")
+    try:
+        (reference,) = references([text])
+    except SystemExit:
+        # What is wrong was told; it is an option that is.
+        raise SystemExit(2) from None
     return f"involvedObject.kind={reference.kind.name},involvedObject.name={reference.name}"

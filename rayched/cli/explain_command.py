@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 
 from rayched.cli.connection import connected
 from rayched.cli.options import Output, Server
-from rayched.cli.printing import counted, fail, out, plain_table
+from rayched.cli.printing import counted, fail, out, plain_table, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -46,7 +46,7 @@ def explain(
     is now; a pod that has a node is judged as if its own room were free.
     """
     if output not in (None, Output.json):
-        fail(f"--output: {output.value} is not possible here; json is", code=2)
+        wrong(f"--output: {output.value} is not possible here; json is")
     kind, _, pod = name.rpartition("/")
     if kind not in ("", "pod", "pods", "po"):
         fail(f"{name}: only pods can be explained")
@@ -60,7 +60,7 @@ def explain(
             document["waiting"] = MessageToDict(waiting)
         out(json.dumps(document, indent=2))
         return
-    _print(pod, namespace, found, waiting)
+    _print(pod, namespace, found, waiting, of=len(found.verdicts) if why_not else found.nodes)
 
 
 def _waiting(client: Client, namespace: str, name: str) -> PendingPod | None:
@@ -74,7 +74,8 @@ def _waiting(client: Client, namespace: str, name: str) -> PendingPod | None:
     return pods[0] if pods else None
 
 
-def _print(name: str, namespace: str, found: ExplainResponse, waiting: PendingPod | None) -> None:
+def _print(name: str, namespace: str, found: ExplainResponse, waiting: PendingPod | None, of: int) -> None:
+    """`of`: so many nodes were asked for, of which those found are shown."""
     rows = [("Pod:", f"{namespace}/{name}"), ("Node:", found.node or "<none>")]
     if found.nominated_node:
         rows.append(("Nominated Node:", found.nominated_node))
@@ -99,7 +100,7 @@ def _print(name: str, namespace: str, found: ExplainResponse, waiting: PendingPo
     plain_table(["", ""], rows, show_headings=False)
     if found.verdicts:
         out("")
-        _print_verdicts(list(found.verdicts), found.nodes)
+        _print_verdicts(list(found.verdicts), of)
 
 
 def _decided(decision: PastDecision) -> list[tuple[str, str]]:

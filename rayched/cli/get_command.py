@@ -17,7 +17,7 @@ from rayched.cli import printing
 from rayched.cli.columns import NAME, Column, cells, columns_of
 from rayched.cli.connection import Failures, connected
 from rayched.cli.options import AllNamespaces, FieldSelector, Namespace, Output, Selector, Server, Words
-from rayched.cli.printing import fail, out
+from rayched.cli.printing import out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, Reference, label_of, references
 from rayched.client.client import Client
 
@@ -50,7 +50,7 @@ def get(
     """
     wanted = references(words)
     if any(reference.name for reference in wanted) and (selector or field_selector or all_namespaces):
-        fail("a name cannot be combined with a selector or --all-namespaces")
+        wrong("a name cannot be combined with a selector or --all-namespaces")
     where = "" if all_namespaces else namespace
     keys = [key for text in label_columns or [] for key in text.split(",") if key]
 
@@ -60,7 +60,7 @@ def get(
 
     if watch:
         if len(wanted) > 1:
-            fail("--watch follows one type of object, or one object")
+            wrong("--watch follows one type of object, or one object")
         with connected(server) as client:
             _watch(client, wanted[0], where, (selector, field_selector), output, columns(wanted[0].kind), not no_headers)
         return

@@ -14,7 +14,7 @@ from rayched.api import quantity
 from rayched.api.kinds import NODE
 from rayched.cli.connection import Failures, connected
 from rayched.cli.options import Namespace, NodeNames, Overwrite, Selector, Server
-from rayched.cli.printing import counted, fail, note, nothing_found, out, progress
+from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, Reference, Target, kind_named, references, targets
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
@@ -144,7 +144,7 @@ def hollow(
         try:
             quantity.value(text)
         except quantity.QuantityError as error:
-            fail(f"{option}: {error}, want one such as 500m, 16 or 64Gi")
+            wrong(f"{option}: {error}, want one such as 500m, 16 or 64Gi")
     shape = NodeShape(resources, _pairs("--label", node_label or []))
     with connected(server, timeout_seconds=_PATIENCE_SECONDS, listens_seconds=_PATIENCE_SECONDS) as client:
         nodes = hollow_nodes(count, zones, shape, prefix)
@@ -153,7 +153,7 @@ def hollow(
         if silent_after is not None:
             silence = Silence(tuple(node.metadata.name for node in nodes[:silent_nodes]), silent_after, silent_for)
         elif silent_for is not None or silent_nodes is not None:
-            fail("--silent-for and --silent-nodes say how --silent-after is meant; name that too")
+            wrong("--silent-for and --silent-nodes say how --silent-after is meant; name that too")
         run_agents(client, agents, count, silence)
 
 
@@ -192,7 +192,7 @@ def run_agents(client: Client, agents: HollowNodes, count: int, silence: Silence
 def _cordon(names: list[str], server: str | None, selector: str, unschedulable: bool, word: str) -> None:
     wanted = [node_named(name, "cordoned") for name in names] if names else [Reference(NODE)]
     if not names and not selector:
-        fail("name the nodes, or choose them with -l")
+        wrong("name the nodes, or choose them with -l")
     failures = Failures()
     with connected(server) as client:
         for target in _some(targets(client, wanted, "", selector, False)):
@@ -286,6 +286,6 @@ def _pairs(option: str, texts: list[str]) -> dict[str, str]:
     for text in texts:
         key, equals, found = text.partition("=")
         if not equals or not key:
-            fail(f"{option} {text!r}: want NAME=VALUE")
+            wrong(f"{option} {text!r}: want NAME=VALUE")
         pairs[key] = found
     return pairs

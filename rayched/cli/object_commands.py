@@ -13,7 +13,7 @@ from rayched.cli import describing, printing
 from rayched.cli.connection import Failures, connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import AllNamespaces, Namespace, Recursive, Selector, Server, Words
-from rayched.cli.printing import fail, note, out
+from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, label_of, references
 from rayched.v1.services_pb2 import ApplyResponse
 
@@ -73,7 +73,7 @@ def describe(
     """
     wanted = references(words)
     if any(reference.name for reference in wanted) and (selector or all_namespaces):
-        fail("a name cannot be combined with a selector or --all-namespaces")
+        wrong("a name cannot be combined with a selector or --all-namespaces")
     where = "" if all_namespaces else namespace
     failures = Failures()
     with connected(server) as client:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rayched.cli.printing import fail
+from rayched.cli.printing import wrong
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -63,5 +63,5 @@ def seconds_of(option: str, text: str) -> float:
     """A duration as kubectl takes it: 90s, 5m, 1h30m; a number alone is of seconds. Ends the command where it is none."""
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text or (len(parts) > 1 and not parts[-1][1]):
-        fail(f"{option} {text!r}: is no duration; want one such as 90s, 5m or 1h30m")
+        wrong(f"{option} {text!r}: is no duration; want one such as 90s, 5m or 1h30m")
     return sum(float(number) * _SECONDS_OF[unit] for number, unit in parts)

@@ -67,7 +67,7 @@ def profiles_of(start: Start, config: Path | None) -> dict[str, Profile]:
             text, source = start.configuration, "the cluster's configuration"
         return dict(load(text, source, merge(IN_TREE, load_entry_points())).profiles)
     except SchedulerSettingsError as error:
-        fail_all(error.lines)
+        fail_all(error.lines, raised=error.raised)
     except ConfigurationErrors as error:
         fail_all(map(str, error.errors))
     except RegistryError as error:

@@ -5,7 +5,9 @@ Standard output carries results, standard error everything else, so that a pipe 
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -38,8 +40,16 @@ def fail(text: str, code: int = 1) -> NoReturn:
     raise SystemExit(code)
 
 
-def fail_all(texts: Iterable[str], code: int = 1) -> NoReturn:
-    """Ends the command with one line for each of several errors."""
+def wrong(text: str) -> NoReturn:
+    """Ends the command, whose options are wrong, alone or together, with one line on standard error."""
+    fail(text, code=2)
+
+
+def fail_all(texts: Iterable[str], code: int = 1, raised: Iterable[BaseException] = ()) -> NoReturn:
+    """Ends the command with one line for each of several errors; RAYCHED_TRACEBACK shows what was `raised` before them."""
+    if os.environ.get("RAYCHED_TRACEBACK"):
+        for problem in raised:
+            note("".join(traceback.format_exception(problem)))
     for text in texts:
         note(f"error: {' '.join(text.split())}")
     raise SystemExit(code)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rayched.api import kinds
 from rayched.api.kinds import Kind, UnknownKind, by_word
-from rayched.cli.printing import fail
+from rayched.cli.printing import fail, wrong
 from rayched.client.client import Client
 
 DEFAULT_NAMESPACE = "default"
@@ -64,14 +64,14 @@ def references(words: Sequence[str]) -> list[Reference]:
 def targets(client: Client, wanted: Sequence[Reference], namespace: str, selector: str, everything: bool) -> Iterator[Target]:
     """The objects themselves: those named, or those that a selector or --all finds."""
     if everything and selector:
-        fail("--all cannot be combined with a selector")
+        wrong("--all cannot be combined with a selector")
     for reference in wanted:
         if reference.name:
             if selector or everything:
-                fail(f"{reference}: a name cannot be combined with a selector or --all")
+                wrong(f"{reference}: a name cannot be combined with a selector or --all")
             yield Target(reference.kind, namespace if reference.kind.namespaced else "", reference.name)
         elif not selector and not everything:
-            fail(f"{reference}: name the objects, or choose them with -l, or --all")
+            wrong(f"{reference}: name the objects, or choose them with -l, or --all")
         else:
             for item in client.list(reference.kind, namespace=namespace, label_selector=selector):
                 yield Target(reference.kind, item.metadata.namespace, item.metadata.name)

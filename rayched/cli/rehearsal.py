@@ -22,12 +22,12 @@ from typing import Self
 from rayched.api.kinds import AnyObject
 from rayched.audit.auditor import Auditor, Binding
 from rayched.audit.follower import Follower
-from rayched.cli.cluster_commands import wait_for_leader
 from rayched.cli.printing import note
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.local_start import wait_until_up
 from rayched.replica.processes import alive, descendants
 from rayched.v1.core_pb2 import Node
 
@@ -120,7 +120,7 @@ class Rehearsal:
     def __enter__(self) -> Self:
         try:
             self.cluster.start()
-            wait_for_leader(self.cluster, self.client)
+            wait_until_up(self.cluster, self.client, tell=note)
             if not self._audit_later:
                 self.audit()
             self._agents.register()

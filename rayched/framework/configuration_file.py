@@ -61,6 +61,8 @@ class Located:
     line: int
     path: str
     message: str
+    raised: BaseException | None = None
+    """What a plugin raised."""
 
     def __str__(self) -> str:
         field = f"{self.path}: " if self.path else ""
@@ -103,7 +105,7 @@ def load(text: str, source: str, registry: Registry) -> Loaded:
 
 
 def _locate(document: Document, source: str, said: FieldError) -> Located:
-    return Located(source, document.line_of(said.path), said.path, said.message)
+    return Located(source, document.line_of(said.path), said.path, said.message, said.raised)
 
 
 def _validate_args(configuration: Configuration) -> list[FieldError]:

@@ -188,7 +188,7 @@ class _Build:
                 # for anything else its author has to know where.
                 where = "plugins" if i is None else f"pluginConfig[{i}].args"
                 place = "" if isinstance(problem, ValueError) else f" ({place_of(problem)})"
-                self._error(where, f"plugin {quoted(name)} cannot be made: {type(problem).__name__}: {problem}{place}")
+                self._error(where, f"plugin {quoted(name)} cannot be made: {type(problem).__name__}: {problem}{place}", problem)
 
     # --------------------------------------------------------------------------------------------------- expanding
 
@@ -293,8 +293,8 @@ class _Build:
 
     # ------------------------------------------------------------------------------------------------------ errors
 
-    def _error(self, where: str, message: str) -> None:
-        self.errors.append(FieldError(f"{self.path}.{where}", message))
+    def _error(self, where: str, message: str, raised: BaseException | None = None) -> None:
+        self.errors.append(FieldError(f"{self.path}.{where}", message, raised))
 
     def _warn(self, where: str, message: str) -> None:
         self.warnings.append(FieldError(f"{self.path}.{where}", message))

@@ -42,7 +42,7 @@ from rayched.replica.log_receiving import LogReceiver
 from rayched.replica.observability import Observability, ended
 from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory
 from rayched.replica.processes import adopt_orphans
-from rayched.replica.scheduler_settings import SchedulerSettings, read_scheduler_settings
+from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
@@ -77,7 +77,13 @@ def run(settings: ReplicaSettings) -> int:
     log_to_stderr(settings.log_format, settings.log_level, context)
     if takes_stop_signals():
         log.warning("a thread was started before the stop signals were blocked: SIGTERM will not end this replica in order")
-    scheduler = read_scheduler_settings(settings.scheduler_configuration)
+    try:
+        scheduler = read_scheduler_settings(settings.scheduler_configuration)
+    except SchedulerSettingsError as error:
+        for raised in error.raised:
+            # Whoever configures gets a line; whoever wrote the plugin has to know where.
+            log.error("a plugin cannot be made", exc_info=raised)
+        raise
     _check_listen("--listen", *split_address("--listen", settings.listen))
     if settings.http_place is not None:
         _check_listen("--http-address", *settings.http_place)

@@ -23,11 +23,12 @@ log = logging.getLogger("rayched.replica")
 
 
 class SchedulerSettingsError(ValueError):
-    """The configuration cannot be used; `lines` say why, one defect each."""
+    """The configuration cannot be used; `lines` say why, one defect each. `raised`: by plugins, while they were made."""
 
-    def __init__(self, lines: tuple[str, ...]) -> None:
+    def __init__(self, lines: tuple[str, ...], raised: tuple[BaseException, ...] = ()) -> None:
         super().__init__("; ".join(lines))
         self.lines = lines
+        self.raised = raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def read_scheduler_settings(path: Path | None) -> SchedulerSettings:
     try:
         loaded = load(text, source, merge(IN_TREE, load_entry_points()))
     except ConfigurationErrors as error:
-        raise SchedulerSettingsError(tuple(map(str, error.errors))) from error
+        raised = tuple(one.raised for one in error.errors if one.raised is not None)
+        raise SchedulerSettingsError(tuple(map(str, error.errors)), raised) from error
     except RegistryError as error:
         raise SchedulerSettingsError((f"plugins: {error}",)) from error
     election_durations("kube", loaded.configuration.leader_election)

@@ -8,25 +8,24 @@ The nodes have no agents: pods are bound, and nothing runs. Nobody misses the no
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, cast
 
 from rayched.api.kinds import AnyObject
-from rayched.client import ApiError, Client, EventType
+from rayched.client import Client, EventType
 from rayched.replica.local_cluster import LocalCluster
+from rayched.replica.local_start import NotUpInTime, wait_until_up
 from rayched.testing.placements import Placements
 from rayched.testing.plugins import Plugins, configuration_with, python_path_with
 from rayched.v1.core_pb2 import Node, Pod
 
-READY_SECONDS_MAX: Final = 90.0
+START_SECONDS_MAX: Final = 300.0
+"""A busy host takes its time; a replica that ends is noticed at once."""
 PLACED_SECONDS_MAX: Final = 30.0
-_POLL_SECONDS: Final = 0.05
 
 
 class RunningCluster:
@@ -42,11 +41,13 @@ class RunningCluster:
         workers: int = 0,
         directory: Path | None = None,
         options: Sequence[str] = (),
+        start_seconds_max: float = START_SECONDS_MAX,
     ) -> None:
         """Objects that are there from the start; `plugins` and `config` as for InProcessCluster, but plugins have to be at the
         top of a module, as other processes import them. `options`: further flags of the replicas. The directory is a temporary
-        one where none is given.
+        one where none is given. `start_seconds_max`: when the `with` gives up on the start; 0: never.
         """
+        self._start_seconds_max = start_seconds_max
         self._objects = list(objects)
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="rayched-test-"))
@@ -69,9 +70,10 @@ class RunningCluster:
         self.client = Client(self.local.addresses, timeout_seconds=20.0)
 
     def __enter__(self) -> Self:
+        """Raises ReplicaFailed where a replica ends, and its subclass NotUpInTime with what was waited for and the logs' ends."""
         try:
             self.local.start()
-            self._wait_for_leader()
+            self._wait_until_up()
             for item in self._objects:
                 if isinstance(item, Node):
                     self.client.register_node(item)
@@ -121,18 +123,13 @@ class RunningCluster:
         silent = sorted(set(names.values()) - nodes.keys() - reasons.keys())
         raise AssertionError(f"nothing was decided within {timeout_seconds:g} s about {', '.join(silent[:5])}")
 
-    def _wait_for_leader(self) -> None:
-        """Raises ReplicaFailed, and ApiError where no replica leads in time."""
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while True:
-            self.local.check()
-            with contextlib.suppress(ApiError):
-                if self.client.scheduler_status(timeout_seconds=1.0).epoch:
-                    return
-            if time.monotonic() > deadline:
-                self.client.scheduler_status(timeout_seconds=1.0)
-                raise AssertionError(f"nobody leads after {READY_SECONDS_MAX:.0f} s")
-            time.sleep(_POLL_SECONDS)
+    def _wait_until_up(self) -> None:
+        try:
+            wait_until_up(self.local, self.client, self._start_seconds_max)
+        except NotUpInTime as error:
+            # A temporary directory is gone before anybody could look.
+            logs = [f"{replica.log_file.name} ends with:\n{replica.log_tail()}" for replica in self.local.replicas]
+            raise NotUpInTime("\n".join([f"{error}; start_seconds_max gives more time", *logs])) from None
 
 
 def _refusal(pod: Pod) -> str:

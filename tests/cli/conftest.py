@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from rayched.api import kinds
-from rayched.cli.cluster_commands import wait_for_leader
 from rayched.client import Client
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.local_cluster import LocalCluster
+from rayched.replica.local_start import wait_until_up
 from tests.cli.cluster import Commands, a_pod_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     with LocalCluster(directory, replicas=1, unsafe_no_fsync=True, options=options) as found:
         with Client(found.addresses, timeout_seconds=20.0) as client:
-            wait_for_leader(found, client)
+            wait_until_up(found, client)
         yield found
 
 

@@ -73,7 +73,7 @@ def test_events_are_followed_as_they_come_and_can_be_read_as_objects(rayched: Co
 )
 def test_a_wrong_question_is_one_line(words: str, said: str) -> None:
     result = run_here(words.split(), environment={"RAYCHED_SERVER": "127.0.0.1:1"})
-    assert (result.code, result.out, len(result.errors)) == (1, "", 1)
+    assert (result.code, result.out, len(result.errors)) == (2, "", 1)
     assert result.errors[0].startswith(said)
 
 

@@ -47,9 +47,11 @@ def test_a_waiting_pod_shows_what_holds_it_and_what_would_wake_it(rayched: Comma
 
 def test_one_node_can_be_asked_about(rayched: Commands, web: str, cordoned: str) -> None:
     rayched.ok("cordon", cordoned)
-    line = next(line for line in rayched.ok("explain", "web-0", "-n", web, "--why-not", cordoned) if line.startswith(cordoned))
+    lines = rayched.ok("explain", "web-0", "-n", web, "--why-not", cordoned)
+    line = next(line for line in lines if line.startswith(cordoned))
     assert line.split()[:3] == [cordoned, "NodeUnschedulable", "no"]
     assert line.endswith("node(s) were unschedulable")
+    assert not any("not shown" in line for line in lines), "others were not asked for"
 
 
 def test_explaining_changes_nothing(rayched: Commands, web: str) -> None:

@@ -40,7 +40,7 @@ def port_in_use() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def start(options: Sequence[str]) -> list[str]:
+def start(options: Sequence[str], code: int = 1) -> list[str]:
     """The lines on standard error of a replica that must not start."""
     adopt_orphans()
     before = {pid for pid in descendants(os.getpid()) if alive(pid)}
@@ -51,7 +51,7 @@ def start(options: Sequence[str]) -> list[str]:
         timeout=EXIT_SECONDS_MAX,
         check=False,
     )
-    assert process.returncode == 1, process.stderr
+    assert process.returncode == code, process.stderr
     assert process.stdout == ""
     assert {pid for pid in descendants(os.getpid()) if alive(pid)} <= before
     return process.stderr.splitlines()
@@ -64,21 +64,22 @@ def revision(etcd: EtcdServer) -> int:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "code", "words"),
     [
-        (["--listen", "127.0.0.1:{port}"], ["--listen 127.0.0.1:", "Address already in use", "free port"]),
-        (["--http-address", "127.0.0.1:{port}"], ["--http-address 127.0.0.1:", "Address already in use", "free port"]),
-        (["--listen", "0.0.0.0:0"], ["--listen 0.0.0.0:0", "no loopback address", "--insecure-bind"]),
-        (["--election-profile", "slow"], ["--election-profile slow", "fast and kube"]),
+        (["--listen", "127.0.0.1:{port}"], 1, ["--listen 127.0.0.1:", "Address already in use", "free port"]),
+        (["--http-address", "127.0.0.1:{port}"], 1, ["--http-address 127.0.0.1:", "Address already in use", "free port"]),
+        (["--listen", "0.0.0.0:0"], 2, ["--listen 0.0.0.0:0", "no loopback address", "--insecure-bind"]),
+        (["--election-profile", "slow"], 2, ["--election-profile slow", "fast and kube"]),
+        (["--pod-max-in-unschedulable-pods-duration", "soon"], 2, ["-pods-duration 'soon': a duration longer than 0"]),
     ],
 )
 def test_a_wrong_option_is_told_in_one_line(
-    tmp_path: Path, etcd: EtcdServer, port_in_use: int, options: list[str], words: list[str]
+    tmp_path: Path, etcd: EtcdServer, port_in_use: int, options: list[str], code: int, words: list[str]
 ) -> None:
     before = revision(etcd)
     given = [option.format(port=port_in_use) for option in options]
     listen = [] if "--listen" in given else ["--listen", "127.0.0.1:0"]
-    (line,) = start([*given, *listen, "--etcd-endpoints", etcd.endpoint, "--data-dir", str(tmp_path / "data")])
+    (line,) = start([*given, *listen, "--etcd-endpoints", etcd.endpoint, "--data-dir", str(tmp_path / "data")], code)
     assert line.startswith("error: ")
     assert [word for word in words if word not in line] == []
     assert revision(etcd) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from rayched.api.defaulting import default
 from rayched.api.validation import validate
 from rayched.framework.configuration_file import ConfigurationErrors
 from rayched.framework.simple_plugin import NodeView
-from rayched.testing import InProcessCluster, Placements, a_node, a_pod
+from rayched.replica.local_cluster import ReplicaFailed
+from rayched.replica.local_start import NotUpInTime
+from rayched.testing import InProcessCluster, Placements, RunningCluster, a_node, a_pod
 from rayched.testing.plugins import python_path_with
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PriorityClass
@@ -95,3 +98,35 @@ def test_mistakes_are_told_before_anything_is_placed(tmp_path: Any) -> None:
 
     with pytest.raises(ValueError, match="need it at the top of a module"):
         python_path_with({"Local": lambda args: Local()}, tmp_path)
+
+
+@pytest.mark.cluster
+def test_a_real_cluster_that_is_not_up_in_time_says_what_it_waited_for_and_leaves_nothing_behind() -> None:
+    cluster = RunningCluster(start_seconds_max=0.2)
+    with pytest.raises(NotUpInTime) as failed, cluster:
+        pass
+    said = str(failed.value)
+    assert f"not ready yet ({cluster.addresses[0]})" in said and "start_seconds_max gives more time" in said
+    assert "replica-0.log ends with:" in said
+    assert not cluster.directory.exists() and not any(replica.running for replica in cluster.local.replicas)
+
+
+class Unmade:
+    """A plugin whose constructor breaks."""
+
+    def __init__(self, args: Any) -> None:
+        {}["no such host"]
+
+    def filter_node(self, pod: Pod, node: NodeView) -> bool:
+        return True
+
+
+@pytest.mark.cluster
+def test_a_plugin_that_cannot_be_made_is_a_line_for_who_starts_the_replica_and_a_traceback_in_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ReplicaFailed), RunningCluster(plugins={"Unmade": Unmade}, directory=tmp_path):
+        pass
+    log = (tmp_path / "cluster" / "replica-0.log").read_text().splitlines()
+    (told,) = [line for line in log if line.startswith("error: ")]
+    assert "plugin \"Unmade\" cannot be made: KeyError: 'no such host' (test_kit.py, line " in told
+    assert any("a plugin cannot be made" in line for line in log)
+    assert "Traceback (most recent call last):" in log and '    {}["no such host"]' in log
