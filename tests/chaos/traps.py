@@ -112,14 +112,15 @@ class _Connection:
     def to_client(self, data: bytes) -> None:
         if self._trap is not None:
             return
-        link = self._link
-        if self._held and not (link.hold_streams or link.silent_to_client):
-            self.release()
         for frame in self._answers.take(data):
-            if link.silent_to_client or (link.hold_streams and self._calls.streams(frame)):
+            # Both may change meanwhile, and what was held goes before what is not held any more.
+            is_silent, holds_streams = self._link.silent_to_client, self._link.hold_streams
+            if is_silent or (holds_streams and self._calls.streams(frame)):
                 self._held.append(frame)
-            else:
-                self._client.write(frame)
+                continue
+            if self._held and not (is_silent or holds_streams):
+                self.release()
+            self._client.write(frame)
 
     def release(self) -> None:
         held, self._held = self._held, []
