@@ -1,7 +1,8 @@
 """What the scheduler tells people in Events: who it is about, what happened, and the Event object that says so.
 
 Source: core/v1 Event; `Scheduled`, `FailedScheduling`, `Preempted` of kube-scheduler 1.34, with its 1,024 bytes a message; those
-of nodes and of evictions by taints as the node lifecycle and taint eviction controllers of 1.34 write them, or the kubelet.
+of nodes and of evictions by taints as the node lifecycle and taint eviction controllers of 1.34 write them, or the kubelet; of
+who leads as client-go does.
 Cost: about 10 µs to make an object.
 """
 
@@ -27,9 +28,11 @@ REASON_SCHEDULED: Final = "Scheduled"
 REASON_FAILED: Final = "FailedScheduling"
 REASON_PREEMPTED: Final = "Preempted"
 REASON_SHADOW: Final = "ShadowDecision"
+REASON_ELECTED: Final = "LeaderElection"
 REASON_EVICTED: Final = "TaintManagerEviction"
 NODE_CONTROLLER: Final = "node-controller"
 TAINT_CONTROLLER: Final = "taint-eviction-controller"
+LEASE_NAMESPACE, LEASE_NAME = "kube-system", "kube-scheduler"
 MESSAGE_BYTES_MAX: Final = 1_024
 NAMESPACE_OF_CLUSTER: Final = "default"
 """Where Events about objects without a namespace lie."""
@@ -92,6 +95,12 @@ def shadow_decision(decision: ShadowDecision) -> Occurrence:
     """A shadow plugin would have decided otherwise, or failed: nothing to do about it now, so never a warning."""
     subject = pod_subject(decision.uid, decision.pod)
     return Occurrence(subject, NORMAL, REASON_SHADOW, decision.message(), decision.scheduler_name)
+
+
+def became_leader(identity: str) -> Occurrence:
+    """About Kubernetes' own lock of the scheduler; what one replica has won is counted together."""
+    subject = Subject("Lease", LEASE_NAMESPACE, LEASE_NAME, "", "coordination.k8s.io/v1")
+    return Occurrence(subject, NORMAL, REASON_ELECTED, f"{identity} became leader", identity)
 
 
 def of_change(change: CacheChange, snapshot: Snapshot) -> Iterable[Occurrence]:

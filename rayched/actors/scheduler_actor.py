@@ -100,6 +100,8 @@ class SchedulerActorConfig:
     """For the queue that goes with the scheduler."""
     logs: LogTarget | None = None
     """Of the actors; None: only Ray's own files."""
+    identity: str = ""
+    """Of the replica, as its Events name it."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ class SchedulerActor:
             ports=ports,
             snapshot=snapshot,
             shards=self._shards.of_profile,
+            identity=config.identity,
         )
         send_logs(config.logs, "scheduler", self._log_context)
         if log.isEnabledFor(logging.DEBUG):

@@ -103,9 +103,16 @@ class SchedulerCore:
         ports: Ports,
         snapshot: Snapshot | None = None,
         shards: Callable[[str], ShardEvaluator] | None = None,
+        identity: str = "",
     ) -> None:
-        """`incarnation` is unique among all schedulers that ever wrote; `first_session` is higher than any session before."""
+        """`incarnation` is unique among all schedulers that ever wrote; `first_session` is higher than any session before.
+
+        `identity` is the replica's, for the Event of a won election; "": none is written.
+        """
         self._epoch_key = keys.epoch
+        self._identity = identity
+        self._synced_at: int | None = None
+        """The revision of the first list."""
         self._ports = ports
         self.snapshot = snapshot or Snapshot()
         self.scheduler = Scheduler(self.snapshot, profiles, seed, shards, stopwatch=ports.clock)
@@ -157,6 +164,8 @@ class SchedulerCore:
         match delivery:
             case Listed():
                 self._news.absorb(self.cache.listed(delivery))
+                if self._synced_at is None:
+                    self._synced_at = self.cache.revision
             case Changed():
                 self._news.absorb(self.cache.changed(delivery))
             case _:
@@ -328,6 +337,7 @@ class SchedulerCore:
                 self.statuses.clear()
                 self.statuses.forget_sent()
                 self.events.clear()
+                self._tell_of_election()
                 if self.RULE_ASSUMPTIONS_END_FIRST:
                     self.scheduler.void()
                 self._take_nominations()
@@ -339,6 +349,11 @@ class SchedulerCore:
                 self._begin_session()
             case Step.NOTHING:
                 pass
+
+    def _tell_of_election(self) -> None:
+        # Who was made under an epoch that had begun already takes over from another process of the leader: nobody was elected.
+        if self._identity and self._synced_at is not None and self._synced_at < self.term.epoch:
+            self.events.emit(occurrences.became_leader(self._identity), self._ports.clock(), self._ports.wall_clock())
 
     def _take_nominations(self) -> None:
         """What the leaders before nominated, as far as the nodes are there."""

@@ -93,7 +93,15 @@ class ActorSupervisor:
         profiles = ProfilesText(scheduler.text, scheduler.source)
         flags = QueueFlags(settings.unschedulable_seconds_max, settings.head_of_line_limit)
         self._config = SchedulerActorConfig(
-            endpoints, settings.root, str(belief_file), profiles, settings.seed, settings.shard_always, flags, logs
+            endpoints,
+            settings.root,
+            str(belief_file),
+            profiles,
+            settings.seed,
+            settings.shard_always,
+            flags,
+            logs,
+            settings.identity,
         )
         self._ray: LocalRay | None = None
         self._actors: ActorSet | None = None

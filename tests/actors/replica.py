@@ -51,6 +51,7 @@ class Replica:
         seed: int = 7,
         stopwatch: Callable[[], float] | None = None,
         events: bool = False,
+        identity: str = "",
     ) -> None:
         self.store, self.clock = store, clock
         self.profiles = dict(profiles or default_profiles())
@@ -62,6 +63,7 @@ class Replica:
             incarnation=name,
             first_session=1,
             ports=Ports(lambda: self.belief, stopwatch or clock, lambda: 1_700_000_000 + clock.now, lambda: None),
+            identity=identity,
         )
         self.queue = self.new_queue()
         self.watched_through = 0

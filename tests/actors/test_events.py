@@ -17,6 +17,7 @@ from rayched.actors.event_writes import (
     PRESSURE_SECONDS,
     RATE_PER_SECOND,
     REPEAT_SECONDS_MAX,
+    REPEAT_SECONDS_MIN,
     WAITING_MAX,
     WRITTEN,
     EventWrites,
@@ -129,6 +130,44 @@ def test_a_node_that_comes_falls_silent_is_closed_and_goes_has_events() -> None:
         ("Node", "NodeReady", "Node n2 status is now: NodeReady"),
         ("Node", "RegisteredNode", "Node n2 event: Registered Node n2 in Controller"),
         ("Node", "RemovingNode", "Node n2 event: Removing Node n2 from Controller"),
+    ]
+
+
+def test_who_was_elected_says_so_once_for_each_election() -> None:
+    store, clock = ModelStore(), Clock()
+
+    def told() -> list[tuple[str, str, str, int]]:
+        return sorted((event.involved_object.kind, event.reason, event.message, event.count) for event in events(store))
+
+    first, second = (Replica(store, clock, name, events=True, identity=f"replica-{name}") for name in "ab")
+    first.list()
+    second.list()
+    epoch = first.lead()
+    for _ in range(2):
+        first.settle()
+        clock.now += GATHER_SECONDS
+    assert told() == [("Lease", "LeaderElection", "replica-a became leader", 1)]
+
+    # Another process of the same replica, made while it led: no election.
+    other = Replica(store, clock, "other", events=True, identity="replica-a")
+    other.list()
+    other.belief, first.belief = epoch, None
+    put(store, a_pod("any"))
+    for _ in range(2):
+        other.settle()
+        clock.now += GATHER_SECONDS
+    assert [one for one in told() if one[1] == "LeaderElection"] == [("Lease", "LeaderElection", "replica-a became leader", 1)]
+
+    other.belief = None
+    for leader in (second, other):
+        leader.lead()
+        for _ in range(2):
+            leader.settle()
+            clock.now += REPEAT_SECONDS_MIN
+        leader.belief = None
+    assert [one for one in told() if one[1] == "LeaderElection"] == [
+        ("Lease", "LeaderElection", "replica-a became leader", 2),
+        ("Lease", "LeaderElection", "replica-b became leader", 1),
     ]
 
 

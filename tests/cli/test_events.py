@@ -42,6 +42,13 @@ def test_events_of_a_namespace_and_of_one_pod_in_kubectls_layout(rayched: Comman
 
 
 @pytest.mark.cluster
+def test_who_was_elected_is_told_in_kube_system(rayched: Commands) -> None:
+    wait_until(lambda: "became leader" in rayched("events", "-n", "kube-system").out, "the leader says so")
+    found = rows(rayched.ok("events", "-n", "kube-system", "--no-headers"))
+    assert found and all(row[1:4] == ["Normal", "LeaderElection", "Lease/kube-scheduler"] for row in found)
+
+
+@pytest.mark.cluster
 def test_describe_ends_with_the_events_of_the_pod(rayched: Commands, web: str) -> None:
     wait_until(lambda: "FailedScheduling" in rayched("describe", "pod", "db", "-n", web).out, "the event is there")
     lines = rayched.ok("describe", "pod", "db", "-n", web)
