@@ -38,7 +38,13 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
 )
-_RETRIED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_RETRIED: Final = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+)
+"""How a call may end that is made again. No replica answers the last two: a connection that is torn down shows as any of them."""
 _BROKEN: Final = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -153,7 +159,7 @@ def retry_rules(
 
 def worth_repeating(error: BaseException) -> bool:
     """Whether another attempt, at another replica, may go better."""
-    return isinstance(error, ApiError) and error.code in _RETRIED
+    return isinstance(error, ApiError) and error.code in _RETRIED and not isinstance(error, ClientClosed)
 
 
 def is_broken(error: BaseException) -> bool:

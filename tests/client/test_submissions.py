@@ -7,6 +7,8 @@ import pytest
 
 from rayched.client import ApiError, NotAllSubmitted
 from rayched.client.calls import with_uid
+from rayched.client.endpoints import worth_repeating
+from rayched.client.errors import ClientClosed
 from rayched.client.sources import objects_of
 from rayched.client.submissions import BatchOutcomes, all_submitted
 from rayched.v1.services_pb2 import SubmitManyRequest, SubmitManyResponse
@@ -65,3 +67,20 @@ def test_many_refusals_are_told_in_one_line() -> None:
     assert str(caught.value) == (
         "4 of 5 objects were refused: Pod pod-1: so it is; Pod pod-2: so it is; Pod pod-3: so it is; and 1 more (ALREADY_EXISTS)"
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "is_repeated"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, True),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, True),
+        (grpc.StatusCode.CANCELLED, True),
+        (grpc.StatusCode.UNKNOWN, True),
+        (grpc.StatusCode.INTERNAL, False),
+        (grpc.StatusCode.ALREADY_EXISTS, False),
+        (grpc.StatusCode.INVALID_ARGUMENT, False),
+    ],
+)
+def test_a_call_is_made_again_where_a_replica_may_have_gone(code: grpc.StatusCode, is_repeated: bool) -> None:
+    assert worth_repeating(ApiError(code, "any")) is is_repeated
+    assert not worth_repeating(ClientClosed())

@@ -80,7 +80,7 @@ class SmallCluster:
 
     def _submit(self, pods: list[Pod]) -> None:
         failed = [outcome.error for outcome in self.client.submit_many(pods, timeout_seconds=20.0) if outcome.error]
-        assert not failed
+        assert not failed, failed
 
     def audit(self, question: Callable[[Auditor], int]) -> int:
         assert self.follower is not None

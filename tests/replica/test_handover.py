@@ -64,7 +64,10 @@ def test_a_stopped_leader_hands_over_and_leaves_nobody_behind(pair: SmallCluster
     tree = tree_of(first.pid)
     struck = time.monotonic()
     first.signal(signal.SIGTERM)
+    # The one that stops may still bind these.
     pair.submit(20)
+    until_true(lambda: pair.client.leader().epoch > epoch, 5.0, "nobody takes over")
+    pair.submit(5)
     pair.wait_until_all_bound()
     assert pair.first_binding_after(epoch).seconds - struck < 1.5
     assert first.wait(5.0) == 0
