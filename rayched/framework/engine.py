@@ -104,8 +104,7 @@ class Engine:
         `nominated` are pods of equal or higher priority that wait for a node: a row must also do with those nominated to it.
         Raises PluginError.
         """
-        self._mention(nominated)
-        plan = self._plan(template)
+        plan = self._plan(template, nominated)
         plan.tally.count += 1
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
@@ -159,14 +158,12 @@ class Engine:
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
         """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
         asked = self._rows(rows)
-        self._mention(asked.changes)
-        plan = self._plan(template)
+        plan = self._plan(template, asked.changes)
         return evaluate_rows(plan.filters, plan.scores, asked)
 
     def fits(self, template: PodTemplate, row: int, nominated: Sequence[Nomination] = ()) -> bool:
         """Whether the template is feasible on one row, with and without the pods nominated to it. Raises PluginError."""
-        self._mention(nominated)
-        plan = self._plan(template)
+        plan = self._plan(template, nominated)
         room = self._room(plan)
         if room is not None:
             return room.fits(row, nominated)
@@ -179,21 +176,18 @@ class Engine:
     def filter_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> Filtered:
         """Filters over these rows alone; PreFilter is not asked. Raises PluginError."""
         asked = self._rows(rows)
-        self._mention(asked.changes)
-        return filter_rows(self._plan(template).filters, asked)
+        return filter_rows(self._plan(template, asked.changes).filters, asked)
 
     def dry_run(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> DryRun:
         """What the template would find if pods made room for it; `nominated` as for `evaluate`. Raises PluginError."""
-        self._mention(nominated)
-        plan = self._plan(template)
+        plan = self._plan(template, nominated)
         return DryRun(self._table, plan.filters, nominated, self._room(plan))
 
     # -------------------------------------------------------------------------------------------------------- answering
 
     def explain(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Explanation:
         """What every plugin says about every node that is looked at; `nominated` as for `evaluate`. Raises PluginError."""
-        self._mention(nominated)
-        plan = self._plan(template)
+        plan = self._plan(template, nominated)
         index = self._looked_at(plan) if plan.status.ok else np.zeros(0, np.intp)
         would_be = filter_nominated(self._table, plan.filters, nominated, index) if nominated else None
         rows = Rows(self._table, index)
@@ -218,8 +212,7 @@ class Engine:
 
     def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Diagnosis:
         """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError."""
-        self._mention(nominated)
-        plan, table = self._plan(template), self._table
+        plan, table = self._plan(template, nominated), self._table
         if not plan.status.ok:
             return rejected_outright(table.n_nodes, table.n_rows, plan.status, plan.narrowing)
         room = self._room(plan)
@@ -364,20 +357,23 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------------------ plans
 
-    def _plan(self, template: PodTemplate) -> Plan:
+    def _plan(self, template: PodTemplate, would_be: Iterable[tuple[PodTemplate, object]] = ()) -> Plan:
+        """What is asked for a template. Terms of pods that `would_be` there count as those of bound ones do."""
         table = self._table
         if table.generation != self._generation or table.capacity != self._capacity:
             # Numbers mean something else now, or the table has outgrown all columns. Both are rare.
             self._forget()
+        for other, _ in would_be:
+            if other.pod.spec.HasField("affinity"):
+                table.mentioned_labels.add_of(other.pod)
+        if template.id not in self._plans:
+            table.mentioned_labels.add_of(template.pod)
         if table.mentioned_labels.revision != self._mentioned:
             self._plan_anew()
         plan = self._plans.get(template.id)
         if plan is not None:
             self._plans.move_to_end(template.id)
             return plan
-        table.mentioned_labels.add_of(template.pod)
-        if table.mentioned_labels.revision != self._mentioned:
-            self._plan_anew()
         plan = self._plans[template.id] = self._planner.plan(template)
         plan.tally = self._evaluations.tally(
             tuple([entry.plugin.name for entry in plan.entries if isinstance(entry, Asked)]),
@@ -387,12 +383,6 @@ class Engine:
         if len(self._plans) > PLANS_MAX:
             self._planner.drop(self._plans.popitem(last=False)[1])
         return plan
-
-    def _mention(self, would_be: Iterable[tuple[PodTemplate, object]]) -> None:
-        """Terms of pods that would be there count as those of bound ones do, and may be about any pod."""
-        for template, _ in would_be:
-            if template.pod.spec.HasField("affinity"):
-                self._table.mentioned_labels.add_of(template.pod)
 
     def _plan_anew(self) -> None:
         """Labels count now that did not: drop the plans of templates that have such."""
