@@ -200,7 +200,6 @@ class Planner:
     def stage(self, plan: Plan, *, with_scores: bool) -> Stage:
         """The plan's sums; nothing is evaluated yet."""
         entries: list[SharedEntry] = []
-        volatile = self._volatile
         filters = [Question(asked, Part.FILTER) for asked in plan.filters if not isinstance(asked, CountedAsked)]
         rejections = tuple(self._rejection(entries, asked) for asked in plan.filters if isinstance(asked, CountedAsked))
         wanted = plan.scores if with_scores else []
@@ -216,20 +215,20 @@ class Planner:
         finals = [(question, score.weight) for question, score in scores if not score.normalizes]
         usage = self._usage_sum(
             entries,
-            [question for question in filters if question.asked.plugin.name in volatile],
-            [(question, weight) for question, weight in finals if question.asked.plugin.name in volatile],
+            [question for question in filters if self._is_volatile(question.asked)],
+            [(question, weight) for question, weight in finals if self._is_volatile(question.asked)],
         )
         static = self._static_sum(
             entries,
-            [self._column(entries, FilterColumn, question) for question in filters if question.asked.plugin.name not in volatile],
+            [self._column(entries, FilterColumn, question) for question in filters if not self._is_volatile(question.asked)],
             [
                 WeightedFinal(self._column(entries, FinalScoreColumn, question), weight)
                 for question, weight in finals
-                if question.asked.plugin.name not in volatile
+                if not self._is_volatile(question.asked)
             ],
-            [raw for question, raw in raws if question.asked.plugin.name not in volatile],
+            [raw for question, raw in raws if not self._is_volatile(question.asked)],
         )
-        loose = tuple(raw for question, raw in raws if question.asked.plugin.name in volatile)
+        loose = tuple(raw for question, raw in raws if self._is_volatile(question.asked))
         return Stage(usage, static, loose, rejections, counted, entries)
 
     def codes(self, plan: Plan) -> list[FilterColumn | CountedRejection]:
@@ -248,11 +247,14 @@ class Planner:
 
         None: there is no such one. Raises PluginError.
         """
-        volatile = [one for one in plan.filters if not isinstance(one, CountedAsked) and one.plugin.reads & VOLATILE]
+        volatile = [one for one in plan.filters if not isinstance(one, CountedAsked) and self._is_volatile(one)]
         if len(volatile) != 1 or volatile[0].plugin.name not in self._rooms or volatile[0].plugin.reads != Log.USAGE:
             return None
         needs = call_needs(cast(RoomPlugin, volatile[0].plugin), volatile[0].state)
         return (volatile[0], needs) if needs and len(needs) <= NEEDS_MAX else None
+
+    def _is_volatile(self, asked: Asked) -> bool:
+        return asked.plugin.name in self._volatile
 
     # -------------------------------------------------------------------------------------------------------- PreFilter
 
