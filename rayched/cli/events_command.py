@@ -13,7 +13,7 @@ from rayched.cli.columns import event_interval, event_time
 from rayched.cli.connection import connected
 from rayched.cli.options import AllNamespaces, Namespace, Server
 from rayched.cli.printing import wrong
-from rayched.cli.references import DEFAULT_NAMESPACE, references
+from rayched.cli.references import DEFAULT_NAMESPACE, NoReference, named
 from rayched.client import EventType
 from rayched.v1.core_pb2 import Event
 
@@ -91,8 +91,7 @@ def _about(text: str) -> str:
     if "/" not in text:
         wrong(f"--for: {text!r} is not TYPE/NAME")
     try:
-        (reference,) = references([text])
-    except SystemExit:
-        # What is wrong was told; it is an option that is.
-        raise SystemExit(2) from None
+        reference = named(text)
+    except NoReference as error:
+        wrong(str(error))
     return f"involvedObject.kind={reference.kind.name},involvedObject.name={reference.name}"

@@ -48,14 +48,33 @@ def type_of(kind: Kind) -> str:
     return f"{kind.singular}.{kind.group}" if kind.group else kind.singular
 
 
+class NoReference(Exception):
+    """A word is not what an object is named by; `str()` tells what was found and what is allowed."""
+
+
 def references(words: Sequence[str]) -> list[Reference]:
-    """kubectl's forms: TYPE[,TYPE], TYPE NAME..., TYPE/NAME...; they cannot be mixed."""
+    """kubectl's forms: TYPE[,TYPE], TYPE NAME..., TYPE/NAME...; they cannot be mixed. Ends the command where they are wrong."""
+    try:
+        return _references(words)
+    except NoReference as error:
+        fail(str(error))
+
+
+def named(word: str) -> Reference:
+    """The object that TYPE/NAME names. Raises NoReference."""
+    kind, slash, name = word.partition("/")
+    if not slash or not kind or not name or "/" in name:
+        raise NoReference(f"{word!r} is not TYPE/NAME; types with and without names cannot be mixed")
+    return Reference(_kind(kind), name)
+
+
+def _references(words: Sequence[str]) -> list[Reference]:
     if any("/" in word for word in words):
-        return [_slashed(word) for word in words]
-    kinds_named = [kind for word in words[0].split(",") if word for kind in (_ALL if word == "all" else (kind_named(word),))]
+        return [named(word) for word in words]
+    kinds_named = [kind for word in words[0].split(",") if word for kind in (_ALL if word == "all" else (_kind(word),))]
     names = words[1:]
     if not kinds_named:
-        fail(f"{words[0]!r} names no type of object")
+        raise NoReference(f"{words[0]!r} names no type of object")
     if names:
         return [Reference(kind, name) for kind in kinds_named for name in names]
     return [Reference(kind) for kind in dict.fromkeys(kinds_named)]
@@ -78,14 +97,15 @@ def targets(client: Client, wanted: Sequence[Reference], namespace: str, selecto
 
 
 def kind_named(word: str) -> Kind:
+    """Ends the command where there is no such type."""
     try:
-        return by_word(word)
-    except UnknownKind as error:
+        return _kind(word)
+    except NoReference as error:
         fail(str(error))
 
 
-def _slashed(word: str) -> Reference:
-    kind, slash, name = word.partition("/")
-    if not slash or not kind or not name or "/" in name:
-        fail(f"{word!r} is not TYPE/NAME; types with and without names cannot be mixed")
-    return Reference(kind_named(kind), name)
+def _kind(word: str) -> Kind:
+    try:
+        return by_word(word)
+    except UnknownKind as error:
+        raise NoReference(str(error)) from None
