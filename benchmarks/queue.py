@@ -192,27 +192,28 @@ class Driven:
         stream = list(islice(self._stream(), ROUND_PODS // PODS_PER_EVENT)) if events else []
         gc.collect()
         gc.disable()
-        self._in_queue = 0.0
-        began = self._running_since = time.thread_time()
-        for first in range(0, ROUND_PODS, BATCH_PODS):
-            self.store.put_all(pods[first : first + BATCH_PODS])
-            if stream and first % PODS_PER_EVENT == 0:
-                stream.pop()()
-            self.settle()
-        seconds = time.thread_time() - began
-        self._seconds, self._running_since = self._clock(), None
+
+        def settle_all() -> None:
+            for first in range(0, ROUND_PODS, BATCH_PODS):
+                self.store.put_all(pods[first : first + BATCH_PODS])
+                if stream and first % PODS_PER_EVENT == 0:
+                    stream.pop()()
+                self.settle()
+
+        taken = self._timed(settle_all, pods)
         gc.enable()
-        self.bound += [key for key, _ in pods]
-        assert self.queue.queue.pending().active == 0
-        return Taken(seconds - self._in_queue, self._in_queue)
+        return taken
 
     def batch(self) -> Taken:
         """What BATCH_PODS pods take."""
         pods = [_stored(_a_pod(next(self._names))) for _ in range(BATCH_PODS)]
+        return self._timed(lambda: self._put(pods), pods)
+
+    def _timed(self, run: Callable[[], None], pods: Sequence[tuple[bytes, bytes]]) -> Taken:
+        """What `run` takes, which brings these pods to nodes."""
         self._in_queue = 0.0
         began = self._running_since = time.thread_time()
-        self.store.put_all(pods)
-        self.settle()
+        run()
         seconds = time.thread_time() - began
         self._seconds, self._running_since = self._clock(), None
         self.bound += [key for key, _ in pods]
@@ -228,7 +229,10 @@ class Driven:
 
     def put(self, pods: Iterable[Pod]) -> None:
         """Pods as they are, and what comes of them."""
-        self.store.put_all([_stored(pod) for pod in pods])
+        self._put([_stored(pod) for pod in pods])
+
+    def _put(self, stored: Sequence[tuple[bytes, bytes]]) -> None:
+        self.store.put_all(stored)
         self.settle()
 
     def settle(self) -> None:

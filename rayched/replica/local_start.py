@@ -37,7 +37,7 @@ def wait_until_up(
         cluster.check()
         # On a host that is busy an answer takes longer, and asking more often would not help.
         patience = min(_ANSWER_SECONDS_MAX, 1.0 + (time.monotonic() - began) / 10)
-        starting = [address for address in cluster.addresses if not _stands(address, patience)]
+        starting = [address for address in cluster.addresses if not stands_for_election(address, patience)]
         if not starting and _schedules(client, patience):
             return
         now = time.monotonic()
@@ -53,7 +53,8 @@ def wait_until_up(
         time.sleep(_POLL_SECONDS)
 
 
-def _stands(address: str, patience_seconds: float) -> bool:
+def stands_for_election(address: str, patience_seconds: float) -> bool:
+    """Whether a replica says so within that time; else False."""
     try:
         with Client([address], timeout_seconds=patience_seconds) as client:
             return client.leader().stands_for_election

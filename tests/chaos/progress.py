@@ -7,7 +7,6 @@ that came to its end is played anew.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -26,19 +25,3 @@ def begin_in(directory: Path, plan: Plan, commit: str) -> None:
         if not goes_on or json.loads(verdict.read_text()).get("commit") != commit:
             verdict.unlink()
     plan.save(directory / _PLAN)
-
-
-def commit_of_checkout() -> str:
-    """With `-dirty` behind it where files differ from it; "unknown" outside of git."""
-    try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-            cwd=Path(__file__).parent,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return answer.stdout.strip()

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from rayched.replica.etcd_binary import ENVIRONMENT_VARIABLE, EtcdBinary, EtcdServerError, find_etcd
+from rayched.replica.source_commit import source_commit
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.plan import Numbers, Plan, Session, make_plan
-from tests.chaos.progress import begin_in, commit_of_checkout
+from tests.chaos.progress import begin_in
 from tests.chaos.report import write_report
 from tests.chaos.session import play
 from tests.chaos.stage import StageFailed
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     members = given.members or (3 if sound else 1)
     plan = make_plan(given.seed, numbers, rate=given.rate, members=members, etcd_kills_allowed=sound, left_out=left_out)
     directory = given.out or Path("reports") / f"chaos-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
-    commit = commit_of_checkout()
+    commit = source_commit()
     begin_in(directory, plan, commit)
     print(f"etcd {binary.version_text}, {members} members; {len(plan.sessions)} sessions, report in {directory}", flush=True)
     done: list[dict[str, Any]] = []

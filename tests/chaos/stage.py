@@ -25,6 +25,7 @@ from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.etcd_binary import EtcdBinary
 from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.local_start import stands_for_election
 from rayched.replica.processes import alive, descendants
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 from tests.chaos.etcd_members import EtcdMembers
@@ -200,7 +201,7 @@ class Stage:
         """Returns when so many replicas take part in the election and one of them schedules. Raises StageFailed."""
         deadline = time.monotonic() + seconds
         self.status(seconds)
-        while sum(map(_stands, self.cluster.addresses)) < count:
+        while sum(stands_for_election(address, 1.0) for address in self.cluster.addresses) < count:
             if time.monotonic() > deadline:
                 raise StageFailed(
                     f"fewer than {count} replicas stand for election after {seconds:.0f} s; logs in {self.directory}"
@@ -345,14 +346,6 @@ class Stage:
 
 def _prefer(client: Client, address: str) -> None:
     client._transport.endpoints.prefer(address)
-
-
-def _stands(address: str) -> bool:
-    try:
-        with Client([address], timeout_seconds=1.0) as client:
-            return client.leader().stands_for_election
-    except ApiError:
-        return False
 
 
 def _age_seconds(pid: int) -> float:

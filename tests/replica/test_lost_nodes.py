@@ -18,6 +18,7 @@ from rayched.client.client import Client
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import HOSTNAME_LABEL, NodeShape, hollow_nodes
 from rayched.replica.local_cluster import LocalCluster
+from rayched.replica.local_start import stands_for_election
 from rayched.v1.core_pb2 import Node, Pod
 from tests.replica.clusters import kill, left_alive, nothing_left, scheduler_status, small_pod, tree_of, until_true
 
@@ -38,14 +39,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with nothing_left() as pids, LocalCluster(directory, 2, unsafe_no_fsync=True, options=OPTIONS) as found:
         with Client(found.addresses, timeout_seconds=20.0) as client:
             scheduler_status(client)
-            until_true(lambda: all(map(stands, found.addresses)), START_SECONDS_MAX, "not both stand for election")
+            until_true(
+                lambda: all(stands_for_election(address, 2.0) for address in found.addresses),
+                START_SECONDS_MAX,
+                "not both stand for election",
+            )
         pids |= {pid for replica in found.replicas for pid in tree_of(replica.pid)}
         yield found
-
-
-def stands(address: str) -> bool:
-    with Client([address], timeout_seconds=2.0) as client:
-        return client.leader().stands_for_election
 
 
 def no_execute(client: Client, name: str) -> list[int]:
