@@ -27,11 +27,11 @@ from pathlib import Path
 
 from benchmarks.load import SteadyLoad, small_pods, too_large_pods
 from rayched.cli import printing
-from rayched.cli.cluster_commands import wait_for_leader
 from rayched.cli.rehearsal import Kill, Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.replica.local_start import wait_until_up
 from rayched.replica.processes import descendants
 from rayched.v1.core_pb2 import Pod
 
@@ -157,7 +157,7 @@ def strike(rehearsal: Rehearsal, kind: str) -> Kill:
 
 def _steady(rehearsal: Rehearsal, load: SteadyLoad) -> None:
     """All replicas are back and bindings flow."""
-    wait_for_leader(rehearsal.cluster, rehearsal.client)
+    wait_until_up(rehearsal.cluster, rehearsal.client)
     before = rehearsal.ask(lambda auditor: len(auditor.bindings))
     if not rehearsal.follower.wait_for(lambda auditor: len(auditor.bindings) > before, _SEARCH_SECONDS):
         bound = rehearsal.ask(lambda auditor: auditor.bound_pods())

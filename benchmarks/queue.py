@@ -294,19 +294,19 @@ def _print_crowd(crowd: int, rounds: int) -> float:
         table.add_row(name, *row)
     console = Console(width=100, highlight=False)
     console.print(table)
-    cost = _lost(times, "slower")
+    cost = _lost(times, lambda one: one.slower)
     control = 1 - statistics.median(one.slower / other.slower for one, other, _, _ in times)
     size = 1 - statistics.median(small.slower / (one.slower + other.slower) * 2 for one, other, _, small in times)
     console.print(f"the crowd and its events cost {cost:.1%} of the rate ({COST_MAX:.0%} are allowed)")
-    console.print(f"were queue and scheduler one process, they would cost {_lost(times, 'both'):.1%}")
+    console.print(f"were queue and scheduler one process, they would cost {_lost(times, lambda one: one.both):.1%}")
     console.print(f"between the two without a crowd the difference is {control:.1%}: so exact is this machine now")
     console.print(f"that so many pods exist at all, bound or waiting, costs {size:.1%}")
     return cost
 
 
-def _lost(times: Sequence[tuple[Taken, ...]], what: str) -> float:
+def _lost(times: Sequence[tuple[Taken, ...]], what: Callable[[Taken], float]) -> float:
     """The share of the rate that the crowd costs."""
-    seconds = [[getattr(one, what) for one in row] for row in times]
+    seconds = [[what(one) for one in row] for row in times]
     return 1 - statistics.median((one + other) / 2 / crowded for one, other, crowded, _ in seconds)
 
 

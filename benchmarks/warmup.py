@@ -36,12 +36,12 @@ from benchmarks.processes import Memory, memory_of
 from leader.channel import open_channel
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
-from rayched.cli.cluster_commands import wait_for_leader
 from rayched.cli.rehearsal import scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
+from rayched.replica.local_start import wait_until_up
 from rayched.store.client import StoreClient
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
@@ -141,8 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.json is not None:
         options.json.write_text(text + "\n")
-    for problem in figures["wrong"]:
-        print(f"error: {problem}", file=sys.stderr)
+    for missed in figures["wrong"]:
+        print(f"error: {missed}", file=sys.stderr)
     return 1 if figures["wrong"] else 0
 
 
@@ -209,16 +209,8 @@ def _takeover(cluster: LocalCluster, client: Client, watch: EpochWatch, kind: st
 
 
 def _wait_until_warm(cluster: LocalCluster, client: Client) -> None:
-    """Both replicas have read the cluster: longer than for an empty one. Raises ReplicaFailed, ApiError."""
-    deadline = time.monotonic() + _WAIT_SECONDS_MAX
-    while True:
-        try:
-            wait_for_leader(cluster, client)
-            return
-        except (ReplicaFailed, ApiError):
-            cluster.check()
-            if time.monotonic() > deadline:
-                raise
+    """Both replicas have read the cluster: longer than for an empty one. Raises ReplicaFailed."""
+    wait_until_up(cluster, client, _WAIT_SECONDS_MAX)
 
 
 def _memory(client: Client) -> dict[str, Memory]:

@@ -20,5 +20,5 @@ with Client() as client:
     submitted = client.submit(MANIFEST)
     for pod in client.wait_bound(submitted, timeout_seconds=30):
         print(f"{pod.metadata.name} is on {pod.spec.node_name}")
-    for pod in client.list("pods", label_selector="app=greeter"):
-        client.delete("pod", pod.metadata.name, grace_period_seconds=0)
+    for greeter in client.list("pods", label_selector="app=greeter"):
+        client.delete("pod", greeter.metadata.name, grace_period_seconds=0)
