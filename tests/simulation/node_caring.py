@@ -10,21 +10,20 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from leader.belief import BeliefCell
-from leader.clock import SystemClock
 from rayched.controllers.heartbeat_ages import HeartbeatAges
 from rayched.controllers.node_care import Decided, NodeCare
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
-from rayched.store.fencing import Fence
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
 from rayched.store.transactions import Committed, Fenced, Guard, split
 from tests.simulation.api import CALL_NS, Call, SimulatedStore
 from tests.simulation.candidate import MachineClock
 from tests.simulation.following import Following
-from tests.simulation.world import MS, SECOND, Answer, Link, Process, World
+from tests.simulation.role import Caring
+from tests.simulation.world import MS, Answer, Link, Process, World
 
 SETTINGS: Final = NodeSettings(
     node_monitor_period=0.2,
@@ -39,63 +38,36 @@ _LOOK_NS: Final = 250 * MS
 _COALESCE_NS: Final = 20 * MS
 
 
-class NodeCaring:
+class NodeCaring(Caring):
     """One life of a replica's care for nodes."""
 
-    def __init__(
-        self,
-        world: World,
-        process: Process,
-        link: Link,
-        clock: MachineClock,
-        keys: Keys,
-        cell: BeliefCell,
-        delivered: Callable[[Delivery], None],
-    ) -> None:
-        self._world, self._process, self._link, self._machine_clock, self._keys = world, process, link, clock, keys
-        self._clock = SystemClock(clock.gettime_ns)
-        self._fence = Fence(cell)
-        self._delivered = delivered
+    def __init__(self, world: World, process: Process, link: Link, clock: MachineClock, keys: Keys, cell: BeliefCell) -> None:
+        super().__init__(world, process, link, clock, keys, cell)
         self._store = SimulatedStore(world)
         self._ages = HeartbeatAges(_READING_GAPS_MAX * SETTINGS.node_monitor_period)
         self._writes = NodeWrites(keys, f"{process.name}care")
         self._care: NodeCare | None = None
         self._following: Following | None = None
         self._next_reading = 0.0
-        self._is_turning = False
-        self._wake_number = 0
-        self.before_next_write: Callable[[], None] | None = None
-        """What happens the next time that it is about to send something."""
 
-    def start(self) -> None:
-        self._plan(0)
-
-    def _plan(self, wait_ns: int) -> None:
-        self._wake_number += 1
-        number = self._wake_number
-        wait_ns = self._machine_clock.true_delay_ns(wait_ns)
-        self._world.after(wait_ns, lambda: self._wake_number == number and self._process.deliver(lambda: self._begin(number)))
-
-    def _begin(self, number: int) -> None:
-        if self._wake_number != number or self._is_turning:
-            return
+    def _look(self) -> None:
         self._lead()
-        self._is_turning = True
+        self._is_busy = True
         self._go_on(self._turn(), None)
 
     def _go_on(self, work: Coroutine[Call, Answer, None], answer: Answer) -> None:
         try:
             call = work.send(answer)
         except StopIteration:
-            self._is_turning = False
+            self._is_busy = False
             self._plan(_LOOK_NS)
             return
 
         def send() -> None:
-            self._world.call(self._process, self._link, call.handle, CALL_NS, lambda answer: self._go_on(work, answer))
+            self.world.call(self.process, self.link, call.handle, CALL_NS, lambda answer: self._go_on(work, answer))
 
         # At once, unless the process was paused since it decided.
-        self._process.deliver(send)
+        self.process.deliver(send)
 
     # ---------------------------------------------------------------------------------------------------------------- turns
 
@@ -106,15 +78,14 @@ class NodeCaring:
             self._following = self._care = None
         if self._following is None and leads:
             self._care = NodeCare(self._keys, SETTINGS, self._ages, self._writes)
-            prefix, page_size = self._keys.cluster_prefix, self._world.random.choice((3, 20, 2000))
+            prefix, page_size = self._keys.cluster_prefix, self.world.random.choice((3, 20, 2000))
             take = self._taker(self._care)
-            self._following = Following(self._world, self._process, self._link, self._machine_clock, prefix, page_size, take)
+            self._following = Following(self.world, self.process, self.link, self._machine_clock, prefix, page_size, take)
             self._following.start()
 
     def _taker(self, care: NodeCare) -> Callable[[Delivery], None]:
         def take(delivery: Delivery) -> None:
-            self._delivered(delivery)
-            if care.deliver(delivery) and not self._is_turning:
+            if care.deliver(delivery) and not self._is_busy:
                 self._plan(_COALESCE_NS)
 
         return take
@@ -138,7 +109,7 @@ class NodeCaring:
             care.judge(self._now())
 
     async def _act(self, care: NodeCare) -> None:
-        decided = care.decide(self._epoch(), self._now(), self._clock.now().wall_us / 1e6)
+        decided = care.decide(self._epoch(), self._now(), self._wall_time())
         if decided is None:
             return
         done: set[bytes] = set()
@@ -154,17 +125,7 @@ class NodeCaring:
         found = (await self._store.get_many([self._keys.submission(uid) for uid in uids])).entries if uids else ()
         records: dict[str, Entry] = {uid: entry for uid, entry in zip(uids, found, strict=True) if entry is not None}
         for batch in split(care.writes(decided, pods, records)):
-            if self.before_next_write is not None:
-                happens, self.before_next_write = self.before_next_write, None
-                happens()
+            self._is_about_to_write()
             outcomes = await self._store.send(Guard(self._keys.epoch, decided.epoch), batch)
-            self._world.fenced += any(isinstance(outcome, Fenced) for outcome in outcomes)
+            self.world.fenced += any(isinstance(outcome, Fenced) for outcome in outcomes)
             done.update(write.key for write, outcome in zip(batch, outcomes, strict=True) if isinstance(outcome, Committed))
-
-    # --------------------------------------------------------------------------------------------------------------- clocks
-
-    def _epoch(self) -> int | None:
-        return self._fence.epoch(self._clock.now().boot_ns)
-
-    def _now(self) -> float:
-        return self._machine_clock.gettime_ns(-1) / SECOND

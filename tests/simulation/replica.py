@@ -78,7 +78,7 @@ class Replica:
         self._start_scheduler()
         if len(self.links) > CARE:
             link, cell = self.links[CARE], self.candidate.cell
-            self.caring = NodeCaring(world, self.process, link, self.clock, KEYS, cell, lambda _: None)
+            self.caring = NodeCaring(world, self.process, link, self.clock, KEYS, cell)
             self.caring.start()
             self.budget_caring = BudgetCaring(world, self.process, link, self.clock, KEYS, cell)
             self.budget_caring.start()

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from leader.belief import BeliefCell
-from leader.clock import SystemClock
 from leader.etcd_shim import rpc
 from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.messages import ExchangeRequest
@@ -21,12 +20,12 @@ from rayched.actors.write_window import Send
 from rayched.framework.configuration import Configuration
 from rayched.framework.profile import Profile
 from rayched.store.errors import store_error
-from rayched.store.fencing import Fence
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery, Listed
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd import EtcdError
 from tests.simulation.following import Following
+from tests.simulation.role import Role
 from tests.simulation.world import MS, SECOND, Link, Process, Violation, World
 
 WRITE_NS: Final = 2 * SECOND
@@ -37,7 +36,7 @@ CLOCK_READ_NS: Final = 100_000
 """What work between two looks at the clock takes in this world."""
 
 
-class Scheduling:
+class Scheduling(Role):
     """One life of a scheduler process."""
 
     def __init__(
@@ -55,11 +54,8 @@ class Scheduling:
         synced: Callable[[], None],
         bound_since: Callable[[int, int], list[str]],
     ) -> None:
-        self.world, self.process, self.link = world, process, link
-        self._machine_clock = clock
-        self._clock = SystemClock(clock.gettime_ns)
+        super().__init__(world, process, link, clock, keys, cell)
         self._cell = cell
-        self._fence = Fence(cell)
         self._profiles = profiles
         self._delivered, self._synced, self._bound_since = delivered, synced, bound_since
         self.core = SchedulerCore(
@@ -78,8 +74,6 @@ class Scheduling:
         self._inbox: list[Callable[[], None]] = []
         self._wake_at: int | None = None
         self._busy_until = 0
-        self.before_next_write: Callable[[], None] | None = None
-        """What happens to the process the next time that it is about to send something."""
 
     def start(self) -> None:
         self._following.start()
@@ -101,15 +95,9 @@ class Scheduling:
 
     # -------------------------------------------------------------------------------------------------------------- clocks
 
-    def _epoch(self) -> int | None:
-        return self._fence.epoch(self._clock.now().boot_ns)
-
     def _time(self) -> float:
         self._machine_clock.ahead_ns += CLOCK_READ_NS
-        return self._clock.now().boot_ns / SECOND
-
-    def _wall_time(self) -> float:
-        return self._clock.now().wall_us / 1e6
+        return self._now()
 
     def _tick(self) -> None:
         self._cell.tick(self._clock.now().boot_ns)
@@ -135,9 +123,8 @@ class Scheduling:
             for take in inbox:
                 take()
             turn = self.core.turn()
-            if turn.sends and self.before_next_write is not None:
-                happens, self.before_next_write = self.before_next_write, None
-                happens()
+            if turn.sends:
+                self._is_about_to_write()
             for send in turn.sends:
                 # At once, unless the process was paused between its look at the belief and the sending.
                 self.process.deliver(partial(self._send, send))
@@ -158,7 +145,7 @@ class Scheduling:
             return
         idle = IDLE_NS if self.core.term.leads else STANDBY_NS
         if turn.turn_at is not None:
-            local_ns = int((turn.turn_at - self._clock.now().boot_ns / SECOND) * SECOND)
+            local_ns = int((turn.turn_at - self._now()) * SECOND)
             idle = min(idle, clock.true_delay_ns(local_ns))
         self.wake(idle)
 
