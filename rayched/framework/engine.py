@@ -12,7 +12,8 @@ Invariants:
 
 * What is cached never shows: totals are those of a full evaluation of every plugin, with or without workers, to the bit.
 * A plugin that raises, or answers what its contract forbids, ends the evaluation with PluginError and leaves caches as they were.
-* Columns and sums take up `bytes_max` at most, beyond those of the template at hand; the least recently used plans go first.
+* Columns and sums take up `bytes_max` at most (None: BYTES_MAX, or BYTES_A_ROW for each row where that is more), beyond those of
+  the template at hand; the least recently used plans go first.
 
 Owner: the scheduler; one thread. One engine for each profile.
 
@@ -58,7 +59,9 @@ from rayched.snapshot.templates import PodTemplate
 __all__ = ["BYTES_MAX", "PLANS_MAX", "Engine", "PluginError"]
 
 BYTES_MAX: Final = 128 << 20
-"""Columns kept: at 5,000 nodes those of about 1,600 request shapes, at 100,000 of 400."""
+"""Columns kept: at 5,000 nodes those of about 1,600 request shapes."""
+BYTES_A_ROW: Final = 2_048
+"""What columns may take for each row of a large table: from 65,536 rows on more than BYTES_MAX."""
 PLANS_MAX: Final = 16_384
 """Templates whose plan is kept; a plan without columns of its own takes about 2 KB."""
 ROOMS_MAX: Final = 32
@@ -71,7 +74,7 @@ class Engine:
     """Evaluates templates for one profile."""
 
     def __init__(
-        self, snapshot: NodeTable, profile: Profile, shards: ShardEvaluator | None = None, *, bytes_max: int = BYTES_MAX
+        self, snapshot: NodeTable, profile: Profile, shards: ShardEvaluator | None = None, *, bytes_max: int | None = None
     ) -> None:
         self._table = snapshot
         self._bytes_max = bytes_max
@@ -421,7 +424,8 @@ class Engine:
     def _account(self, entries: Iterable[SharedEntry] | None) -> None:
         """Count what these take up (None: everything), and make room for it. The plan that was used last stays."""
         self._store.account(entries)
-        while self._store.n_bytes > self._bytes_max and len(self._plans) > 1:
+        allowed = max(BYTES_MAX, BYTES_A_ROW * self._table.capacity) if self._bytes_max is None else self._bytes_max
+        while self._store.n_bytes > allowed and len(self._plans) > 1:
             self._planner.drop(self._plans.popitem(last=False)[1])
 
     # ------------------------------------------------------------------------------------------------------------- rows

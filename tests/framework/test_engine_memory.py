@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from rayched.framework import engine as engine_module
 from rayched.framework import shards
 from rayched.framework.engine import Engine
 from rayched.framework.questions import Answer
@@ -52,6 +53,18 @@ def test_an_incomplete_answer_of_workers_is_not_taken(monkeypatch: pytest.Monkey
         workers = CountingShards(answer)
         assert Engine(snapshot, toy_profile(), workers).evaluate(a_template()).total.tolist() == expected
         assert workers.requests
+
+
+def test_without_a_limit_columns_have_their_bytes_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "BYTES_MAX", 100_000)
+    monkeypatch.setattr(engine_module, "BYTES_A_ROW", 100)
+    for nodes in (300, 3_000):
+        snapshot = a_snapshot(nodes)
+        engine = Engine(snapshot, a_profile(filters=(Spy(),), scores=(Images(),)))
+        for number in range(100):
+            engine.evaluate(a_template(key=str(number)))
+        allowed = max(100_000, 100 * snapshot.capacity)
+        assert allowed / 2 < engine._store.n_bytes <= allowed
 
 
 def test_columns_stay_within_their_bytes_and_the_least_recently_used_go_first() -> None:
