@@ -128,8 +128,9 @@ def _measure(rehearsal: Rehearsal, workload: Workload, templates: int) -> Measur
     beside = None
     if churn is not None:
         beside = SteadyLoad(rehearsal.client, _churn(churn.pod), 1 / churn.period_seconds, batch=1).start()
+    own = time.process_time()
     seconds = _bind(rehearsal, pods)
-    cpu = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
+    cpu = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()} | {"client": time.process_time() - own}
     if beside is not None:
         beside.stop()
         rehearsal.acknowledged += beside.acknowledged
