@@ -6,21 +6,21 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from rayched.api.kinds import AnyObject
 from rayched.client.async_transport import AsyncTransport
-from rayched.client.batches import batches
 from rayched.client.errors import ApiError
-from rayched.client.submissions import BATCHES_IN_FLIGHT, BatchOutcomes, Submitted
+from rayched.client.submissions import BATCHES_IN_FLIGHT, BatchOutcomes, Outgoing, Submitted, outgoing_batches
 from rayched.v1.workloads_pb2 import Object
 
 
 class AsyncBulkSubmission:
-    """One run over many objects; all of them have a uid."""
+    """One run over many objects; those without a uid get one."""
 
     def __init__(self, transport: AsyncTransport, timeout_seconds: float | None) -> None:
         self._transport = transport
         self._total_seconds = transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
 
-    async def run(self, items: Iterable[Object], progress: Callable[[int], None] | None) -> tuple[Submitted, ...]:
+    async def run(self, items: Iterable[AnyObject | Object], progress: Callable[[int], None] | None) -> tuple[Submitted, ...]:
         results: list[Submitted] = []
         under_way: deque[asyncio.Task[list[Submitted]]] = deque()
 
@@ -32,7 +32,7 @@ class AsyncBulkSubmission:
 
         # Leaving the group cancels what is under way when this task is cancelled.
         async with asyncio.TaskGroup() as group:
-            for batch in batches(items):
+            for batch in outgoing_batches(items):
                 under_way.append(group.create_task(self._batch(batch)))
                 if len(under_way) >= BATCHES_IN_FLIGHT:
                     await collect()
@@ -40,7 +40,7 @@ class AsyncBulkSubmission:
                 await collect()
         return tuple(results)
 
-    async def _batch(self, batch: Sequence[Object]) -> list[Submitted]:
+    async def _batch(self, batch: Sequence[Outgoing]) -> list[Submitted]:
         outcomes, total = BatchOutcomes(batch), self._total_seconds
         try:
             async for attempt in self._transport.attempts(total):

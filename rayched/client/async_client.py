@@ -114,7 +114,7 @@ class AsyncClient:
         `timeout_seconds` is for each batch. `progress` is told how many objects more are done.
         """
         submission = AsyncBulkSubmission(self._transport, timeout_seconds)
-        return await submission.run((calls.with_uid(item) for item in items), progress)
+        return await submission.run(items, progress)
 
     async def apply(
         self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None

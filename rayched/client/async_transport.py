@@ -14,7 +14,7 @@ import grpc
 import tenacity
 from google.protobuf.message import Message
 
-from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules
+from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules, serialized
 from rayched.client.errors import ApiError, ClientClosed
 
 
@@ -31,7 +31,7 @@ class AsyncTransport:
     async def call(
         self,
         name: str,
-        request: Message,
+        request: Message | bytes,
         *,
         total_seconds: float | None = None,
         again: Callable[[ApiError], Message | None] | None = None,
@@ -79,6 +79,6 @@ class AsyncTransport:
                 channel = self._channels[endpoint] = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
             target = method(name)
             make = channel.unary_stream if target.streaming else channel.unary_unary
-            found = make(target.path, lambda message: message.SerializeToString(), target.response.FromString)
+            found = make(target.path, serialized, target.response.FromString)
             self._methods[endpoint, name] = found
         return found

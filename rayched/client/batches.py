@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
-
-from google.protobuf.message import Message
+from collections.abc import Callable, Iterable, Iterator
+from operator import methodcaller
+from typing import Any, Final, TypeVar
 
 MESSAGES_MAX: Final = 100
 BYTES_MAX: Final = 1 << 20
 _BYTES_A_MESSAGE: Final = 8
 """Tag and length around each message."""
 
-M = TypeVar("M", bound=Message)
+_BYTE_SIZE: Final = methodcaller("ByteSize")
+
+M = TypeVar("M")
 
 
-def batches(messages: Iterable[M], messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> Iterator[list[M]]:
+def batches(
+    messages: Iterable[M],
+    messages_max: int = MESSAGES_MAX,
+    bytes_max: int = BYTES_MAX,
+    size_of: Callable[[Any], int] = _BYTE_SIZE,
+) -> Iterator[list[M]]:
     """Lists in order, never empty. A single message above `bytes_max` is a batch of its own: the server says what is wrong."""
     batch: list[M] = []
     size = 0
     for message in messages:
-        own = message.ByteSize() + _BYTES_A_MESSAGE
+        own = size_of(message) + _BYTES_A_MESSAGE
         if batch and (len(batch) >= messages_max or size + own > bytes_max):
             yield batch
             batch, size = [], 0

@@ -6,21 +6,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rayched.client.batches import batches
+from rayched.api.kinds import AnyObject
 from rayched.client.errors import ApiError
-from rayched.client.submissions import BATCHES_IN_FLIGHT, BatchOutcomes, Submitted
+from rayched.client.submissions import BATCHES_IN_FLIGHT, BatchOutcomes, Outgoing, Submitted, outgoing_batches
 from rayched.client.transport import Transport
 from rayched.v1.workloads_pb2 import Object
 
 
 class BulkSubmission:
-    """One run over many objects; all of them have a uid."""
+    """One run over many objects; those without a uid get one."""
 
     def __init__(self, transport: Transport, timeout_seconds: float | None) -> None:
         self._transport = transport
         self._total_seconds = transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
 
-    def run(self, items: Iterable[Object], progress: Callable[[int], None] | None) -> tuple[Submitted, ...]:
+    def run(self, items: Iterable[AnyObject | Object], progress: Callable[[int], None] | None) -> tuple[Submitted, ...]:
         results: list[Submitted] = []
         under_way: deque[Future[list[Submitted]]] = deque()
 
@@ -31,7 +31,7 @@ class BulkSubmission:
                 progress(len(done))
 
         with ThreadPoolExecutor(BATCHES_IN_FLIGHT, "submit") as pool:
-            for batch in batches(items):
+            for batch in outgoing_batches(items):
                 under_way.append(pool.submit(self._batch, batch))
                 # One more than can be under way waits, so that none of the threads idles while the next batch is cut.
                 if len(under_way) > BATCHES_IN_FLIGHT:
@@ -40,7 +40,7 @@ class BulkSubmission:
                 collect()
         return tuple(results)
 
-    def _batch(self, batch: Sequence[Object]) -> list[Submitted]:
+    def _batch(self, batch: Sequence[Outgoing]) -> list[Submitted]:
         outcomes, total = BatchOutcomes(batch), self._total_seconds
         try:
             for attempt in self._transport.attempts(total):

@@ -120,7 +120,7 @@ class Client:
         `timeout_seconds` is for each batch. `progress` is told how many objects more are done.
         """
         submission = BulkSubmission(self._transport, timeout_seconds)
-        return submission.run((calls.with_uid(item) for item in items), progress)
+        return submission.run(items, progress)
 
     def apply(self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None) -> ApplyResponse:
         """Creates the object, or changes the one that is there."""

@@ -88,6 +88,11 @@ class Method:
     streaming: bool
 
 
+def serialized(request: Message | bytes) -> bytes:
+    """Requests may be given as bytes already encoded."""
+    return request if isinstance(request, bytes) else request.SerializeToString()
+
+
 def method(name: str) -> Method:
     """The method of a name such as "Submission.Submit"."""
     service_name, _, method_name = name.partition(".")

@@ -6,25 +6,27 @@ known or the batch's time is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import grpc
 
 from rayched.api import kinds
+from rayched.api.kinds import AnyObject
 from rayched.api.manifest import ReadResult
-from rayched.client.calls import with_uid
+from rayched.api.wire import framed
+from rayched.client.batches import batches
+from rayched.client.calls import as_object, new_uid, with_uid
 from rayched.client.errors import ApiError, outcome_error
 from rayched.v1.services_pb2 import SubmitManyRequest, SubmitManyResponse, SubmitResponse
 from rayched.v1.workloads_pb2 import Object
 
 BATCHES_IN_FLIGHT: Final = 4
 _NAMED_MAX: Final = 3
+_OBJECTS: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """What became of one object. `error` None: it is stored, at `revision`."""
 
     uid: str
@@ -55,33 +57,69 @@ class NotAllSubmitted(ApiError):
         self.outcomes = tuple(outcomes)
 
 
-class BatchOutcomes:
-    """One batch of objects that all have a uid: what is known of each."""
+class Outgoing(NamedTuple):
+    """An object on its way to a server, serialised once; with a uid, unless it is empty."""
 
-    def __init__(self, batch: Sequence[Object]) -> None:
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    content: bytes
+
+    def outcome(self, uid: str, revision: int, warnings: tuple[str, ...], error: ApiError | None) -> Submitted:
+        return Submitted(uid or self.uid, revision, warnings, error, self.kind, self.namespace, self.name)
+
+
+def outgoing(item: AnyObject | Object) -> Outgoing:
+    """The object as it is now, with a uid; the item stays as it is."""
+    copy = as_object(item)
+    field = copy.WhichOneof("kind")
+    if field is None:
+        return Outgoing("", "", "", "", copy.SerializeToString())
+    kind, metadata = kinds.of(copy), getattr(copy, field).metadata
+    uid = metadata.uid
+    if not uid:
+        uid = metadata.uid = new_uid()
+    namespace = (metadata.namespace or "default") if kind.namespaced else ""
+    # Bytes that are equal for equal objects, so that the server knows them again.
+    return Outgoing(kind.name, namespace, metadata.name, uid, copy.SerializeToString(deterministic=True))
+
+
+def outgoing_batches(items: Iterable[AnyObject | Object]) -> Iterator[list[Outgoing]]:
+    """Each is one call."""
+    return batches(map(outgoing, items), size_of=lambda item: len(item.content))
+
+
+class BatchOutcomes:
+    """One batch of objects: what is known of each."""
+
+    def __init__(self, batch: Sequence[Outgoing]) -> None:
         self._batch = batch
         self._results: dict[int, Submitted] = {}
-        self._asked: list[int] = []
+        self._asked: Sequence[int] = range(len(batch))
 
-    def request(self) -> SubmitManyRequest:
-        """For the entries without a known outcome."""
-        self._asked = [index for index in range(len(self._batch)) if self._is_open(index)]
-        return SubmitManyRequest(objects=[self._batch[index] for index in self._asked])
+    def request(self) -> bytes:
+        """A SubmitManyRequest of the entries without a known outcome."""
+        if self._results:
+            self._asked = [index for index in range(len(self._batch)) if self._is_open(index)]
+        return b"".join([framed(_OBJECTS, self._batch[index].content) for index in self._asked])
 
     def take(self, answer: SubmitManyResponse) -> None:
         """Raises the error of an entry that still has no known outcome."""
+        still_open: ApiError | None = None
         for index, result in zip(self._asked, answer.results, strict=True):
-            error = outcome_error(result.outcome)
-            self._results[index] = _submitted(self._batch[index], result.uid, result.revision, result.warnings, error)
-        for submitted in self._results.values():
-            if submitted.open and submitted.error is not None:
-                raise submitted.error
+            error, warnings = outcome_error(result.outcome), tuple(result.warnings)
+            submitted = self._results[index] = self._batch[index].outcome(result.uid, result.revision, warnings, error)
+            if error is not None and submitted.open:
+                still_open = still_open or error
+        if still_open is not None:
+            raise still_open
 
     def give_up(self, error: ApiError) -> None:
         """All that is open ends with this error."""
         for index, item in enumerate(self._batch):
             if self._is_open(index):
-                self._results[index] = _submitted(item, "", 0, (), error)
+                self._results[index] = item.outcome("", 0, (), error)
 
     def results(self) -> list[Submitted]:
         return [self._results[index] for index in range(len(self._batch))]

@@ -16,7 +16,7 @@ import tenacity
 from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
-from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules
+from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules, serialized
 from rayched.client.errors import ApiError, ClientClosed
 
 # The thread that reads a stream takes its messages from the connection by itself.
@@ -37,7 +37,7 @@ class Transport:
     def call(
         self,
         name: str,
-        request: Message,
+        request: Message | bytes,
         *,
         total_seconds: float | None = None,
         again: Callable[[ApiError], Message | None] | None = None,
@@ -89,6 +89,6 @@ class Transport:
                     channel = self._channels[endpoint] = grpc.insecure_channel(endpoint, options=_OPTIONS)
                 target = method(name)
                 make = channel.unary_stream if target.streaming else channel.unary_unary
-                found = make(target.path, lambda message: message.SerializeToString(), target.response.FromString)
+                found = make(target.path, serialized, target.response.FromString)
                 self._methods[endpoint, name] = found
             return found

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rayched.api.kinds import AnyObject, unwrap, wrap
+from rayched.api.wire import framed, varint
 from rayched.server.selection import Selection
-from rayched.store.codec import PoisonedObject, decode_entry, framed, varint
+from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
 from rayched.v1.services_pb2 import WatchEvent, WatchResponse

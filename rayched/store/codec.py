@@ -9,11 +9,11 @@ Cost: 2 to 3 microseconds to decode a small pod and 1 to encode it.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.api.wire import framed
 from rayched.store.entries import Entry
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
@@ -45,22 +45,6 @@ def encode(item: Object, leader_write: LeaderWrite | None = None) -> bytes:
     # As a Stored of the two would be, without a copy of the object in it.
     value = framed(_OBJECT, item.SerializeToString(deterministic=True))
     return value if leader_write is None else value + framed(_LEADER_WRITE, leader_write.SerializeToString(deterministic=True))
-
-
-def framed(number: int, content: bytes) -> bytes:
-    """A field of protobuf's binary form that holds a message: its number, up to 15, its length and its bytes."""
-    return b"".join((bytes((number << 3 | 2,)), varint(len(content)), content))
-
-
-@lru_cache(maxsize=4096)
-def varint(number: int) -> bytes:
-    """Protobuf's form of a number that is not negative: seven bits a byte, the lowest first."""
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
 
 
 def decode(value: bytes, mod_revision: int, key: bytes = b"") -> Object:

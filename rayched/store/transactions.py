@@ -30,7 +30,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from leader.etcd_shim import rpc
-from rayched.store.codec import last_attempt, varint
+from rayched.api.wire import varint
+from rayched.store.codec import last_attempt
 from rayched.store.entries import Entry, first_entry
 from rayched.store.errors import NotApplied, StoreError
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
+
 import grpc
 import pytest
 
+from rayched.api.kinds import wrap
 from rayched.client import ApiError, NotAllSubmitted
-from rayched.client.calls import with_uid
 from rayched.client.endpoints import worth_repeating
 from rayched.client.errors import ClientClosed
 from rayched.client.sources import objects_of
-from rayched.client.submissions import BatchOutcomes, all_submitted
+from rayched.client.submissions import BatchOutcomes, all_submitted, outgoing
 from rayched.v1.services_pb2 import SubmitManyRequest, SubmitManyResponse
+from rayched.v1.workloads_pb2 import Object
 from tests.server.objects import a_pod
 
 UNKNOWN, TAKEN = grpc.StatusCode.UNAVAILABLE.value[0], grpc.StatusCode.ALREADY_EXISTS.value[0]
@@ -26,19 +29,20 @@ def answer(*codes: int) -> SubmitManyResponse:
     return found
 
 
-def names(request: SubmitManyRequest) -> list[str]:
-    return [item.pod.metadata.name for item in request.objects]
+def asked(outcomes: BatchOutcomes) -> list[tuple[str, str]]:
+    """Name and uid of what the next request has."""
+    request = SubmitManyRequest.FromString(outcomes.request())
+    return [(item.pod.metadata.name, item.pod.metadata.uid) for item in request.objects]
 
 
 def test_only_what_is_unknown_is_asked_again_and_with_the_same_uid() -> None:
-    batch = [with_uid(a_pod(name)) for name in "abc"]
+    batch = [outgoing(a_pod(name)) for name in "abc"]
     outcomes = BatchOutcomes(batch)
-    assert names(outcomes.request()) == ["a", "b", "c"]
+    assert asked(outcomes) == [(item.name, item.uid) for item in batch]
+    assert len({item.uid for item in batch}) == 3
     with pytest.raises(ApiError):
         outcomes.take(answer(0, UNKNOWN, TAKEN))
-    again = outcomes.request()
-    assert names(again) == ["b"]
-    assert again.objects[0].pod.metadata.uid == batch[1].pod.metadata.uid
+    assert asked(outcomes) == [("b", batch[1].uid)]
     outcomes.take(answer(0))
     assert [(one.name, one.revision, one.error is None) for one in outcomes.results()] == [
         ("a", 5, True),
@@ -47,8 +51,30 @@ def test_only_what_is_unknown_is_asked_again_and_with_the_same_uid() -> None:
     ]
 
 
+def test_what_goes_out_is_the_object_with_a_uid_of_its_own_and_the_item_stays_as_it_is() -> None:
+    pod = a_pod("a")
+    uids = [uuid.UUID(outgoing(pod).uid) for _ in range(200)]
+    assert len(set(uids)) == 200 and {(uid.version, uid.variant) for uid in uids} == {(4, uuid.RFC_4122)}
+    assert not pod.metadata.uid
+    item = outgoing(pod)
+    sent = Object.FromString(item.content).pod
+    assert sent.metadata.uid == item.uid
+    sent.metadata.uid = ""
+    assert sent == pod
+    sent.metadata.uid = "given"
+    assert outgoing(sent).uid == outgoing(wrap(sent)).uid == "given"
+
+
+def test_an_empty_object_goes_out_as_it_is_and_the_server_says_what_is_wrong() -> None:
+    outcomes = BatchOutcomes([outgoing(Object())])
+    assert SubmitManyRequest.FromString(outcomes.request()).objects == [Object()]
+    outcomes.take(answer(TAKEN))
+    (found,) = outcomes.results()
+    assert (found.kind, found.uid, found.error is None) == ("", "", False)
+
+
 def test_what_is_unknown_at_the_end_has_the_last_error_and_the_rest_stays() -> None:
-    outcomes = BatchOutcomes([with_uid(a_pod(name)) for name in "abc"])
+    outcomes = BatchOutcomes([outgoing(a_pod(name)) for name in "abc"])
     outcomes.request()
     with pytest.raises(ApiError):
         outcomes.take(answer(0, UNKNOWN, TAKEN))
@@ -59,7 +85,7 @@ def test_what_is_unknown_at_the_end_has_the_last_error_and_the_rest_stays() -> N
 
 def test_many_refusals_are_told_in_one_line() -> None:
     read = objects_of([a_pod(f"pod-{number}") for number in range(5)])
-    outcomes = BatchOutcomes([with_uid(result.object) for result in read])
+    outcomes = BatchOutcomes([outgoing(result.object) for result in read])
     outcomes.request()
     outcomes.take(answer(0, TAKEN, TAKEN, TAKEN, TAKEN))
     with pytest.raises(NotAllSubmitted) as caught:
