@@ -39,7 +39,7 @@ from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted
 from rayched.store.keys import KeyTextError
-from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Unknown, split
+from rayched.store.transactions import Committed, Conflict, Fenced, Guard, GuardedPut, Outcome, Unknown, split
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import SubmissionRecord
@@ -200,10 +200,12 @@ class Creator:
     async def _round(self, pending: list[_Submission], dry_run: bool) -> None:
         revisions = await self._admission.namespace_revisions(one.namespace for one in pending if one.namespace)
         keys, now = self._objects.keys, timestamp_now()
-        guards = {name: ((keys.object_key(NAMESPACE, "", name), revision),) for name, revision in revisions.items()}
+        namespaces = {name: (keys.object_key(NAMESPACE, "", name), revision) for name, revision in revisions.items()}
+        # A namespace that all of them are in is compared once, for the whole transaction.
+        guard = Guard(*next(iter(namespaces.values()))) if _are_in_one_namespace(pending) and namespaces else None
         for submission in pending:
             try:
-                submission.write = self._write(submission, guards, now)
+                submission.write = self._write(submission, namespaces, guard, now)
             except (ApiFailure, KeyTextError) as error:
                 submission.result = failure_of(error, "Submission")
         ready = [submission for submission in pending if submission.write is not None and submission.result is None]
@@ -212,21 +214,24 @@ class Creator:
             return
         by_write = {id(submission.write): submission for submission in ready}
         for batch in split(submission.write for submission in ready if submission.write is not None):
-            outcomes = await self._objects.store.send(None, batch)
+            outcomes = await self._objects.store.send(guard, batch)
             for write, outcome in zip(batch, outcomes, strict=True):
                 self._settle(by_write[id(write)], outcome)
 
-    def _write(self, submission: _Submission, namespaces: Mapping[str, tuple[tuple[bytes, int]]], now: Timestamp) -> GuardedPut:
-        """`namespaces` has the key and the revision of those that exist."""
+    def _write(
+        self, submission: _Submission, namespaces: Mapping[str, tuple[bytes, int]], guard: Guard | None, now: Timestamp
+    ) -> GuardedPut:
+        """`namespaces` has the key and the revision of those that exist; with a `guard` the write need not compare its own."""
         keys, metadata = self._objects.keys, submission.message.metadata
         namespace, name = submission.namespace, metadata.name
         record_key = keys.submission(submission.uid)
-        guard: tuple[tuple[bytes, int], ...] = ()
+        also = [(record_key, 0)]
         if namespace:
             found = namespaces.get(namespace)
             if found is None:
                 raise ApiFailure(Code.NOT_FOUND, f"{submission.subject}: namespace {namespace} does not exist")
-            guard = found
+            if guard is None:
+                also.append(found)
         record = SubmissionRecord(digest=submission.digest, uid=submission.uid, warnings=submission.warnings)
         named = submission.key = record.key
         named.kind, named.namespace, named.name = submission.kind.name, namespace, name
@@ -237,7 +242,7 @@ class Creator:
             # Not before admission, which knows templates by all that is not the object's own.
             metadata.creation_timestamp.CopyFrom(now)
             value = encode(submission.item)
-        return GuardedPut(key, 0, value, ((record_key, 0), *guard), ((record_key, record.SerializeToString()),))
+        return GuardedPut(key, 0, value, tuple(also), ((record_key, record.SerializeToString()),))
 
     def _settle(self, submission: _Submission, outcome: Outcome) -> None:
         match outcome:
@@ -251,6 +256,9 @@ class Creator:
                 self._learn(submission)
             case Conflict(current, (record, *_)):
                 self._settle_conflict(submission, current, record)
+            case Fenced():
+                # The namespace that they share has changed, and nothing was written: another round, as for a conflict.
+                pass
             case Unknown() if not RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER:
                 self._settle(submission, Committed(0))
             case _:
@@ -349,6 +357,12 @@ def _waves(submissions: Iterable[_Submission]) -> list[list[_Submission]]:
     first = [submission for submission in submissions if submission.kind.name in _FIRST]
     rest = [submission for submission in submissions if submission.kind.name not in _FIRST]
     return [wave for wave in (first, rest) if wave]
+
+
+def _are_in_one_namespace(submissions: Sequence[_Submission]) -> bool:
+    """False for what is in none."""
+    namespace = submissions[0].namespace
+    return bool(namespace) and all(submission.namespace == namespace for submission in submissions)
 
 
 def _answer_again(submission: _Submission, record: Entry) -> Creation:

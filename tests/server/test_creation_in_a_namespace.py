@@ -1,0 +1,136 @@
+"""Objects are created only while their namespace is as it was seen; one that they share is compared once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rayched.api.kinds import NAMESPACE, POD, wrap
+from rayched.server.admission import Admission
+from rayched.server.changes import EventEncoder
+from rayched.server.creation import Created, Creation, Creator
+from rayched.server.errors import ApiFailure, Code
+from rayched.server.objects import Objects
+from rayched.server.watch_hub import WatchHub
+from rayched.store.codec import encode
+from rayched.store.entries import Deleted, Reading
+from rayched.store.keys import Keys
+from rayched.store.transactions import Guard, Outcome, Write, build, read
+from rayched.v1.core_pb2 import Namespace, Pod
+from tests.actors.model_store import ModelStore
+
+KEYS = Keys()
+
+
+def namespace_key(name: str) -> bytes:
+    return KEYS.object_key(NAMESPACE, "", name)
+
+
+class Store:
+    """The calls that a Creator makes, on a model of etcd."""
+
+    def __init__(self) -> None:
+        self.model = ModelStore()
+        self.requests: list[Any] = []
+        self.before_next: Callable[[], None] = lambda: None
+        """Done once, before the next transaction."""
+
+    async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
+        happens, self.before_next = self.before_next, lambda: None
+        happens()
+        request = build(guard, batch)
+        self.requests.append(request)
+        return read(self.model.txn(request), batch)
+
+    async def get_many(self, keys: Sequence[bytes]) -> Reading:
+        return Reading(tuple(self.model.now.get(key) for key in keys), self.model.revision)
+
+
+class Api:
+    """A Creator, and a hub that knows what it is told of the store."""
+
+    def __init__(self, *namespaces: str) -> None:
+        self.store = Store()
+        self.hub = WatchHub(KEYS.parse, EventEncoder())
+        for name in namespaces:
+            self.write(name)
+        self.hub.listed(list(self.store.model.now.values()), self.store.model.revision)
+        ready = asyncio.Event()
+        ready.set()
+        objects = Objects(self.store, KEYS)  # type: ignore[arg-type]
+        self.creator = Creator(objects, Admission(self.hub, objects, ready))
+
+    def write(self, name: str) -> None:
+        namespace = Namespace()
+        namespace.metadata.name = name
+        self.store.model.put(namespace_key(name), encode(wrap(namespace)))
+
+    def show(self, name: str) -> None:
+        """To the hub: the namespace as it is."""
+        entry = self.store.model.now.get(namespace_key(name))
+        revision = self.store.model.revision
+        self.hub.changed([entry or Deleted(namespace_key(name), revision)], revision)
+
+    def submit(self, *pods: Pod) -> list[Creation]:
+        return asyncio.run(self.creator.create([wrap(pod) for pod in pods]))
+
+    def names(self) -> list[str]:
+        return sorted(pod.metadata.name for pod in self.store.model.pods().values())
+
+
+def a_pod(name: str, namespace: str = "default") -> Pod:
+    pod = Pod()
+    pod.metadata.name, pod.metadata.namespace, pod.metadata.uid = name, namespace, f"uid-{name}"
+    pod.spec.containers.add(name="main", image="image")
+    return pod
+
+
+def compared(request: Any, name: str) -> int:
+    """How often a transaction compares a namespace."""
+    requests = [request, *(operation.request_txn for operation in request.success)]
+    return sum(compare.key == namespace_key(name) for one in requests for compare in one.compare)
+
+
+def test_a_namespace_that_all_are_in_is_compared_once() -> None:
+    api = Api("default", "other")
+    assert all(isinstance(one, Created) for one in api.submit(*(a_pod(f"pod-{number}") for number in range(5))))
+    assert [compared(request, "default") for request in api.store.requests] == [1]
+    assert all(isinstance(one, Created) for one in api.submit(a_pod("a"), a_pod("b", "other"), a_pod("c")))
+    assert [compared(api.store.requests[1], name) for name in ("default", "other")] == [2, 1]
+
+
+def test_when_the_namespace_has_changed_all_are_created_in_another_round() -> None:
+    api = Api("default")
+
+    def change() -> None:
+        api.write("default")
+        api.show("default")
+
+    api.store.before_next = change
+    assert all(isinstance(one, Created) for one in api.submit(a_pod("a"), a_pod("b")))
+    assert api.names() == ["a", "b"] and len(api.store.requests) == 2
+
+
+def test_nothing_is_created_in_a_namespace_that_has_gone() -> None:
+    api = Api("default")
+
+    def go() -> None:
+        api.store.model.delete(namespace_key("default"))
+        api.show("default")
+
+    api.store.before_next = go
+    found = api.submit(a_pod("a"), a_pod("b"))
+    assert [one.code for one in found if isinstance(one, ApiFailure)] == [Code.NOT_FOUND, Code.NOT_FOUND]
+    assert api.names() == []
+
+
+def test_what_was_accepted_before_is_answered_again_though_the_namespace_changes_unseen() -> None:
+    api = Api("default")
+    (first,) = api.submit(a_pod("a"))
+    api.write("default")
+    again, new = api.submit(a_pod("a"), a_pod("b"))
+    assert isinstance(first, Created) and isinstance(again, Created)
+    assert (again.uid, again.revision) == (first.uid, first.revision)
+    assert isinstance(new, ApiFailure) and new.code is Code.ABORTED
+    assert KEYS.object_key(POD, "default", "b") not in api.store.model.now
