@@ -41,7 +41,7 @@ LEASE_PAUSE_SECONDS: Final = 1.0
 """Before another is asked for, when none was given."""
 REPEAT_SECONDS_MIN: Final = 5.0
 REPEAT_SECONDS_MAX: Final = 300.0
-PRESSURE_SECONDS: Final = 0.2
+PRESSURE_SECONDS: Final = 1.0
 """An Event costs as much as a binding: in a burst all of them at once would take half of its rate."""
 GATHER_SECONDS: Final = 0.1
 WAITING_MAX: Final = 10_000

@@ -50,6 +50,8 @@ _FLAGS: Final = (
     *("--max-txn-ops", "1100"),
     *("--logger", "zap", "--log-level", "warn"),
 )
+_COLLECTS_RARELY: Final = {"GOGC": "400"}
+"""Where the environment does not say how often etcd collects its garbage: a sixth of its CPU, for up to twice its memory."""
 _QUOTA_BYTES: Final = 8 << 30
 _READY_READ_SECONDS: Final = 0.5
 _READY_PAUSE_SECONDS: Final = 0.01
@@ -176,7 +178,7 @@ class EtcdServer:
                 stdout=log,
                 stderr=log,
                 cwd=self._data_dir,
-                env=etcd_environment(),
+                env=_COLLECTS_RARELY | etcd_environment(),
                 pass_fds=(lock,),
                 # Its own session: a Ctrl-C in the terminal reaches the replicas first, and they still need etcd to end well.
                 start_new_session=True,

@@ -187,6 +187,18 @@ def test_data_and_port_survive_stop_and_start_whatever_etcds_own_variables_say(
 
 
 @pytest.mark.cluster
+def test_etcd_collects_its_garbage_rarely_unless_the_environment_says_how_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given, expected in ((None, "400"), ("50", "50")):
+        monkeypatch.delenv("GOGC", raising=False)
+        if given is not None:
+            monkeypatch.setenv("GOGC", given)
+        with EtcdServer(tmp_path / expected) as etcd:
+            assert f"GOGC={expected}" in Path(f"/proc/{etcd.pid}/environ").read_text().split("\0")
+
+
+@pytest.mark.cluster
 def test_an_etcd_that_does_not_react_to_sigterm_is_killed(tmp_path: Path) -> None:
     server = EtcdServer(tmp_path / "data", unsafe_no_fsync=True)
     server.start()
