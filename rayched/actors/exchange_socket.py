@@ -60,12 +60,15 @@ class ExchangeCaller:
         self._lose()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            self._connection = connection
-            self._stop_listening()
-            self._write()
+        except (BlockingIOError, ConnectionAbortedError):
+            # Whoever came is gone again.
+            return
+        connection.setblocking(False)
+        self._connection = connection
+        self._stop_listening()
+        self._write()
 
     def _stop_listening(self) -> None:
         if self._listener.fileno() >= 0:
