@@ -96,14 +96,15 @@ class TemplateTable:
 
 def compile_template(number: int, content: bytes, pod: Pod) -> PodTemplate:
     """A template from a pod that is already reduced to what templates hold."""
+    requests = resources.pod_requests(pod)
     return PodTemplate(
         id=number,
         content=content,
         pod=pod,
         namespace=pod.metadata.namespace,
         labels=dict(pod.metadata.labels),
-        requests=resources.pod_requests(pod),
-        accounted=resources.accounted_requests(pod),
+        requests=requests,
+        accounted=resources.accounted_requests(pod) if pod.HasField("status") else requests,
         non_zero=resources.non_zero_requests(pod),
         host_ports=host_ports_of(pod),
         scheduler_name=pod.spec.scheduler_name,

@@ -102,3 +102,28 @@ def test_only_an_absent_request_counts_as_the_default(requests: Any, milli_cpu: 
 def test_the_name_of_a_resource_tells_whether_nodes_count_it(name: str, scalar: bool, extended: bool) -> None:
     assert resources.is_scalar(name) is scalar
     assert resources.is_extended(name) is extended
+
+
+def test_what_is_kept_of_sums_is_about_the_amounts_and_bounded() -> None:
+    pod = Pod()
+    pod.spec.containers.append(container({"cpu": "1", "x/gpu": "2", "gpu": "3"}))
+    first = resources.pod_requests(pod)
+    assert first == {"cpu": 1000, "x/gpu": 2}, "gpu is no resource that nodes count"
+    assert resources.balanced_requests(pod, ("gpu",)) == (3,)
+    first["cpu"] = 7
+    assert resources.pod_requests(pod) == {"cpu": 1000, "x/gpu": 2}, "what a caller does with its answer is its own affair"
+    pod.spec.containers[0].resources.requests["cpu"].string = "1500m"
+    assert resources.pod_requests(pod) == {"cpu": 1500, "x/gpu": 2}
+    status = pod.status.container_statuses.add(name=pod.spec.containers[0].name)
+    status.resources.requests["cpu"].string = "2"
+    assert resources.accounted_requests(pod)["cpu"] == 2000, "a resize counts"
+    assert resources.pod_requests(pod)["cpu"] == 1500
+    for amount in range(resources._PLAIN_MAX + 10):
+        pod = Pod()
+        pod.spec.containers.append(container({"memory": str(amount)}))
+        assert resources.pod_requests(pod) == {"memory": amount}
+    assert resources._plain.cache_info().currsize <= resources._PLAIN_MAX
+    pod.spec.containers.extend(container({"memory": str(amount)}) for amount in range(resources._PLAIN_CONTAINERS_MAX))
+    misses = resources._plain.cache_info().misses
+    assert resources.pod_requests(pod) == {"memory": amount + sum(range(resources._PLAIN_CONTAINERS_MAX))}
+    assert resources._plain.cache_info().misses == misses, "large pods are added up each time"
