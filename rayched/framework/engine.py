@@ -39,6 +39,7 @@ from rayched.framework.kept_columns import Kept, refresh_each
 from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.nominations import Nomination, filter_nominated, rejected_with_nominated
 from rayched.framework.plan import VOLATILE, Plan, Planner, Stage
+from rayched.framework.plans import Plans
 from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
 from rayched.framework.plugin_evaluations import PluginEvaluations
 from rayched.framework.profile import Profile
@@ -56,16 +57,14 @@ from rayched.snapshot.rows import Rows, compact
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 
-__all__ = ["BYTES_MAX", "PLANS_MAX", "Engine", "PluginError"]
+__all__ = ["BYTES_MAX", "Engine", "PluginError"]
 
 BYTES_MAX: Final = 128 << 20
 """Columns kept: at 5,000 nodes those of about 1,600 request shapes."""
 BYTES_A_ROW: Final = 2_048
 """What columns may take for each row of a large table: from 65,536 rows on more than BYTES_MAX."""
-PLANS_MAX: Final = 16_384
-"""Templates whose plan is kept; a plan without columns of its own takes about 2 KB."""
 ROOMS_MAX: Final = 32
-"""Templates whose filters are kept in numbers, with their diagnoses: some 25 bytes a row each."""
+"""Plans whose filters are kept in numbers, with their diagnoses: some 25 bytes a row each."""
 
 _SCORING: Final = frozenset((SCORE, NORMALIZE_SCORE))
 
@@ -82,20 +81,18 @@ class Engine:
         self._scale = scale_for([profile.weights[plugin.name] for plugin in profile.score])
         self._planner = Planner(snapshot, profile, self._store, self._scale)
         self._builder = ColumnBuilder(snapshot, shards)
-        self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
-        self._mentioned = snapshot.mentioned_labels.revision
-        """Plans were made with the labels that counted then."""
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
         self._run: EqualRun | None = None
         """What the next pod may follow, if it is like the last one."""
         self._scored_last: Stage | None = None
         """A run begins with the second pod of a kind: where each is of another kind than the last one, all the others would be
         made for nothing."""
-        self._rooms: OrderedDict[int, tuple[Plan, RoomFilter | None]] = OrderedDict()
-        """Filters in numbers, by template, of those that were asked about so last."""
+        self._rooms: OrderedDict[int, RoomFilter | None] = OrderedDict()
+        """Filters in numbers, by the plan's number, of those that were asked about so last."""
         self._evaluations = PluginEvaluations(profile)
+        self._plans = Plans(snapshot, self._planner, self._evaluations)
 
     # ------------------------------------------------------------------------------------------------------- evaluating
 
@@ -361,47 +358,16 @@ class Engine:
     # ------------------------------------------------------------------------------------------------------------ plans
 
     def _plan(self, template: PodTemplate, would_be: Iterable[tuple[PodTemplate, object]] = ()) -> Plan:
-        """What is asked for a template. Terms of pods that `would_be` there count as those of bound ones do."""
+        """What the template is asked; `would_be` are pods that would be there. Raises PluginError."""
         table = self._table
         if table.generation != self._generation or table.capacity != self._capacity:
             # Numbers mean something else now, or the table has outgrown all columns. Both are rare.
             self._forget()
-        for other, _ in would_be:
-            if other.pod.spec.HasField("affinity"):
-                table.mentioned_labels.add_of(other.pod)
-        if template.id not in self._plans:
-            table.mentioned_labels.add_of(template.pod)
-        if table.mentioned_labels.revision != self._mentioned:
-            self._plan_anew()
-        plan = self._plans.get(template.id)
-        if plan is not None:
-            self._plans.move_to_end(template.id)
-            return plan
-        plan = self._plans[template.id] = self._planner.plan(template)
-        plan.tally = self._evaluations.tally(
-            tuple([entry.plugin.name for entry in plan.entries if isinstance(entry, Asked)]),
-            tuple([asked.plugin.name for asked in plan.filters]),
-            tuple([score.asked.plugin.name for score in plan.scores]),
-        )
-        if len(self._plans) > PLANS_MAX:
-            self._planner.drop(self._plans.popitem(last=False)[1])
-        return plan
-
-    def _plan_anew(self) -> None:
-        """Labels count now that did not: drop the plans of templates that have such."""
-        mentioned = self._table.mentioned_labels
-        keys = mentioned.since(self._mentioned)
-        self._mentioned = mentioned.revision
-        for number, plan in list(self._plans.items()):
-            labels = plan.template.labels
-            if labels and (keys is None or any(key in labels for key in keys)):
-                self._planner.drop(self._plans.pop(number))
+        return self._plans.of(template, would_be)
 
     def _forget(self) -> None:
         self._run = self._scored_last = None
-        for plan in self._plans.values():
-            self._planner.drop(plan)
-        self._plans.clear()
+        self._plans.drop_all()
         self._planner.forget()
         self._rooms.clear()
         self._generation, self._capacity = self._table.generation, self._table.capacity
@@ -410,15 +376,14 @@ class Engine:
         """The plan's filters in numbers, brought up to date, where that is all that they come to now. Raises PluginError."""
         if plan.narrowed is not None or not plan.status.ok:
             return None
-        known = self._rooms.get(plan.template.id)
-        if known is None or known[0] is not plan:
+        if plan.number not in self._rooms:
             asked = self._planner.room(plan)
             room = None if asked is None else RoomFilter(self._table, plan, *asked, self._planner.codes(plan))
-            known = self._rooms[plan.template.id] = plan, room
+            self._rooms[plan.number] = room
             if len(self._rooms) > ROOMS_MAX:
                 self._rooms.popitem(last=False)
-        self._rooms.move_to_end(plan.template.id)
-        room = known[1]
+        self._rooms.move_to_end(plan.number)
+        room = self._rooms[plan.number]
         return room if room is not None and room.holds(self._builder.build) else None
 
     def _account(self, entries: Iterable[SharedEntry] | None) -> None:
@@ -426,7 +391,7 @@ class Engine:
         self._store.account(entries)
         allowed = max(BYTES_MAX, BYTES_A_ROW * self._table.capacity) if self._bytes_max is None else self._bytes_max
         while self._store.n_bytes > allowed and len(self._plans) > 1:
-            self._planner.drop(self._plans.popitem(last=False)[1])
+            self._plans.drop_oldest()
 
     # ------------------------------------------------------------------------------------------------------------- rows
 

@@ -1,7 +1,7 @@
 """The plan of a template: which plugins it asks and with what state, what PreFilter says, and the sums that its total comes from.
 
 PreFilter's answers depend on the pod alone, so they are part of the plan. Keys are asked for once a template; plugins that skip
-it (key None) do not occur in its plan.
+it (key None) do not occur in its plan. Templates with the same keys share a plan (`plans`).
 
 Source: RunPreFilterPlugins of kube-scheduler 1.34: UNSCHEDULABLE_AND_UNRESOLVABLE ends it at once, UNSCHEDULABLE lets the others
 speak, sets of nodes are intersected, and an empty intersection is a rejection.
@@ -9,9 +9,9 @@ speak, sets of nodes are intersected, and an empty intersection is a rejection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.combined_sum import CombinedSum
@@ -30,6 +30,7 @@ from rayched.framework.plugin import (
     RoomPlugin,
     SelectingPlugin,
     StackingPlugin,
+    ToleratingPlugin,
 )
 from rayched.framework.plugin_calls import call_key, call_narrow, call_needs, call_prepare
 from rayched.framework.plugin_evaluations import Tally
@@ -91,15 +92,27 @@ class Stage:
         return self.bounds is not None or all(kept.was_built for kept in self.kept())
 
 
-@dataclass(slots=True)
-class Plan:
-    """All that is known of a template."""
+class Asking(NamedTuple):
+    """What plugins read of a template, in the order in which an attempt first meets them."""
 
+    keys: tuple[Hashable, ...]
+    """Their keys; None of a plugin that skips the template."""
+    pods: tuple[Pod, ...]
+    """The pod as each was given it."""
     template: PodTemplate
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """All that is known of templates of which all plugins read the same."""
+
+    number: int
+    """Unique in its Planner, never given again."""
+    keys: tuple[Hashable, ...]
     entries: list[SharedEntry]
     """What the plan itself holds of the store."""
-    pod: Pod | None = None
-    """The template's pod without labels that no selector mentions, as long as it is being planned."""
+    templates: dict[int, PodTemplate] = field(default_factory=dict)
+    """Those whose plan it is, by number."""
     filters: list[Asked] = field(default_factory=list)
     scores: list[AskedScore] = field(default_factory=list)
     status: Status = SUCCESS
@@ -125,7 +138,9 @@ class Planner:
     __slots__ = (
         "_counting",
         "_grouping",
+        "_next_number",
         "_normalizing",
+        "_plugins",
         "_profile",
         "_refusing",
         "_rooms",
@@ -135,6 +150,7 @@ class Planner:
         "_stacks",
         "_store",
         "_table",
+        "_tolerating",
         "_volatile",
     )
 
@@ -154,32 +170,51 @@ class Planner:
             for plugin in profile.plugins()
             if isinstance(plugin, SelectingPlugin) and plugin.reads_mentioned_labels_alone
         )
+        self._tolerating = frozenset(
+            plugin.name
+            for plugin in profile.plugins()
+            if isinstance(plugin, ToleratingPlugin) and plugin.reads_tolerations_of_known_taints_alone
+        )
+        asked: list[ColumnPlugin] = [*profile.pre_filter, *profile.filter, *profile.score]
+        self._plugins = tuple({plugin.name: plugin for plugin in asked}.values())
+        self._next_number = 0
         self._stacking = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, StackingPlugin))
         self._stacks: dict[Hashable, UsageStack] = {}
         # Sets of flags take a microsecond to compare.
         self._volatile = frozenset(plugin.name for plugin in profile.plugins() if _reads(plugin) & VOLATILE)
 
-    def plan(self, template: PodTemplate) -> Plan:
+    def ask(self, template: PodTemplate) -> Asking:
+        """Ask each plugin for its key. Raises PluginError."""
+        seen = _Seen(template, self._table)
+        selecting, tolerating = self._selecting, self._tolerating
+        keys: list[Hashable] = []
+        pods: list[Pod] = []
+        for plugin in self._plugins:
+            pod = seen.pod(selects=plugin.name in selecting, tolerates=plugin.name in tolerating)
+            pods.append(pod)
+            keys.append(call_key(plugin, pod))
+        return Asking(tuple(keys), tuple(pods), template)
+
+    def plan(self, asking: Asking) -> Plan:
         """Raises PluginError; then nothing is kept."""
-        plan = Plan(template, [])
+        plan, profile = Plan(self._next_number, asking.keys, []), self._profile
+        self._next_number += 1
         try:
-            asked: dict[str, Asked | None] = {}
-            profile = self._profile
-            self._pre_filter(plan, asked)
-            for filter_plugin in profile.filter:
-                found = self._ask(plan, asked, filter_plugin)
-                if found is not None:
-                    plan.filters.append(found)
-            for score_plugin in profile.score:
-                found = self._ask(plan, asked, score_plugin)
-                if found is not None:
-                    name = score_plugin.name
-                    plan.scores.append(AskedScore(found, profile.weights[name], name in self._normalizing))
+            by_name: dict[str, Asked] = {}
+            for plugin, key, pod in zip(self._plugins, asking.keys, asking.pods, strict=True):
+                if key is not None:
+                    by_name[plugin.name] = found = self._asked(plugin, key, pod, asking.template)
+                    plan.entries.append(found)
+            self._pre_filter(plan, by_name)
+            plan.filters = [by_name[plugin.name] for plugin in profile.filter if plugin.name in by_name]
+            plan.scores = [
+                AskedScore(by_name[plugin.name], profile.weights[plugin.name], plugin.name in self._normalizing)
+                for plugin in profile.score
+                if plugin.name in by_name
+            ]
         except BaseException:
             self._store.release(plan.entries)
             raise
-        finally:
-            plan.pod = None
         return plan
 
     def drop(self, plan: Plan) -> None:
@@ -258,12 +293,12 @@ class Planner:
 
     # -------------------------------------------------------------------------------------------------------- PreFilter
 
-    def _pre_filter(self, plan: Plan, asked: dict[str, Asked | None]) -> None:
+    def _pre_filter(self, plan: Plan, by_name: Mapping[str, Asked]) -> None:
         for plugin in self._profile.pre_filter:
-            found = self._ask(plan, asked, plugin)
-            if found is None:
+            asked = by_name.get(plugin.name)
+            if asked is None:
                 continue
-            answer = call_narrow(plugin, found.state)
+            answer = call_narrow(plugin, asked.state)
             if isinstance(answer, Status):
                 plan.status = answer
                 if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -275,40 +310,19 @@ class Planner:
                     plan.status = unresolvable(nothing_left_by(plan.narrowing))
                     return
 
-    def _ask(self, plan: Plan, asked: dict[str, Asked | None], plugin: ColumnPlugin) -> Asked | None:
-        """What the plugin is asked for this template, once for all its extension points; None: it skips the template."""
-        name = plugin.name
-        if name in asked:
-            return asked[name]
-        pod = self._with_labels_that_count(plan) if name in self._selecting else plan.template.pod
-        key = call_key(plugin, pod)
-        found = None
-        if key is not None:
-            entry_key = ("asked", name, key)
-            found = self._store.take(entry_key, lambda: self._prepared(entry_key, plugin, pod, plan.template))
-            plan.entries.append(found)
-        asked[name] = found
-        return found
+    def _asked(self, plugin: ColumnPlugin, key: Hashable, pod: Pod, template: PodTemplate) -> Asked:
+        """The entry for this key, of which there is one for all plans."""
+        entry_key = ("asked", plugin.name, key)
 
-    def _with_labels_that_count(self, plan: Plan) -> Pod:
-        """The pod as it is for who reads labels through selectors alone."""
-        if plan.pod is None:
-            template = plan.template
-            plan.pod = template.pod
-            counting = self._table.mentioned_labels.among(template.labels)
-            if len(counting) < len(template.labels):
-                plan.pod = Pod()
-                plan.pod.CopyFrom(template.pod)
-                for label in template.labels:
-                    if label not in counting:
-                        del plan.pod.metadata.labels[label]
-        return plan.pod
+        def prepared() -> Asked:
+            state = call_prepare(plugin, pod)
+            # Not the whole pod's where it says more: others with this key may not say it.
+            content = template.content if pod is template.pod else pod.SerializeToString(deterministic=True)
+            if plugin.name in self._counting:
+                return CountedAsked(entry_key, cast(CountingPlugin, plugin), state, content, self._table)
+            return Asked(entry_key, plugin, state, content)
 
-    def _prepared(self, key: Hashable, plugin: ColumnPlugin, pod: Pod, template: PodTemplate) -> Asked:
-        state = call_prepare(plugin, pod)
-        if plugin.name in self._counting:
-            return CountedAsked(key, cast(CountingPlugin, plugin), state, template.content, self._table)
-        return Asked(key, plugin, state, template.content)
+        return self._store.take(entry_key, prepared)
 
     # ------------------------------------------------------------------------------------------------------- the columns
 
@@ -322,8 +336,8 @@ class Planner:
     def _counted(self, entries: list[SharedEntry], plan: Plan, asked: CountedAsked, weight: int) -> CountedScore:
         if asked.plugin.name not in self._grouping:
             return CountedScore(asked, weight, None)
-        # Which groups have a feasible row is another matter for each template.
-        key = ("grouped", plan.template.id, asked)
+        # Which groups have a feasible row is another matter for each plan.
+        key = ("grouped", plan.number, asked)
         by_group = self._store.take(key, lambda: GroupedScore(key, self._table, asked, weight))
         entries.append(by_group)
         return CountedScore(asked, weight, by_group)
@@ -367,6 +381,41 @@ class Planner:
         found = self._store.take(key, lambda: StaticSum(key, self._table, self._scale, filters, scores, raw_scores))
         entries.append(found)
         return found
+
+
+class _Seen:
+    """A template's pod as plugins may see it: without labels that nobody mentions, without tolerations of unknown taints."""
+
+    __slots__ = ("_known", "_table", "_template")
+
+    def __init__(self, template: PodTemplate, table: NodeTable) -> None:
+        self._template = template
+        self._table = table
+        self._known: dict[tuple[bool, bool], Pod] = {(False, False): template.pod}
+
+    def pod(self, *, selects: bool, tolerates: bool) -> Pod:
+        """The pod for a plugin that reads labels through selectors alone, tolerations of known taints alone."""
+        found = self._known.get((selects, tolerates))
+        if found is None:
+            found = self._known[selects, tolerates] = self._reduced(selects, tolerates)
+        return found
+
+    def _reduced(self, selects: bool, tolerates: bool) -> Pod:
+        template, pod = self._template, self._template.pod
+        labels, tolerations = template.labels, pod.spec.tolerations
+        counting = self._table.mentioned_labels.among(labels) if selects else labels
+        covering = self._table.known_taints.counting(tolerations) if tolerates else tolerations
+        if len(counting) == len(labels) and len(covering) == len(tolerations):
+            return pod
+        reduced = Pod()
+        reduced.CopyFrom(pod)
+        for label in labels:
+            if label not in counting:
+                del reduced.metadata.labels[label]
+        if len(covering) < len(tolerations):
+            reduced.spec.ClearField("tolerations")
+            reduced.spec.tolerations.extend(covering)
+        return reduced
 
 
 def _keys(questions: Iterable[Question]) -> tuple[Hashable, ...]:

@@ -73,6 +73,18 @@ class ColumnPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class ToleratingPlugin(ColumnPlugin, Protocol):
+    """A plugin that reads tolerations to see which taints of nodes they cover, and for nothing else, or not at all.
+
+    `key` and `prepare` then get a pod without the tolerations that cover no taint of any node, see `KnownTaints`.
+    """
+
+    @property
+    def reads_tolerations_of_known_taints_alone(self) -> bool:
+        """True: it can be relied upon."""
+
+
+@runtime_checkable
 class NarrowingPlugin(ColumnPlugin, Protocol):
     """PreFilter: reduces the nodes before any is looked at, or rejects the pod outright."""
 
@@ -176,8 +188,8 @@ class CountingPlugin(ColumnPlugin, Protocol):
 
 
 @runtime_checkable
-class SelectingPlugin(CountingPlugin, Protocol):
-    """A counting plugin that reads labels of the incoming pod through selectors alone, be they its own or others'.
+class SelectingPlugin(ColumnPlugin, Protocol):
+    """A plugin that reads labels of the incoming pod through selectors alone, be they its own or others', or not at all.
 
     `key` and `prepare` then get a pod without the labels that no selector mentions, see `MentionedLabels`.
     """

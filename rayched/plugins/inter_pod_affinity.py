@@ -49,6 +49,7 @@ class InterPodAffinity:
     name: Final = names.INTER_POD_AFFINITY
     reads: Final = Log.LABELS
     reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
         needs_preferences = args.ignore_preferred_terms_of_existing_pods

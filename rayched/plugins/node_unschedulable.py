@@ -30,6 +30,8 @@ _CORDON: Final = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 class NodeUnschedulable:
     name: Final = names.NODE_UNSCHEDULABLE
     reads: Final = Log.UNSCHEDULABLE
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def key(self, pod: Pod) -> tuple[()] | None:
         """None for pods that tolerate the cordon; all others are alike."""

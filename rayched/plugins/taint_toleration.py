@@ -40,6 +40,8 @@ class Tolerations:
 class TaintToleration:
     name: Final = names.TAINT_TOLERATION
     reads: Final = Log.TAINTS
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def key(self, pod: Pod) -> TolerationKey:
         """The tolerations, each once, in any order."""

@@ -41,7 +41,7 @@ from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.surroundings import Surroundings
 from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, clipped
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Node, Taint
+from rayched.v1.core_pb2 import Node
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
 
 INTERNED_MIN: Final = 4_096
@@ -358,10 +358,7 @@ class Snapshot(NodeTable):
                 self.label_column(key)[row] = self.label_interner.intern(text, text)
 
     def _write_taints(self, row: int, taints: tuple[tuple[str, str, str], ...]) -> None:
-        number = self.taint_interner.find(taints)
-        if number is None:
-            number = self.taint_interner.intern(taints, taints_of(taints))
-        self.taint_set[row] = number
+        self.taint_set[row] = self.intern_taints(taints)
 
     def _write_images(self, row: int, old: ReportedImages, new: ReportedImages) -> None:
         self._images.remove(old)
@@ -405,11 +402,6 @@ class Snapshot(NodeTable):
 
 def _is_crowded(values: int, places: int) -> bool:
     return values > max(INTERNED_MIN, INTERNED_PER_PLACE_MAX * places)
-
-
-def taints_of(taints: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
-    """Taint messages from (key, value, effect)."""
-    return tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in taints)
 
 
 def _facts_of(node: Node) -> _NodeFacts:

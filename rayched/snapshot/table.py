@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import BoolColumn, IdColumn, Log, ResourceTable
 from rayched.snapshot.interning import Interner
+from rayched.snapshot.known_taints import KnownTaints
 from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.templates import HostPort, PodTemplate
 from rayched.v1.core_pb2 import Taint
@@ -88,6 +89,8 @@ class NodeTable:
         """Image to (size in bytes, nodes that have it), over the whole cluster."""
         self.mentioned_labels = MentionedLabels()
         """Labels of pods that count where pods are compared."""
+        self.known_taints = KnownTaints()
+        """Taints that tolerations can be about."""
         self.logs: dict[Log, ChangeLog] = {aspect: ChangeLog() for aspect in Log}
         self._log_groups: dict[Log, tuple[ChangeLog, ...]] = {}
         self.usage_log = self.logs[Log.USAGE]
@@ -184,6 +187,15 @@ class NodeTable:
             self.requested = np.concatenate((self.requested, row))
             self._vectors.clear()
         return place
+
+    def intern_taints(self, taints: TaintKey) -> int:
+        """The number of a set of taints."""
+        number = self.taint_interner.find(taints)
+        if number is None:
+            messages = tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in taints)
+            self.known_taints.add(messages)
+            number = self.taint_interner.intern(taints, messages)
+        return number
 
     def label_column(self, key: str) -> IdColumn:
         """The column of a label key, made where it does not exist yet. Shape (capacity,)."""

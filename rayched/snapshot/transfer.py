@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rayched.snapshot.columns import Log, RowIndex
-from rayched.snapshot.snapshot import Snapshot, taints_of
+from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NO_VALUE, ImageSet, NodeTable, TaintKey
 from rayched.snapshot.templates import HostPort
 
@@ -233,7 +233,7 @@ class TableCopy(NodeTable):
         for text in update.label_values:
             self.label_interner.intern(text, text)
         for key in update.taint_sets:
-            self.taint_interner.intern(key, taints_of(key))
+            self.intern_taints(key)
         for images in update.image_sets:
             self.image_interner.intern(images, images)
         self._take_usage(update.usage)

@@ -86,8 +86,7 @@ def test_columns_stay_within_their_bytes_and_the_least_recently_used_go_first() 
         engine.evaluate(template)
     assert engine._store.n_bytes <= 100_000
     assert engine._store.n_bytes == sum(entry.n_bytes for entry in engine._store._entries.values())
-    for plan in engine._plans.values():
-        engine._planner.drop(plan)
+    engine._plans.drop_all()
     assert len(engine._store) == 0 and engine._store.n_bytes == 0, "what nobody uses is gone"
 
 

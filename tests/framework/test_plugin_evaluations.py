@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rayched.framework import engine as engine_module
+from rayched.framework import plans
 from rayched.framework.engine import Engine
 from rayched.v1.core_pb2 import Pod
 from tests.framework.spies import Spy, a_snapshot, a_template
@@ -21,9 +21,9 @@ class Picky(Spy):
         return pod.metadata.labels.get("picky")
 
 
-@pytest.mark.parametrize("plans_max", [1, 100])
-def test_evaluations_are_counted_by_plugin_and_extension_point(plans_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "PLANS_MAX", plans_max)
+@pytest.mark.parametrize("templates_max", [1, 100])
+def test_evaluations_are_counted_by_plugin_and_extension_point(templates_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "TEMPLATES_MAX", templates_max)
     picky = Picky("Picky")
     profile = a_profile(pre_filter=(Named(),), filters=(Room(), picky), scores=(picky, Room()))
     engine = Engine(a_snapshot(), profile)

@@ -131,7 +131,7 @@ class World:
         tried, wanted = (engine.dry_run(template, nominated).run(rows, pods) for engine in (plain, columns))
         assert [None if stay is None else tuple(map(bool, stay)) for stay in wanted.stay] == list(tried.stay)
         assert tried.refusals() == wanted.refusals()
-        room = plain._rooms[template.id][1]
+        room = plain._rooms[plain._plan(template).number]
         self.in_numbers += room is not None and room.holds(plain._builder.build)
 
     def lower(self, row: int) -> list[PodTemplate]:
@@ -165,5 +165,5 @@ def test_a_filter_without_numbers_is_asked_in_columns() -> None:
     template = world.templates.intern(a_pod("vip", cpu="4", priority=10))
     world.plain.diagnose(template)
     world.columns.diagnose(template)
-    assert world.plain._rooms[template.id][1] is not None
-    assert world.columns._rooms[template.id][1] is None
+    assert world.plain._rooms[world.plain._plan(template).number] is not None
+    assert world.columns._rooms[world.columns._plan(template).number] is None

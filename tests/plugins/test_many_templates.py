@@ -11,18 +11,19 @@ from random import Random
 
 import pytest
 
-from rayched.framework import usage_stack
+from rayched.framework import plans, usage_stack
 from rayched.framework.counting import CountedAsked, CountedRejection
 from rayched.framework.engine import Engine
 from rayched.framework.kept_columns import FilterColumn, Kept
+from rayched.framework.questions import Asked
 from rayched.framework.usage_sum import UsageSum
 from rayched.plugins.node_ports import NodePorts
-from rayched.snapshot import mentioned_labels
+from rayched.snapshot import known_taints, mentioned_labels
 from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.columns import CodeColumn, Log
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Service
+from rayched.v1.core_pb2 import Pod, Service
 from tests.plugins.builders import PodBuilder, a_node, a_pod, a_term, pods_with
 from tests.plugins.engine_case import Case
 
@@ -42,11 +43,11 @@ def template_of(case: Case, pod: PodBuilder) -> PodTemplate:
 def assert_as_from_nothing(
     case: Case, template: PodTemplate, where: object = "", nominated: Sequence[tuple[PodTemplate, int]] = ()
 ) -> None:
-    """The other engine keeps nothing and heeds all labels; it comes second, lest it mention any for the first one."""
+    """The other engine keeps nothing and heeds all labels and tolerations; it is second, lest it mention any for the first."""
     found = case.engine.evaluate(template, nominated=nominated)
     feasible, total = found.feasible.tolist(), found.total.tolist()
     fresh = Engine(case.snapshot, case.engine._planner._profile)
-    fresh._planner._selecting = frozenset()
+    fresh._planner._selecting = fresh._planner._tolerating = frozenset()
     expected = fresh.evaluate(template, nominated=nominated)
     assert feasible == expected.feasible.tolist(), where
     assert expected.n_feasible < 2 or total == expected.total.tolist(), where
@@ -116,6 +117,118 @@ def test_with_very_many_mentioned_keys_all_labels_count(monkeypatch: pytest.Monk
     assert mentioned.among({"a": "1", "other": "y"}) == {"a": "1", "other": "y"} and mentioned.since(0) is None
     assert mentioned.revision == 4
     assert_as_from_nothing(case, template)
+
+
+# ------------------------------------------------------------------------------------------------------ plans in common
+
+
+def test_templates_of_which_all_plugins_read_the_same_have_one_plan() -> None:
+    case = a_case()
+    found = case.engine._plans
+    for number in range(60):
+        pod = (
+            a_pod()
+            .requesting(cpu=f"{100 + number % 3}m")
+            .named(run=f"r{number}")
+            .tolerating(f"key-{number % 7}", operator="Exists")
+        )
+        template = template_of(case, pod)
+        assert_as_from_nothing(case, template)
+        case.snapshot.bind(f"u{number}", template, f"n{number % 12}")
+    assert len(found) == 3
+    assert_as_from_nothing(case, template_of(case, a_pod().requesting(cpu="100m")))
+    assert len(found) == 3
+    assert_as_from_nothing(case, template_of(case, a_pod().requesting(cpu="100m").selecting(**{ZONE: "a"})))
+    assert len(found) == 4
+
+
+def test_the_templates_of_a_plan_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "TEMPLATES_MAX", 5)
+    case = a_case()
+    found = case.engine._plans
+    templates = [template_of(case, a_pod().requesting(cpu="100m").named(run=f"r{number}")) for number in range(8)]
+    other = template_of(case, a_pod().requesting(cpu="200m"))
+    case.engine.evaluate(other)
+    for template in templates:
+        assert_as_from_nothing(case, template)
+        assert len(found._by_template) <= 5
+    assert len(found) == 1, "the other's plan went with its only template"
+    assert_as_from_nothing(case, other)
+    assert len(found) == 2
+    found.drop_oldest()
+    assert len(found) == 1 and list(found._by_template) == [other.id]
+    found.drop_all()
+    assert len(found) == 0 and not found._by_template and not found._by_keys
+    assert len(case.engine._store) == 0, "what nobody uses is gone"
+
+
+# ------------------------------------------------------------------------------------------------ tolerations that count
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tolerations_count_from_when_some_node_has_such_a_taint(seed: int) -> None:
+    random, case = Random(seed), a_case()
+    tolerations = [
+        {"key": "a", "operator": "Exists"},
+        {"key": "a", "value": "1"},
+        {"key": "b", "value": "1", "effect": "NoSchedule"},
+        {"key": "c", "operator": "Exists", "effect": "PreferNoSchedule"},
+        {"operator": "Exists", "effect": "NoExecute"},
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
+    ]
+    pods = []
+    for number in range(14):
+        pod = a_pod().requesting(cpu="100m").named(run=f"r{number}")
+        for toleration in random.sample(tolerations, number % 3):
+            pod.tolerating(**toleration)
+        if number % 2:
+            pod.named(app="x").spreading(ZONE, selector={"app": "x"})
+            pod.pod.spec.topology_spread_constraints[0].node_taints_policy = "Honor"
+        pods.append(template_of(case, pod))
+    for step in range(40):
+        name = f"n{random.randrange(12)}"
+        if random.random() < 0.4:
+            node = a_node(name).labelled(**{HOST: name, ZONE: random.choice("abc")})
+            for _ in range(random.randrange(3)):
+                node.with_taint(
+                    random.choice("abcd"), random.choice("12"), random.choice(("NoSchedule", "PreferNoSchedule", "NoExecute"))
+                )
+            node.node.spec.unschedulable = random.random() < 0.2
+            case.snapshot.update_node(node.node)
+        else:
+            case.snapshot.bind(f"u{step}", random.choice(pods), name)
+        for template in random.sample(pods, 5):
+            assert_as_from_nothing(case, template, f"seed {seed}, step {step}")
+
+
+def test_workers_are_asked_with_a_pod_that_stands_for_all_that_share_its_column() -> None:
+    """The first template tolerates what no node has; when one has it, the second's column must not tolerate it."""
+    case = a_case()
+    tolerant = template_of(case, a_pod().tolerating("a", operator="Exists"))
+    plain = template_of(case, a_pod().named(run="x"))
+    case.engine.evaluate(tolerant)
+    case.engine.evaluate(plain)
+    (asked,) = [one for one in entries_of(case, Asked) if isinstance(one, Asked) and one.plugin.name == "TaintToleration"]
+    assert not Pod.FromString(asked.content).spec.tolerations
+    case.snapshot.update_node(a_node("n0").labelled(**{HOST: "n0", ZONE: "a"}).with_taint("a", "1", "NoSchedule").node)
+    assert case.engine.evaluate(tolerant).n_feasible == 12
+    assert case.engine.evaluate(plain).n_feasible == 11
+
+
+def test_with_very_many_taints_all_tolerations_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_taints, "TAINTS_MAX", 3)
+    case = a_case()
+    known = case.snapshot.known_taints
+    pod = a_pod().tolerating("a", operator="Exists").tolerating("z", operator="Exists")
+    template, tolerations = template_of(case, pod), pod.pod.spec.tolerations
+    assert known.counting(tolerations) == []
+    assert_as_from_nothing(case, template)
+    for number, key in enumerate("abcdef"):
+        node = a_node(f"n{number}").labelled(**{HOST: f"n{number}", ZONE: "a"}).with_taint(key, "", "NoSchedule")
+        case.snapshot.update_node(node.node)
+        assert_as_from_nothing(case, template, key)
+        assert known.counting(tolerations) == list(tolerations[: 1 if number < 2 else 2])
+    assert known.revision == 4 and known.since(0) is None
 
 
 # --------------------------------------------------------------------------------------------- keys unique to one pod
