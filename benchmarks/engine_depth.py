@@ -106,7 +106,7 @@ class EngineRun:
                 raise Differs(f"pod {pod.name} went to {attempt.node_name}; the best nodes are {', '.join(sorted(expected)[:5])}")
             self._scheduler.bound(attempt)
             self._scheduler.occupancy.observe(pod.uid, pod.template, attempt.node_name)
-            self.placements.append((pod.pod, attempt.node_name))
+            self.placements.append((attempt.pod, attempt.node_name))
         else:
             if expected:
                 raise Differs(f"pod {pod.name} has no node; the best nodes are {', '.join(sorted(expected)[:5])}")

@@ -21,6 +21,7 @@ from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
 from rayched.actors.records import PodRecord, nominated_in
 from rayched.actors.status_writes import StatusWrites
+from rayched.api.stages import Stage
 from rayched.framework.status import error
 from rayched.scheduler.attempt import Failure
 from rayched.scheduler.scheduler import Scheduler
@@ -59,9 +60,10 @@ class AttemptEnds:
 
     def is_to_be_tried(self, record: PodRecord) -> bool:
         """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""
-        if not self._feed.is_queued(record) or self._preemptions.is_under_way(record.uid):
+        if record.stage is not Stage.PENDING or not self._scheduler.knows(record.template.scheduler_name):
             return False
-        return self._scheduler.occupancy.assumed_on(record.uid) is None
+        uid = record.uid
+        return self._scheduler.occupancy.assumed_on(uid) is None and not self._preemptions.is_under_way(uid)
 
     def room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
         """What became of a preemption."""

@@ -13,7 +13,7 @@
   it, else the next attempt would be refused for the same reason; `resolved` tells when.
 
 What becomes of a pod is an `Ended`; whoever owns the log tells the queue. No I/O. Owner: the SchedulerCore.
-Cost: about 20 µs a binding, half of it the pod's copy and its encoding.
+Cost: about 8 µs a binding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rayched.actors.cache import Cache
-from rayched.actors.pod_changes import OP_BIND, bound_value
+from rayched.actors.pod_changes import BindingValues
 from rayched.actors.records import PodRecord
 from rayched.actors.status_writes import StatusWrites
 from rayched.api import kinds
@@ -38,7 +38,6 @@ from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, Refused
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.storage_pb2 import LeaderWrite
 
 READY_MAX: Final = 1_024
 """Bindings that wait to be sent; with more nothing is decided until the store takes some."""
@@ -61,12 +60,8 @@ class Ended(NamedTuple):
     failure: Failure | None = None
 
 
-class _Ready(NamedTuple):
-    """An attempt on its way to the store, and the state it was decided on."""
-
-    attempt: Attempt
-    node_guard: tuple[bytes, int]
-    decided_at: int
+_Ready = tuple[Attempt, tuple[bytes, int], int]
+"""An attempt on its way to the store, and the state it was decided on: the node's guard and the revision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +100,17 @@ class Bindings:
         return len(self._decided) + len(self._sent) + (self._built is not None)
 
     @property
-    def is_full(self) -> bool:
-        return len(self._ready) >= READY_MAX
+    def room(self) -> int:
+        """How many more may be decided before some are sent."""
+        return max(0, READY_MAX - len(self._ready))
 
     # ------------------------------------------------------------------------------------------------------- coming in
 
     def decided(self, attempt: Attempt) -> None:
         """An attempt chose its node just now: remember what it was decided on."""
-        self._statuses.drop(attempt.uid)
-        self._decided[attempt.uid] = _Ready(attempt, self._cache.node_guard(attempt.node_name), self._cache.revision)
+        uid, cache = attempt.uid, self._cache
+        self._statuses.drop(uid)
+        self._decided[uid] = attempt, cache.node_guard(attempt.node_name), cache.revision
 
     def ready(self, uid: str) -> None:
         """Nothing but a status write under way keeps the attempt from its binding cycle."""
@@ -137,7 +134,7 @@ class Bindings:
 
     def stop(self) -> None:
         """The term is over or interrupted: what was not sent is rolled back."""
-        unsent = [ready.attempt for ready in self._decided.values()]
+        unsent = [attempt for attempt, _, _ in self._decided.values()]
         if self._built is not None:
             unsent.append(self._built[0])
         for attempt in unsent:
@@ -162,8 +159,9 @@ class Bindings:
         """The next bindings, as many as one transaction takes. They count as sent; attempts that end here go into `ended`."""
         writes: list[GuardedPut] = []
         size = 0
+        values = BindingValues(epoch, now_unix)
         while len(writes) < WRITES_MAX:
-            built = self._built or self._next(epoch, now_unix, ended)
+            built = self._built or self._next(values, ended)
             if built is None:
                 break
             attempt, write = built
@@ -177,25 +175,24 @@ class Bindings:
             size += len(write.value)
         return writes
 
-    def _next(self, epoch: int, now_unix: float, ended: list[Ended]) -> tuple[Attempt, GuardedPut] | None:
+    def _next(self, values: BindingValues, ended: list[Ended]) -> tuple[Attempt, GuardedPut] | None:
         while self._ready:
             ready = self._decided.pop(self._ready.popleft(), None)
             if ready is None:
                 continue
-            attempt = ready.attempt
+            attempt, node_guard, decided_at = ready
             record = self._cache.pod(attempt.uid)
-            if record is None or record.pod is None or not _is_as_decided(record, attempt):
+            if record is None or record.kept is None or not _is_as_decided(record, attempt):
                 self._scheduler.roll_back(attempt)
                 ended.append(Ended(attempt.uid, End.AGAIN, attempt))
                 continue
-            self._number += 1
-            failure = self._scheduler.begin_binding(attempt, f"{self._incarnation}-{self._number}")
+            number = self._number = self._number + 1
+            failure = self._scheduler.begin_binding(attempt, f"{self._incarnation}-{number}")
             if failure is not None:
                 ended.append(Ended(attempt.uid, End.FAILED, attempt, failure))
                 continue
-            write = LeaderWrite(op=OP_BIND, epoch=epoch, attempt=attempt.id, decided_at_revision=ready.decided_at)
-            value = bound_value(record.pod, record.value, attempt.node_name, write, now_unix)
-            return attempt, GuardedPut(record.key, record.mod_revision, value, also=(ready.node_guard,), attempt=attempt.id)
+            value = values.value(record, attempt.node_name, attempt.id, decided_at)
+            return attempt, GuardedPut(record.key, record.mod_revision, value, (node_guard,), (), attempt.id)
         return None
 
     # -------------------------------------------------------------------------------------------------------- outcomes

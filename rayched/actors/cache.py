@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from rayched.actors.pod_changes import OP_BIND, bound_behind
 from rayched.actors.pods_alike import KnownPod, PodsAlike
@@ -43,10 +43,8 @@ PROGRESS_OBJECTS: Final = 512
 UNREPORTED_MAX: Final = 100
 
 
-class _Expected(NamedTuple):
-    value: bytes
-    node_name: str
-    attempt: str
+_Expected = tuple[bytes, str, str]
+"""The value of a binding, its node and its attempt: a plain tuple, as it is made for each of them."""
 
 
 class Cache:
@@ -66,6 +64,8 @@ class Cache:
         self._uids: dict[bytes, str] = {}
         self._objects: dict[bytes, AnyObject] = {}
         """Objects of kinds other than Pod."""
+        self._node_guards: dict[str, tuple[bytes, int]] = {}
+        """Of nodes that are there, as `node_guard` gives it."""
         self._expected: dict[bytes, _Expected] = {}
         """Bindings that were sent: what the watch will show of most pods next."""
         self.poisoned: dict[bytes, str] = {}
@@ -96,8 +96,11 @@ class Cache:
 
     def node_guard(self, node_name: str) -> tuple[bytes, int]:
         """The node's key and its revision, which a binding to it relies on."""
-        key = self._keys.object_key(kinds.NODE, "", node_name)
-        return key, self._revisions.get(key, 0)
+        guard = self._node_guards.get(node_name)
+        if guard is None:
+            key = self._keys.object_key(kinds.NODE, "", node_name)
+            guard = key, self._revisions.get(key, 0)
+        return guard
 
     def object_of(self, kind: Kind, namespace: str, name: str) -> tuple[bytes, int, AnyObject] | None:
         """An object that is no pod, with its key and revision. Not to be changed."""
@@ -111,7 +114,7 @@ class Cache:
 
     def expect(self, key: bytes, value: bytes, node_name: str, attempt: str) -> None:
         """This binding of a pending pod was sent. When the watch shows the very bytes, nothing is read out of them again."""
-        self._expected[key] = _Expected(value, node_name, attempt)
+        self._expected[key] = value, node_name, attempt
 
     # -------------------------------------------------------------------------------------------------------- following
 
@@ -132,8 +135,13 @@ class Cache:
     def changed(self, changed: Changed) -> list[CacheChange]:
         """What happened, in order."""
         changes: list[CacheChange] = []
+        expected, revisions = self._expected, self._revisions
         for count, change in enumerate(changed.changes, 1):
-            quick = (self._own_binding(change) if self._expected else None) or self._alike_pod(change) or self._bound_pod(change)
+            # Most changes are one of these, and each of these is quick to tell.
+            key = change.key
+            quick = self._own_binding(change) if key in expected else None
+            if quick is None:
+                quick = self._bound_pod(change) if key in revisions else self._alike_pod(change)
             if quick is not None:
                 changes.append(quick)
             else:
@@ -180,9 +188,10 @@ class Cache:
         It was built on the record as it is, and the store let it pass only because that was the pod's last state.
         """
         expected = self._expected.get(entry.key)
-        if expected is None or not isinstance(entry, Entry) or expected.value != entry.value:
+        if expected is None or not isinstance(entry, Entry):
             return None
-        return self._bound(entry, self._pods[self._uids[entry.key]], expected.node_name, expected.attempt)
+        value, node_name, attempt = expected
+        return self._bound(entry, self._pods[self._uids[entry.key]], node_name, attempt) if value == entry.value else None
 
     def _bound_pod(self, entry: Change) -> PodChanged | None:
         """The change, where it is a binding by somebody else that was put behind the pod as it is known."""
@@ -197,52 +206,33 @@ class Cache:
 
     def _bound(self, entry: Entry, old: PodRecord, node_name: str, attempt: str) -> PodChanged:
         """A pending pod got its node, and else nothing of it has changed."""
-        self._expected.pop(entry.key, None)
-        self._revisions[entry.key] = entry.mod_revision
-        new = PodRecord(
-            uid=old.uid,
-            name=old.name,
-            key=old.key,
-            mod_revision=entry.mod_revision,
-            create_revision=old.create_revision,
-            stage=Stage.BOUND,
-            node_name=node_name,
-            template=old.template,
-            bound_by=attempt,
-            kept=None,
-            value=entry.value,
-        )
-        self._pods[old.uid] = new
-        self._occupancy.observe(old.uid, new.template, new.node_name, facts=PodFacts(old.name))
+        key, value, _, mod_revision = entry
+        self._expected.pop(key, None)
+        self._revisions[key] = mod_revision
+        uid, name, _, _, created, _, _, template, _, _, _ = old
+        new = PodRecord(uid, name, old.key, mod_revision, created, Stage.BOUND, node_name, template, attempt, None, value)
+        self._pods[uid] = new
+        self._occupancy.observe(uid, template, node_name, facts=PodFacts(name))
         return PodChanged(old, new)
 
     def _alike_pod(self, entry: Change) -> PodChanged | None:
         """The change, where it is a new pending pod like one that was read before."""
-        key = entry.key
-        if key in self._revisions or not isinstance(entry, Entry):
+        if entry.key in self._revisions or not isinstance(entry, Entry):
             return None
-        found = self._alike.find(key, entry.value)
+        key, value, created, mod_revision = entry
+        found = self._alike.find(key, value)
         if found is None:
             return None
-        known, name, uid = found
+        (template, namespace, _, nominated, has_started, is_bare), name, uid = found
         if uid in self._pods:
             return None
-        self._templates.used(known.template)
-        self._revisions[key] = entry.mod_revision
+        self._templates.used(template)
+        self._revisions[key] = mod_revision
         self._uids[key] = uid
-        new = self._pods[uid] = PodRecord(
-            uid,
-            f"{known.namespace}/{name}",
-            key,
-            entry.mod_revision,
-            entry.create_revision,
-            Stage.PENDING,
-            "",
-            known.template,
-            "",
-            KeptPod(entry.value, entry.mod_revision, known.nominated, known.has_started),
-            entry.value,
-        )
+        kept = KeptPod(value, mod_revision, nominated, has_started, None, is_bare)
+        full_name = f"{namespace}/{name}"
+        new = PodRecord(uid, full_name, key, mod_revision, created, Stage.PENDING, "", template, "", kept, value)
+        self._pods[uid] = new
         return PodChanged(None, new)
 
     def _gone(self, key: bytes) -> Iterator[CacheChange]:
@@ -272,6 +262,7 @@ class Cache:
     def _object_gone(self, key: bytes) -> Iterator[CacheChange]:
         gone = self._objects.pop(key)
         if isinstance(gone, Node):
+            self._node_guards.pop(gone.metadata.name, None)
             self._snapshot.remove_node(gone.metadata.name)
             yield NodeChanged(gone, None)
         else:
@@ -281,6 +272,7 @@ class Cache:
 
     def _put_node(self, key: bytes, node: Node) -> NodeChanged:
         self._snapshot.add_node(node)
+        self._node_guards[node.metadata.name] = key, self._revisions[key]
         old = self._objects.get(key)
         self._objects[key] = node
         return NodeChanged(old if isinstance(old, Node) else None, node)
@@ -294,7 +286,8 @@ class Cache:
         n_templates = self._templates.n_seen
         template = self._templates.intern(pod)
         nominated, has_started = pod.status.nominated_node_name, pod.status.HasField("start_time")
-        kept = KeptPod(entry.value, entry.mod_revision, nominated, has_started, pod) if stage is Stage.PENDING else None
+        is_bare = not pod.status.conditions and not pod.spec.node_name
+        kept = KeptPod(entry.value, entry.mod_revision, nominated, has_started, pod, is_bare) if stage is Stage.PENDING else None
         new = PodRecord(
             uid=uid,
             name=f"{pod.metadata.namespace}/{pod.metadata.name}",
@@ -316,7 +309,7 @@ class Cache:
         self._pods[uid], self._uids[entry.key] = new, uid
         if old is None and stage is Stage.PENDING and self._templates.n_seen == n_templates and not last_write.op:
             prefix = entry.key[: -len(pod.metadata.name.encode())]
-            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix, nominated, has_started))
+            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix, nominated, has_started, is_bare))
         if stage is Stage.BOUND:
             terminating = pod.metadata.HasField("deletion_timestamp")
             self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating, facts=facts_of(pod))

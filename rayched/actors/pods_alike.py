@@ -28,6 +28,7 @@ class KnownPod(NamedTuple):
     """Their keys in the store without the name."""
     nominated: str = ""
     has_started: bool = False
+    is_bare: bool = False
     """As of a KeptPod."""
 
 

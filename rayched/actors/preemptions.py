@@ -113,6 +113,11 @@ class Preemptions:
         """What waits to be written."""
         return len(self._waiting) + len(self._following)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing waits to be written, and no outcome is awaited."""
+        return not self._waiting and not self._following and not self._under_way
+
     def is_under_way(self, uid: str) -> bool:
         """Whether the outcome of a write that makes room for this pod is awaited."""
         return uid in self._under_way

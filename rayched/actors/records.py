@@ -17,10 +17,16 @@ from rayched.v1.storage_pb2 import Stored
 class KeptPod:
     """The object of a pending pod, read out of its value when it is first asked for: most replicas never do."""
 
-    __slots__ = ("_mod_revision", "_pod", "_value", "has_started", "nominated")
+    __slots__ = ("_mod_revision", "_pod", "_value", "has_started", "is_bare", "nominated")
 
     def __init__(
-        self, value: bytes, mod_revision: int, nominated: str, has_started: bool = False, pod: Pod | None = None
+        self,
+        value: bytes,
+        mod_revision: int,
+        nominated: str,
+        has_started: bool = False,
+        pod: Pod | None = None,
+        is_bare: bool = False,
     ) -> None:
         """`value` is known to be readable; `pod` is what it says, where it has been read already."""
         self._value = value
@@ -30,6 +36,8 @@ class KeptPod:
         """The node that its status nominates, "" for none."""
         self.has_started = has_started
         """Its status says since when it runs, which is odd for a pending pod."""
+        self.is_bare = is_bare
+        """It is known that it has no conditions: a binding has none to replace."""
 
     @property
     def pod(self) -> Pod:

@@ -280,17 +280,19 @@ class SchedulerCore:
         """One batch of cycles. False: there was nothing to decide."""
         self._follow_belief()
         link = self.link
-        if link is None or not len(link) or self.bindings.is_full:
+        # No pod that is decided makes room for more than one other.
+        room = self.bindings.room
+        if link is None or not len(link) or not room:
             return False
-        clock, bindings, decisions = self._ports.clock, self.bindings, self.scheduler.decisions
+        clock, decisions = self._ports.clock, self.scheduler.decisions
         decisions.begin(self.cache.revision)
-        began = clock()
+        began, now_unix = clock(), self._ports.wall_clock()
         count = 0
-        while not bindings.is_full:
+        while count < room:
             uid = link.take()
             if uid is None:
                 break
-            self._decide_pod(uid, link)
+            self._decide_pod(uid, link, now_unix)
             count += 1
             if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
                 break
@@ -377,19 +379,19 @@ class SchedulerCore:
 
     # ---------------------------------------------------------------------------------------------------------- cycles
 
-    def _decide_pod(self, uid: str, link: QueueLink) -> None:
+    def _decide_pod(self, uid: str, link: QueueLink, now_unix: float) -> None:
         record = self.cache.pod(uid)
-        if record is None or record.pod is None or not self._ends.is_to_be_tried(record):
+        if record is None or record.kept is None or not self._ends.is_to_be_tried(record):
             link.ended(uid)
             return
         now = self._ports.clock()
         self.measures.cycle_began.append(now)
-        pod = PodToSchedule(uid, record.name, record.template, record.pod)
+        pod = PodToSchedule(uid, record.name, record.template, record.kept)
         began = link.cycle_begins()
-        result = self.scheduler.schedule(pod, began, now, self._ports.wall_clock())
-        while self.scheduler.shadows.unread:
-            told = occurrences.shadow_decision(self.scheduler.shadows.unread.popleft())
-            self.events.emit(told, now, self._ports.wall_clock())
+        result = self.scheduler.schedule(pod, began, now, now_unix)
+        shadows = self.scheduler.shadows
+        while shadows.unread:
+            self.events.emit(occurrences.shadow_decision(shadows.unread.popleft()), now, now_unix)
         if isinstance(result, Failure):
             self.measures.failed(uid, record.template.scheduler_name, result, now, record.name)
             self._ends.failed(uid, began, result, now)

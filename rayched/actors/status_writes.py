@@ -90,6 +90,11 @@ class StatusWrites:
 
     # ---------------------------------------------------------------------------------------------------------- busy
 
+    @property
+    def is_quiet(self) -> bool:
+        """No pod waits for its write, and none is under way."""
+        return not self._wanted and not self._busy
+
     def is_busy(self, uid: str) -> bool:
         return uid in self._busy
 

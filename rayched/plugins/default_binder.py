@@ -18,6 +18,8 @@ from rayched.v1.core_pb2 import Pod
 
 class DefaultBinder:
     name: Final = names.DEFAULT_BINDER
+    takes_every_pod: Final = True
+    """So that it need not be asked."""
 
     def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:  # noqa: ARG002 - takes whatever comes
         return SUCCESS

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Protocol
 
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.lifecycle import Lifecycle
@@ -24,6 +25,14 @@ from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod
 
 NO_PLUGINS: frozenset[str] = frozenset()
+
+
+class HasPod(Protocol):
+    """A pod that is read when somebody wants to see it: where no plugin does, nobody need."""
+
+    @property
+    def pod(self) -> Pod:
+        """Not to be changed."""
 
 
 class Phase(enum.Enum):
@@ -47,7 +56,7 @@ class Attempt:
     began: int
     """Position in the log to the queue at which the cycle began."""
     template: PodTemplate
-    pod: Pod
+    given: Pod | HasPod
     lifecycle: Lifecycle
     started: float = 0.0
     """When its cycle began; seconds of the caller's clock."""
@@ -55,7 +64,20 @@ class Attempt:
     id: str = ""
     """Goes with the binding into the store; "" before its binding cycle."""
     phase: Phase = Phase.READY
-    state: CycleState = field(default_factory=CycleState)
+    _state: CycleState | None = None
+
+    @property
+    def pod(self) -> Pod:
+        """Not to be changed."""
+        given = self.given
+        return given if isinstance(given, Pod) else given.pod
+
+    @property
+    def state(self) -> CycleState:
+        """What plugins leave for each other; made when the first one is asked."""
+        if self._state is None:
+            self._state = CycleState()
+        return self._state
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ Cost: 1 µs where there is a tie.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 from rayched.snapshot.columns import RowIndex
@@ -29,8 +30,11 @@ def draw(seed: int, number: int, bound: int) -> int:
     SplitMix64's output function over a counter; multiplication by the bound in place of a remainder keeps the draw uniform to
     2**-64 * bound.
     """
-    word = _mixed(_mixed(seed & _WORD) + (number + 1) * _GAMMA & _WORD)
-    return word * bound >> 64
+    word = _begin(seed) + (number + 1) * _GAMMA & _WORD
+    # As `_mixed`.
+    word = (word ^ word >> 30) * _MIX_1 & _WORD
+    word = (word ^ word >> 27) * _MIX_2 & _WORD
+    return (word ^ word >> 31) * bound >> 64
 
 
 class Chance(Protocol):
@@ -62,6 +66,11 @@ def choose(best_rows: RowIndex | Sequence[int], seed: int, number: int) -> int:
     """One of the rows that tie. Shape (ties,), ascending, one at least."""
     ties = len(best_rows)
     return int(best_rows[draw(seed, number, ties) if ties > 1 else 0])
+
+
+@lru_cache(maxsize=16)
+def _begin(seed: int) -> int:
+    return _mixed(seed & _WORD)
 
 
 def _mixed(word: int) -> int:

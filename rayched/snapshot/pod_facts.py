@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.api.termination import DELETION_BY_TAINT_MANAGER, PREEMPTION_BY_SCHEDULER, is_disrupted
 from rayched.v1.core_pb2 import Pod
 
 
-@dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodFacts(NamedTuple):
     name: str = ""
     """namespace/name."""
     started: float = math.inf

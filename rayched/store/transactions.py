@@ -19,7 +19,7 @@ Else get the epoch key                                            nothing at all
   Unknown is decided by sending the same write again: only one of the two can pass its conditions, and `read` recognises its own
   attempt in what refuses it.
 
-Source: etcd API v3 (nested transactions). Cost: about 6 microseconds a write to build and 3 to read.
+Source: etcd API v3 (nested transactions). Cost: about 2 microseconds a write to build and 1 to read.
 """
 
 from __future__ import annotations
@@ -191,7 +191,10 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
         also, with_puts = write.also, write.with_puts
         if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
             raise ValueError(f"a write with {len(also)} further keys and {len(with_puts)} puts: want at most {ALSO_MAX}")
-        parts.append(_framed(_SUCCESS, _framed(_REQUEST_TXN, _nested(write))))
+        pieces = _nested(write)
+        size = sum(map(len, pieces))
+        transaction = varint(size)
+        parts += (_SUCCESS, varint(1 + len(transaction) + size), _REQUEST_TXN, transaction, *pieces)
     return rpc.TxnRequest.FromString(b"".join(parts))
 
 
@@ -200,7 +203,11 @@ def read(answer: Any, writes: Sequence[Write]) -> list[Outcome]:
     if not answer.succeeded:
         return [Fenced(_epoch_in(answer.responses[0].response_range))] * len(writes)
     revision = answer.header.revision
-    return [_outcome(response.response_txn, write, revision) for response, write in zip(answer.responses, writes, strict=True)]
+    committed = Committed(revision)
+    return [
+        committed if response.response_txn.succeeded else _refusal(response.response_txn, write, revision)
+        for response, write in zip(answer.responses, writes, strict=True)
+    ]
 
 
 def without_answer(error: StoreError, writes: Sequence[Write]) -> list[Outcome]:
@@ -238,9 +245,8 @@ def _settled(entries: Mapping[bytes, Entry | None], revision: int, guard: Guard 
     return Unknown("it is not there, but may still arrive")
 
 
-def _outcome(answer: Any, write: Write, revision: int) -> Outcome:
-    if answer.succeeded:
-        return Committed(revision)
+def _refusal(answer: Any, write: Write, revision: int) -> Outcome:
+    """Of a write whose conditions do not hold."""
     current, *also = (first_entry(response.response_range) for response in answer.responses)
     own_revision = _own_revision(write, current)
     if own_revision is not None:
@@ -283,42 +289,66 @@ def _bytes_of(write: Write) -> int:
     return size + len(write.value) if isinstance(write, GuardedPut) else size
 
 
-# Put together as bytes and read at once, a request takes a third of the time that its fields take when set one by one.
+# Put together as bytes and read at once, a request takes a third of the time that its fields take when set one by one. What
+# stands around keys, revisions and values depends on their lengths alone, and many writes are alike in these.
 
 
-def _nested(write: Write) -> bytes:
+def _nested(write: Write) -> list[bytes]:
+    """The transaction of one write, in pieces."""
     key = write.key
-    parts = [_unchanged(key, write.mod_revision)]
-    # What is there already is relied on by many writes: the namespace of pods, a node.
-    parts += [(_unchanged_often if revision else _unchanged)(other, revision) for other, revision in write.also]
+    pieces = [_unchanged(key, write.mod_revision)]
+    for other, revision in write.also:
+        # What is there already is relied on by many writes: the namespace of pods, a node.
+        pieces.append(_unchanged_often(other, revision) if revision else _unchanged(other, revision))
     if isinstance(write, GuardedDelete):
-        parts.append(_framed(_SUCCESS, _framed(_REQUEST_DELETE_RANGE, _framed(_KEY, key))))
+        pieces.append(_framed(_SUCCESS, _framed(_REQUEST_DELETE_RANGE, _framed(_KEY, key))))
+    elif write.lease:
+        pieces.append(_put(key, write.value, _LEASE + varint(write.lease)))
     else:
-        parts.append(_put(key, write.value, _LEASE + varint(write.lease) if write.lease else b""))
-    parts += [_put(other, value) for other, value in write.with_puts]
-    return b"".join(parts)
+        pieces.append(_put(key, write.value))
+    for other, value in write.with_puts:
+        pieces.append(_put(other, value))
+    return pieces
 
 
 def _put(key: bytes, value: bytes, lease: bytes = b"") -> bytes:
-    key_size, value_size = varint(len(key)), varint(len(value))
-    size = 2 + len(key_size) + len(key) + len(value_size) + len(value) + len(lease)
+    before, between = _around_put(len(key), len(value), len(lease))
+    return before + key + between + value + lease
+
+
+@lru_cache(maxsize=1024)
+def _around_put(key: int, value: int, lease: int) -> tuple[bytes, bytes]:
+    """What stands before a key and between it and its value, of so many bytes each."""
+    key_size, value_size = varint(key), varint(value)
+    size = 2 + len(key_size) + key + len(value_size) + value + lease
     put = varint(size)
     operation = varint(1 + len(put) + size)
-    return b"".join((_SUCCESS, operation, _REQUEST_PUT, put, _KEY, key_size, key, _VALUE, value_size, value, lease))
+    return b"".join((_SUCCESS, operation, _REQUEST_PUT, put, _KEY, key_size)), _VALUE + value_size
 
 
 def _unchanged(key: bytes, mod_revision: int) -> bytes:
     """A comparison, and the read that answers where it does not hold."""
-    key_size, revision = varint(len(key)), varint(mod_revision)
-    size = 1 + len(key_size) + len(key)
-    compare = varint(len(_COMPARE_MOD) + size + 1 + len(revision))
+    revision = varint(mod_revision)
+    before, between, behind = _around_unchanged(len(key), len(revision))
+    return before + key + between + revision + behind + key
+
+
+_unchanged_often: Final = lru_cache(maxsize=8192)(_unchanged)
+
+
+@lru_cache(maxsize=1024)
+def _around_unchanged(key: int, revision: int) -> tuple[bytes, bytes, bytes]:
+    """What stands before a key, between it and its revision, and between that and the key again, of so many bytes each."""
+    key_size = varint(key)
+    size = 1 + len(key_size) + key
+    compare = varint(len(_COMPARE_MOD) + size + 1 + revision)
     read_size = varint(size)
     operation = varint(1 + len(read_size) + size)
-    comparing = (_COMPARE, compare, _COMPARE_MOD, _COMPARE_KEY, key_size, key, _COMPARE_MOD_REVISION, revision)
-    return b"".join((*comparing, _FAILURE, operation, _REQUEST_RANGE, read_size, _KEY, key_size, key))
-
-
-_unchanged_often: Final = lru_cache(maxsize=256)(_unchanged)
+    return (
+        b"".join((_COMPARE, compare, _COMPARE_MOD, _COMPARE_KEY, key_size)),
+        _COMPARE_MOD_REVISION,
+        b"".join((_FAILURE, operation, _REQUEST_RANGE, read_size, _KEY, key_size)),
+    )
 
 
 def _framed(tag: bytes, content: bytes) -> bytes:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rayched.actors.messages import AssignedPods, AttemptsEnded, ExchangeAnswer, PendingPodGone, PendingPodSeen
-from rayched.actors.pod_changes import bound_value
+from rayched.actors.pod_changes import OP_BIND, BindingValues, bound_behind
 from rayched.actors.queue_link import QueueLink
+from rayched.actors.records import KeptPod, PodRecord
 from rayched.actors.roll_call import RollCall
 from rayched.api import kinds
+from rayched.api.stages import Stage
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
@@ -26,6 +30,14 @@ from tests.actors.test_preemptions import a_leader, put
 
 WRITE = LeaderWrite(op="bind", epoch=3, attempt="i-7", decided_at_revision=9)
 NOW = 1_700_000_000.6
+
+
+def bound_value(pod: Pod, stored: bytes, node_name: str, write: LeaderWrite, now_unix: float) -> bytes:
+    """The pod on a node, as bindings write it."""
+    uid, name = pod.metadata.uid, pod.metadata.name
+    kept = KeptPod(stored, 1, "", pod=pod, is_bare=not pod.status.conditions)
+    record = PodRecord(uid, f"default/{name}", b"key", 1, 1, Stage.PENDING, "", TemplateTable().intern(pod), "", kept, stored)
+    return BindingValues(write.epoch, now_unix).value(record, node_name, write.attempt, write.decided_at_revision)
 
 
 def a_full_pod() -> Pod:
@@ -53,6 +65,36 @@ def test_a_binding_put_behind_the_stored_pod_reads_like_one_that_was_encoded_ane
     del anew.object.pod.status.conditions[0]
     assert behind == anew
     assert bare.spec.node_name == ""
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=260),
+    st.text("abc-019", min_size=1, max_size=200),
+    st.lists(st.tuples(st.integers(0, (1 << 63) - 1), st.integers(0, (1 << 40))), min_size=1, max_size=3),
+)
+def test_a_binding_put_behind_is_what_protobuf_encodes(node_name: str, attempt: str, revisions: list[tuple[int, int]]) -> None:
+    pod = a_pod("a")
+    stored = encode(kinds.wrap(pod))
+    for epoch, decided_at in revisions:
+        write = LeaderWrite(op=OP_BIND, epoch=epoch, attempt=attempt, decided_at_revision=decided_at)
+        expected = Stored(leader_write=write)
+        expected.object.pod.spec.node_name = node_name
+        expected.object.pod.status.conditions.add(type="PodScheduled", status="True").last_transition_time.seconds = int(NOW)
+        value = bound_value(pod, stored, node_name, write, NOW)
+        assert value == stored + expected.SerializeToString(deterministic=True)
+        assert bound_behind(stored, value) == (node_name, attempt)
+
+
+def test_bindings_that_are_written_together_may_be_decided_at_different_revisions() -> None:
+    pod = a_pod("a")
+    stored = encode(kinds.wrap(pod))
+    kept = KeptPod(stored, 1, "", pod=pod, is_bare=True)
+    record = PodRecord("a", "default/a", b"k", 1, 1, Stage.PENDING, "", TemplateTable().intern(pod), "", kept, stored)
+    values = BindingValues(3, NOW)
+    written = [Stored.FromString(values.value(record, "n", f"i-{at}", at)).leader_write for at in (9, 9, 0, 11)]
+    assert [(one.attempt, one.decided_at_revision, one.epoch) for one in written] == [
+        ("i-9", 9, 3), ("i-9", 9, 3), ("i-0", 0, 3), ("i-11", 11, 3)
+    ]  # fmt: skip
 
 
 def test_a_condition_that_is_there_already_is_replaced() -> None:

@@ -10,6 +10,7 @@ from rayched.framework.cycle_state import CycleState
 from rayched.framework.lifecycle import Lifecycle
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
+from rayched.plugins.default_binder import DefaultBinder
 from rayched.v1.core_pb2 import Pod
 
 POD = Pod()
@@ -191,3 +192,33 @@ def test_a_broken_plugin_ends_the_attempt_with_an_error_that_names_it(point: str
 def test_a_code_that_an_extension_point_does_not_know_is_an_error(point: str) -> None:
     lifecycle, _ = three(A={point: Status(Code.WAIT)})
     assert run(lifecycle, point).code is Code.ERROR
+
+
+class BinderOfMine(DefaultBinder):
+    """Derived from one that need not be asked, but has something to say."""
+
+    def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return unschedulable("not on a Friday")
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "takes_at_once", "binds_at_once", "tells_nobody"),
+    [
+        (Lifecycle(bind=[DefaultBinder()]), True, True, True),
+        (Lifecycle(bind=[DefaultBinder(), Spy("A")]), True, True, True),
+        (Lifecycle(bind=[Spy("A"), DefaultBinder()]), True, False, True),
+        (Lifecycle(bind=[BinderOfMine()]), True, False, True),
+        (Lifecycle(), True, False, True),
+        (Lifecycle(bind=[DefaultBinder()], pre_bind=[Spy("A")]), True, False, True),
+        (Lifecycle(bind=[DefaultBinder()], reserve=[Spy("A")]), False, True, True),
+        (Lifecycle(bind=[DefaultBinder()], permit=[Spy("A")]), False, True, True),
+        (Lifecycle(bind=[DefaultBinder()], post_bind=[Spy("A")]), True, True, False),
+    ],
+)
+def test_only_plugins_whose_answer_is_known_need_not_be_asked(
+    lifecycle: Lifecycle, takes_at_once: bool, binds_at_once: bool, tells_nobody: bool
+) -> None:
+    flags = lifecycle.takes_at_once, lifecycle.binds_at_once, lifecycle.tells_nobody
+    assert flags == (takes_at_once, binds_at_once, tells_nobody)
+    if binds_at_once:
+        assert lifecycle.bind(CycleState(), POD, "n") is SUCCESS
