@@ -60,6 +60,18 @@ def test_requests_are_answered_one_after_the_other_also_one_sent_before_the_queu
     assert not thread.is_alive()
 
 
+def test_a_connection_that_is_noticed_twice_is_taken_once(tmp_path: Path) -> None:
+    scheduler = Scheduler(tmp_path)
+    thread = attended(scheduler, bytes.upper)
+    scheduler.inbox.wait(WAIT_SECONDS)
+    scheduler.inbox.wait(0.0)
+    scheduler.caller.send(b"x")
+    scheduler.wait_for_answers(1)
+    assert scheduler.answers == [b"X"]
+    scheduler.caller.close()
+    thread.join(WAIT_SECONDS)
+
+
 def test_what_is_larger_than_a_socket_takes_crosses_whole_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     scheduler = Scheduler(tmp_path)
     goes_on = threading.Event()
