@@ -7,7 +7,12 @@ from functools import lru_cache
 
 def framed(number: int, content: bytes) -> bytes:
     """A field of protobuf's binary form that holds a message: its number, up to 15, its length and its bytes."""
-    return b"".join((bytes((number << 3 | 2,)), varint(len(content)), content))
+    return b"".join((length_delimited(number), varint(len(content)), content))
+
+
+def length_delimited(number: int) -> bytes:
+    """What stands before the length of a field that holds a message, text or bytes; for numbers up to 15."""
+    return bytes((number << 3 | 2,))
 
 
 @lru_cache(maxsize=4096)
@@ -19,3 +24,32 @@ def varint(number: int) -> bytes:
         number >>= 7
     digits.append(number)
     return bytes(digits)
+
+
+def read_varint(value: bytes, at: int) -> tuple[int, int]:
+    """A number in protobuf's form, and where it ends. Raises IndexError where it does not end."""
+    number = shift = 0
+    while True:
+        byte = value[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, at
+        shift += 7
+
+
+def message_fields(message: bytes, number: int) -> list[bytes] | None:
+    """The contents of all fields of a message that has none but messages of this number. None: it has others, or is cut off."""
+    tag, end = number << 3 | 2, len(message)
+    found: list[bytes] = []
+    at = 0
+    try:
+        while at < end:
+            if message[at] != tag:
+                return None
+            length, start = read_varint(message, at + 1)
+            at = start + length
+            found.append(message[start:at])
+    except IndexError:
+        return None
+    return found if at == end else None

@@ -53,9 +53,9 @@ class AlikeSubmissions:
         found = self._alike.find(content)
         if found is None:
             return None
-        pod, name_bytes, uid_bytes, _ = found
-        if len(created_at) != pod.time_bytes:
-            # The lengths that stand before it would not be right.
+        pod, name_bytes, uid_bytes, time = found
+        if time or len(created_at) != pod.time_bytes:
+            # Nobody has looked at that time, or the lengths that stand before the other would not be right.
             return None
         try:
             name, uid = name_bytes.decode(), uid_bytes.decode()

@@ -5,7 +5,8 @@ that cannot be decoded counts as no object: it is logged and skipped, and never 
 
 Bytes of an event are a whole WatchResponse with that one event. Protobuf messages concatenate, so a response of many events is
 the join of such bytes, and each event is encoded once, however many subscribers read it. The frame around the object is put
-together here: protobuf copies an object three times on its way into a response.
+together here: protobuf copies an object three times on its way into a response. For those whom the key alone decides, most pods
+are not decoded at all (alike_events.py).
 
 Source: the semantics of Kubernetes' watch cache. Cost: decoding 3 µs, encoding 2 µs, a repeated encoding a dictionary look-up.
 """
@@ -17,8 +18,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from rayched.api.kinds import AnyObject, unwrap, wrap
+from rayched.api.kinds import POD, AnyObject, unwrap, wrap
 from rayched.api.wire import framed, varint
+from rayched.server.alike_events import AlikeEvents
 from rayched.server.selection import Selection
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
@@ -44,13 +46,15 @@ _REVISION_TAG: Final = bytes([WatchEvent.DESCRIPTOR.fields_by_name["revision"].n
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """One object's step at one revision. Only the cache of its encodings is mutable."""
+    """One object's step at one revision. Only its encodings, which are kept, are mutable."""
 
     key: ObjectKey
     revision: int
     before: Entry | None
     after: Entry | None
     encoded: dict[EventType, bytes] = field(default_factory=dict)
+    by_key: bytes | None = None
+    """The event for those whom the key alone decides, once one of them has asked."""
 
     @property
     def size(self) -> int:
@@ -66,6 +70,7 @@ class EventEncoder:
     def __init__(self) -> None:
         self.decode: Final = functools.lru_cache(maxsize=DECODED_KEPT)(decode_entry)
         """The object of an entry: shared, not to be changed. Raises PoisonedObject. From any thread."""
+        self._alike = AlikeEvents()
 
     def message(self, entry: Entry | None) -> AnyObject | None:
         """The object of an entry: shared, not to be changed. None when there is none that can be read."""
@@ -81,6 +86,28 @@ class EventEncoder:
 
     def encode(self, change: Change, selection: Selection) -> bytes | None:
         """The event that `selection` sees in a change that it covers, or None."""
+        if not selection.by_key:
+            return self._encode(change, selection)
+        if change.by_key is None:
+            change.by_key = self._alike_event(change) or self._encode(change, selection)
+        return change.by_key
+
+    def _alike_event(self, change: Change) -> bytes | None:
+        """The event of a new pod or of a binding, without decoding it. None: it has to be decoded."""
+        key, before, after = change.key, change.before, change.after
+        if after is None or key.kind != POD.name:
+            return None
+        if before is not None:
+            changed = self._alike.changed(key, before, after)
+            return None if changed is None else _framed(_MODIFIED, changed, change.revision)
+        new = self._alike.new(key, after)
+        if new is not None:
+            return _framed(_ADDED, new, change.revision)
+        if self._item(after) is not None:
+            self._alike.learn(key, after)
+        return None
+
+    def _encode(self, change: Change, selection: Selection) -> bytes | None:
         before = None if change.before is None else self._item(change.before)
         after = None if change.after is None else self._item(change.after)
         by_key = selection.by_key
@@ -123,5 +150,9 @@ def _as_of(item: Object, revision: int) -> Object:
 
 def _encoded(kind: EventType, item: Object, revision: int) -> bytes:
     """WatchResponse(events=[WatchEvent(type=kind, object=item, revision=revision)]), as bytes; the revision is above 0."""
-    event = b"".join((_HEADS[kind], framed(_OBJECT, item.SerializeToString()), _REVISION_TAG, varint(revision)))
-    return framed(_EVENTS, event)
+    return _framed(kind, framed(_OBJECT, item.SerializeToString()), revision)
+
+
+def _framed(kind: EventType, item: bytes, revision: int) -> bytes:
+    """As `_encoded`, of an object that is a field of the event already."""
+    return framed(_EVENTS, b"".join((_HEADS[kind], item, _REVISION_TAG, varint(revision))))

@@ -57,6 +57,9 @@ _WITH_STATUS: Final = frozenset(kind.name for kind in kinds.KINDS if "status" in
 _NOT_NEW: Final = FieldError("metadata.resourceVersion", "must be empty: the object is new. To change one that exists, apply it")
 """What a new object must not carry, beside the rules for all objects."""
 
+_NOT_READ: Final = Object()
+"""Stands for an object whose bytes are known."""
+
 RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER: bool = True
 """Broken by tests alone."""
 
@@ -93,7 +96,7 @@ class _Submission:
     content: bytes
     """The object as it was sent, serialised."""
     alike: AlikeSubmission | None = None
-    """It needs no admission: `item` stays as it was sent, and is not what is stored."""
+    """It needs no admission: `item` and `message` are empty, and what is stored is here."""
     generate_name: str = ""
     key: services_pb2.ObjectKey | None = None
     """Of the write."""
@@ -112,28 +115,38 @@ class Creator:
         self.counts: Counter[str] = Counter()
         """Submissions by what became of them; dry runs do not count."""
 
-    async def create(self, items: Sequence[Object], dry_run: bool = False, *, whole: bool = True) -> list[Creation]:
-        """One result each, in order. The items are used up: they are what is stored.
+    async def create(self, items: Sequence[Object], dry_run: bool = False) -> list[Creation]:
+        """One result each, in order. The items are used up: they are what is stored."""
+        arrival = _Arrival()
+        for item in items:
+            arrival.add_item(item, item.SerializeToString(deterministic=True))
+        return await self._create(arrival, dry_run)
 
-        Not `whole`: the results need not have them.
-        """
-        if not whole:
-            # Knows by now whether what is remembered still holds.
-            await self._admission.classes_for(())
-        created_at = b"" if whole else timestamp_now().SerializeToString()
-        results: list[Creation | None] = [None] * len(items)
-        submissions = []
-        for index, item in enumerate(items):
-            try:
-                submissions.append(self._received(index, item, created_at))
-            except Exception as error:
-                # One bad object fails alone; what nobody expected is logged by failure_of.
-                results[index] = failure_of(error, "Submission")
-        for wave in _waves(submissions):
+    async def create_many(self, contents: Sequence[bytes]) -> list[Creation]:
+        """As `create`, of Objects as they were sent; the results need not have them. Raises DecodeError before any is created."""
+        # Knows by now whether what is remembered still holds.
+        await self._admission.classes_for(())
+        created_at = timestamp_now().SerializeToString()
+        arrival, find = _Arrival(), self._admission.alike.find
+        for content in contents:
+            alike = find(content, created_at)
+            if alike is None:
+                item = Object.FromString(content)
+                # Equal objects may have been sent as bytes that differ.
+                canonical = item.SerializeToString(deterministic=True)
+                if canonical == content or (alike := find(canonical, created_at)) is None:
+                    arrival.add_item(item, canonical)
+                    continue
+                content = canonical
+            arrival.add_alike(content, alike)
+        return await self._create(arrival, dry_run=False)
+
+    async def _create(self, arrival: _Arrival, dry_run: bool) -> list[Creation]:
+        for wave in _waves(arrival.submissions):
             await self._create_wave(wave, dry_run)
-        for submission in submissions:
-            results[submission.index] = submission.result
-        found = [result for result in results if result is not None]
+        for submission in arrival.submissions:
+            arrival.results[submission.index] = submission.result
+        found = [result for result in arrival.results if result is not None]
         if not dry_run:
             self.counts.update(result.code.name if isinstance(result, ApiFailure) else "OK" for result in found)
         return found
@@ -156,12 +169,6 @@ class Creator:
         metadata = getattr(bare, target.kind.field).metadata
         metadata.name, metadata.namespace, metadata.uid = target.key.name, target.key.namespace, created.uid
         return bare
-
-    def _received(self, index: int, item: Object, created_at: bytes) -> _Submission:
-        """Raises for what is no object, or too large to look at. Without a time it has to be known as a whole."""
-        content = item.SerializeToString(deterministic=True)
-        alike = self._admission.alike.find(content, created_at) if created_at else None
-        return _received(index, item, content) if alike is None else _received_alike(index, item, content, alike)
 
     # ---- one wave: admission, then as many rounds as it takes
 
@@ -222,8 +229,8 @@ class Creator:
         self, submission: _Submission, namespaces: Mapping[str, tuple[bytes, int]], guard: Guard | None, now: Timestamp
     ) -> GuardedPut:
         """`namespaces` has the key and the revision of those that exist; with a `guard` the write need not compare its own."""
-        keys, metadata = self._objects.keys, submission.message.metadata
-        namespace, name = submission.namespace, metadata.name
+        keys, metadata, alike = self._objects.keys, submission.message.metadata, submission.alike
+        namespace, name = submission.namespace, metadata.name if alike is None else alike.name
         record_key = keys.submission(submission.uid)
         also = [(record_key, 0)]
         if namespace:
@@ -236,8 +243,8 @@ class Creator:
         named = submission.key = record.key
         named.kind, named.namespace, named.name = submission.kind.name, namespace, name
         key = keys.object_key(submission.kind, namespace, name)
-        if submission.alike is not None:
-            value = submission.alike.value
+        if alike is not None:
+            value = alike.value
         else:
             # Not before admission, which knows templates by all that is not the object's own.
             metadata.creation_timestamp.CopyFrom(now)
@@ -308,11 +315,31 @@ class Creator:
 # ----------------------------------------------------------------------------------------------------- what has arrived
 
 
-def _received_alike(index: int, item: Object, content: bytes, alike: AlikeSubmission) -> _Submission:
-    namespace, warnings = alike.pod.namespace, list(alike.pod.warnings)
-    subject = f"{POD.name} {namespace}/{alike.name}"[:_SUBJECT_CHARACTERS_MAX]
-    digest = hashlib.sha256(content).digest()
-    return _Submission(index, item, POD, item.pod, subject, alike.uid, digest, True, warnings, namespace, content, alike)
+class _Arrival:
+    """What has arrived in one call: submissions, and results where one of them is known at once."""
+
+    def __init__(self) -> None:
+        self.submissions: list[_Submission] = []
+        self.results: list[Creation | None] = []
+
+    def add_item(self, item: Object, content: bytes) -> None:
+        """`content`: its bytes, equal for equal objects."""
+        result = None
+        try:
+            self.submissions.append(_received(len(self.results), item, content))
+        except Exception as error:
+            # One bad object fails alone; what nobody expected is logged by failure_of.
+            result = failure_of(error, "Submission")
+        self.results.append(result)
+
+    def add_alike(self, content: bytes, alike: AlikeSubmission) -> None:
+        namespace, warnings = alike.pod.namespace, list(alike.pod.warnings)
+        subject = f"{POD.name} {namespace}/{alike.name}"[:_SUBJECT_CHARACTERS_MAX]
+        digest, index = hashlib.sha256(content).digest(), len(self.results)
+        self.submissions.append(
+            _Submission(index, _NOT_READ, POD, _NOT_READ.pod, subject, alike.uid, digest, True, warnings, namespace, content, alike)
+        )
+        self.results.append(None)
 
 
 def _received(index: int, item: Object, content: bytes) -> _Submission:

@@ -7,7 +7,7 @@ RPC of the descriptor must have its method, which is checked at the start. A str
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
 * leaves the deadline to gRPC, which cancels the method when the caller's deadline passes or the caller hangs up.
 
-Responses may be given as bytes already encoded.
+Responses may be given as bytes already encoded. A method that is marked with `takes_bytes` gets its request as it came.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf import message_factory
@@ -25,6 +25,20 @@ from google.protobuf.message import DecodeError, Message
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def takes_bytes(function: _F) -> _F:
+    """Marks a method that reads its request's bytes itself; `malformed` is what it raises for bytes that are no request."""
+    function.takes_bytes = True  # type: ignore[attr-defined]
+    return function
+
+
+def malformed(name: str, error: DecodeError) -> ApiFailure:
+    """The failure for bytes that are no message of this name."""
+    return invalid(f"the request is no {name} message: {error}")
 
 
 class Call:
@@ -49,7 +63,7 @@ class Call:
 class _Malformed:
     """Stands for a request whose bytes are no message."""
 
-    text: str
+    failure: ApiFailure
 
 
 def handler_of(service: ServiceDescriptor, implementation: object) -> Any:
@@ -69,17 +83,18 @@ def _method_handler(service: ServiceDescriptor, method: MethodDescriptor, implem
         try:
             return request_class.FromString(data)
         except DecodeError as error:
-            return _Malformed(f"the request is no {method.input_type.name} message: {error}")
+            return _Malformed(malformed(method.input_type.name, error))
 
     make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
-    return make(_edge(name, function), request_deserializer=read, response_serializer=_write)
+    reads = None if getattr(function, "takes_bytes", False) else read
+    return make(_edge(name, function), request_deserializer=reads, response_serializer=_write)
 
 
 def _edge(name: str, function: Callable[[Any, Call], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
     async def handle(request: Any, context: Any) -> Any:
         try:
             if isinstance(request, _Malformed):
-                raise invalid(request.text)
+                raise request.failure
             return await function(request, Call(context, name))
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from rayched.api import kinds
 from rayched.api.admission import check_default_class
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject
 from rayched.api.validation import validate
+from rayched.api.wire import message_fields
 from rayched.server import last_applied
 from rayched.server.admission import Admission
 from rayched.server.applying import step
@@ -21,7 +24,7 @@ from rayched.server.deletion import Deleter
 from rayched.server.errors import ApiFailure, Code, conflict, invalid_fields, over_limit
 from rayched.server.listing import list_page
 from rayched.server.objects import Objects, Target, refuse_oversize, timestamp_now
-from rayched.server.rpc import Call
+from rayched.server.rpc import Call, malformed, takes_bytes
 from rayched.store.keys import KeyTextError
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import (
@@ -43,6 +46,7 @@ from rayched.v1.workloads_pb2 import Object, PriorityClass
 OBJECTS_A_BATCH: Final = 100
 BYTES_A_BATCH: Final = 1 << 20
 _CREATED_MEANWHILE_MAX: Final = 3
+_OBJECTS: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
 
 
 class SubmissionService:
@@ -61,15 +65,23 @@ class SubmissionService:
         item = await self._creator.as_created(created)
         return SubmitResponse(uid=created.uid, revision=created.revision, object=item, warnings=created.warnings)
 
-    async def submit_many(self, request: SubmitManyRequest, _: Call) -> SubmitManyResponse:
-        count, size = len(request.objects), request.ByteSize()
-        if count > OBJECTS_A_BATCH:
-            raise over_limit(f"objects: {count} in one batch, at most {OBJECTS_A_BATCH} are allowed")
-        # A single large object is refused as such, with its name.
-        if size > BYTES_A_BATCH and count > 1:
-            raise over_limit(f"objects: {size} bytes in one batch, at most {BYTES_A_BATCH} (1 MiB) are allowed")
+    @takes_bytes
+    async def submit_many(self, request: bytes, _: Call) -> SubmitManyResponse:
+        try:
+            objects = message_fields(request, _OBJECTS)
+            if objects is None:
+                objects = [item.SerializeToString() for item in SubmitManyRequest.FromString(request).objects]
+            count, size = len(objects), len(request)
+            if count > OBJECTS_A_BATCH:
+                raise over_limit(f"objects: {count} in one batch, at most {OBJECTS_A_BATCH} are allowed")
+            # A single large object is refused as such, with its name.
+            if size > BYTES_A_BATCH and count > 1:
+                raise over_limit(f"objects: {size} bytes in one batch, at most {BYTES_A_BATCH} (1 MiB) are allowed")
+            results = await self._creator.create_many(objects)
+        except DecodeError as error:
+            raise malformed(SubmitManyRequest.DESCRIPTOR.name, error) from None
         response = SubmitManyResponse()
-        for created in await self._creator.create(request.objects, whole=False):
+        for created in results:
             if isinstance(created, ApiFailure):
                 response.results.add(outcome=created.outcome())
             else:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from rayched.api.wire import read_varint
+
 BYTES_MAX: Final = 16 << 20
 VALUE_BYTES_MAX: Final = 16_384
 """Longer ones are not learned from."""
@@ -120,28 +122,16 @@ def layout_of(value: bytes, *, stored: bool = True) -> Layout | None:
 def _fields(value: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Number, begin and end of the content of each field of a protobuf message. Raises ValueError, IndexError."""
     while start < end:
-        tag, start = _varint(value, start)
+        tag, start = read_varint(value, start)
         kind = tag & 7
         if kind == _LENGTH_DELIMITED:
-            length, start = _varint(value, start)
+            length, start = read_varint(value, start)
             until = start + length
         elif kind == 0:
-            _, until = _varint(value, start)
+            _, until = read_varint(value, start)
         else:
             until = start + _FIXED_BYTES[kind]
         if until > end:
             raise ValueError("a field ends behind its message")
         yield tag >> 3, start, until
         start = until
-
-
-def _varint(value: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends."""
-    number = shift = 0
-    while True:
-        byte = value[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-        shift += 7

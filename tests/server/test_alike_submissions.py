@@ -61,8 +61,9 @@ class Api:
         self.creator = Creator(objects, self.admission)
 
     def submit(self, *pods: Pod, whole: bool = False) -> list[Creation]:
-        items = [Object.FromString(wrap(pod).SerializeToString()) for pod in pods]
-        return asyncio.run(self.creator.create(items, whole=whole))
+        if not whole:
+            return asyncio.run(self.creator.create_many([wrap(pod).SerializeToString() for pod in pods]))
+        return asyncio.run(self.creator.create([wrap(pod) for pod in pods]))
 
 
 def a_pod(name: str, uid: str, app: str = "web", cpu: str = "1", seconds: int = 0, phase: str = "") -> Pod:
