@@ -337,7 +337,9 @@ class _Arrival:
         subject = f"{POD.name} {namespace}/{alike.name}"[:_SUBJECT_CHARACTERS_MAX]
         digest, index = hashlib.sha256(content).digest(), len(self.results)
         self.submissions.append(
-            _Submission(index, _NOT_READ, POD, _NOT_READ.pod, subject, alike.uid, digest, True, warnings, namespace, content, alike)
+            _Submission(
+                index, _NOT_READ, POD, _NOT_READ.pod, subject, alike.uid, digest, True, warnings, namespace, content, alike
+            )
         )
         self.results.append(None)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 import pytest
+from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from rayched.store.keys import Keys
 from rayched.store.transactions import Committed, GuardedPut, Outcome, Write
 from rayched.v1.core_pb2 import Namespace, Pod
 from rayched.v1.storage_pb2 import Stored
-from rayched.v1.workloads_pb2 import Object, PriorityClass
+from rayched.v1.workloads_pb2 import PriorityClass
 
 KEYS = Keys()
 NAMES = ("a", "b", "web-1", "web-2", "web-10", "UPPER", "")
@@ -163,3 +164,12 @@ def test_what_was_admitted_before_is_forgotten_when_a_class_changes() -> None:
     api.submit(a_pod("web-4", "uid-4"))
     priorities = [Stored.FromString(write.value).object.pod.spec.priority for write in api.store.writes]
     assert priorities == [0, 0, 0, 7]
+
+
+def test_nothing_is_created_of_a_batch_with_bytes_that_are_no_object() -> None:
+    api = Api()
+    api.submit(a_pod("web-1", "uid-1"), whole=True)
+    good = wrap(a_pod("web-2", "uid-2")).SerializeToString()
+    with pytest.raises(DecodeError):
+        asyncio.run(api.creator.create_many([good, b"\xff"]))
+    assert len(api.store.writes) == 1
