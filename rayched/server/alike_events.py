@@ -17,18 +17,15 @@ from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api.kinds import POD
-from rayched.api.wire import framed, length_delimited, read_varint
-from rayched.store.alike_pods import AlikePods
+from rayched.api.wire import framed, length_delimited
+from rayched.store.alike_pods import AlikePods, part_behind
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.meta_pb2 import ObjectMeta
 from rayched.v1.services_pb2 import WatchEvent
-from rayched.v1.storage_pb2 import Stored
 from rayched.v1.workloads_pb2 import Object
 
-_STORED_OBJECT: Final = length_delimited(Stored.DESCRIPTOR.fields_by_name["object"].number)
-_LEADER_WRITE: Final = length_delimited(Stored.DESCRIPTOR.fields_by_name["leader_write"].number)
 _OBJECT_NUMBER: Final = WatchEvent.DESCRIPTOR.fields_by_name["object"].number
 _OBJECT: Final = length_delimited(_OBJECT_NUMBER)
 _POD: Final = Object.DESCRIPTOR.fields_by_name[POD.field].number
@@ -63,34 +60,10 @@ class AlikeEvents:
 
     def changed(self, key: ObjectKey, before: Entry, entry: Entry) -> bytes | None:
         """As `new`, of a pod behind whose stored bytes something was put."""
-        stored, value = before.value, entry.value
-        if not value.startswith(stored):
+        parts = part_behind(entry.value)
+        if parts is None or parts[0] != before.value or not self.is_known(key, before):
             return None
-        behind = _behind(value[len(stored) :])
-        if behind is None or not self.is_known(key, before):
-            return None
-        return b"".join((_OBJECT, stored[1:], _OBJECT, behind, _version(entry.mod_revision)))
-
-
-def _behind(rest: bytes) -> bytes | None:
-    """Length and bytes of the object's part in what was put behind a pod, if that is all but a leader's write."""
-    if not rest.startswith(_STORED_OBJECT):
-        return None
-    try:
-        item = Stored.FromString(rest).object
-        length, start = read_varint(rest, 1)
-        end = start + length
-        if end < len(rest):
-            if not rest.startswith(_LEADER_WRITE, end):
-                return None
-            length, start = read_varint(rest, end + 1)
-            if start + length != len(rest):
-                return None
-    except (DecodeError, IndexError):
-        return None
-    if item.WhichOneof("kind") != POD.field or item.pod.HasField("metadata"):
-        return None
-    return rest[1:end]
+        return b"".join((_OBJECT, parts[0][1:], _OBJECT, parts[2], _version(entry.mod_revision)))
 
 
 @lru_cache(maxsize=256)

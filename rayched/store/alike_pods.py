@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from rayched.api.wire import read_varint
+from google.protobuf.message import DecodeError
+
+from rayched.api.kinds import POD
+from rayched.api.wire import length_delimited, read_varint
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import Stored
 
 BYTES_MAX: Final = 16 << 20
 VALUE_BYTES_MAX: Final = 16_384
@@ -28,6 +33,10 @@ _FIXED_BYTES: Final = {1: 8, 5: 4}
 _OBJECT, _POD, _METADATA = 1, 1, 3
 _NAME, _UID, _CREATION_TIMESTAMP = 1, 4, 7
 """Numbers of fields: of Stored, Object, Pod and ObjectMeta."""
+
+_STORED_OBJECT, _STORED_LEADER_WRITE = (
+    length_delimited(Stored.DESCRIPTOR.fields_by_name[name].number) for name in ("object", "leader_write")
+)
 
 K = TypeVar("K")
 
@@ -94,6 +103,30 @@ class AlikePods(Generic[K]):
         self._known.clear()
         self._layouts.clear()
         self._n_bytes = 0
+
+
+def part_behind(value: bytes) -> tuple[bytes, Pod, bytes] | None:
+    """A stored pod behind which a change was put, as a binding is: the pod as it was stored before, what the change says, and the
+    change as a field of a Stored without its tag. None: it is no such, or the change touches metadata."""
+    try:
+        length, start = read_varint(value, 1)
+        before = start + length
+        if not value.startswith(_STORED_OBJECT) or not value.startswith(_STORED_OBJECT, before):
+            return None
+        length, start = read_varint(value, before + 1)
+        end = start + length
+        if end < len(value):
+            if not value.startswith(_STORED_LEADER_WRITE, end):
+                return None
+            length, start = read_varint(value, end + 1)
+            if start + length != len(value):
+                return None
+        item = Stored.FromString(value[before:]).object
+    except (DecodeError, IndexError):
+        return None
+    if item.WhichOneof("kind") != POD.field or item.pod.HasField("metadata"):
+        return None
+    return value[:before], item.pod, value[before + 1 : end]
 
 
 def layout_of(value: bytes, *, stored: bool = True) -> Layout | None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from rayched.api.kinds import POD, wrap
+from rayched.api.wire import varint
 from rayched.controllers.cluster_view import ClusterView
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Listed
 from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
 
 KEYS = Keys()
@@ -33,10 +39,11 @@ class View:
         self.decoded += 1
         return decode_entry(entry)
 
-    def put(self, pod: Pod) -> None:
+    def put(self, pod: Pod, behind: bytes = b"", name: str = "") -> None:
+        """`behind`: what is put behind the stored pod. `name`: that of the key, where it is not the pod's."""
         self._revision += 1
-        key = KEYS.object_key(POD, "default", pod.metadata.name)
-        entry = Entry(key, encode(wrap(pod)), self._revision, self._revision)
+        key = KEYS.object_key(POD, "default", name or pod.metadata.name)
+        entry = Entry(key, encode(wrap(pod)) + behind, self._revision, self._revision)
         self.view.deliver(Changed((entry,), self._revision))
 
 
@@ -69,3 +76,72 @@ def test_a_pod_that_gives_its_node_up_is_no_longer_on_it() -> None:
     view.put(bound)
     view.put(a_pod("web-2"))
     assert not view.view.pods and not view.view.pods_on
+
+
+def a_change(node: str = "n", condition: str = "PodScheduled", status: str = "True", phase: str = "") -> bytes:
+    """A change that is written behind a stored pod, as a binding is."""
+    change = Stored(leader_write=LeaderWrite(op="bind", attempt="a"))
+    change.object.pod.spec.node_name, change.object.pod.status.phase = node, phase
+    if condition:
+        added = change.object.pod.status.conditions.add(type=condition, status=status)
+        added.last_transition_time.seconds = 1_800_000_001
+    return change.SerializeToString()
+
+
+CHANGES = {
+    "binding": a_change(),
+    "without a node": a_change(node=""),
+    "without a condition": a_change(condition=""),
+    "another condition": a_change(condition="Ready"),
+    "a condition that is not so": a_change(status="False"),
+    "ended": a_change(phase="Failed"),
+    "ending": Stored(object=Object(pod=Pod(metadata={"deletion_timestamp": {"seconds": 9}}))).SerializeToString(),
+    "two changes": 2 * a_change(),
+    "nothing": b"",
+}
+
+
+def a_ready_pod(name: str) -> Pod:
+    pod = a_pod(name)
+    pod.status.conditions.add(type="Ready", status="True")
+    return pod
+
+
+@pytest.mark.parametrize("make", [a_pod, a_ready_pod])
+@pytest.mark.parametrize("first", CHANGES)
+def test_what_is_kept_of_a_change_is_what_a_view_keeps_that_decodes_everything(
+    first: str, make: Callable[[str], Pod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, plain = View(), View()
+    monkeypatch.setattr(plain.view, "_bound_facts", lambda _: None)
+    view.put(make("web-1"))
+    plain.put(make("web-1"))
+    for change in (first, "binding", first):
+        view.put(make("web-2"), CHANGES[change])
+        plain.put(make("web-2"), CHANGES[change])
+        found, expected = view.view, plain.view
+        assert (found.pods, found.pods_on, found.ending) == (expected.pods, expected.pods_on, expected.ending)
+
+
+def test_the_binding_of_a_pod_like_one_before_is_not_decoded() -> None:
+    view = View()
+    view.put(a_pod("web-1"))
+    for number in range(2, 5):
+        view.put(a_pod(f"web-{number}"), a_change(f"node-{number}"))
+    assert view.decoded == 1 and len(view.view.pods) == 3 and "node-3" in view.view.pods_on
+
+
+def test_a_binding_under_the_key_of_another_pod_is_set_aside() -> None:
+    view = View()
+    view.put(a_pod("web-1"))
+    view.put(a_pod("web-2"), a_change(), name="web-3")
+    assert not view.view.pods
+
+
+def test_a_pod_that_is_bound_anew_is_on_its_node_since_then() -> None:
+    view = View()
+    view.put(a_pod("web-1"))
+    view.put(a_pod("web-1"), a_change("node-1"))
+    view.put(a_pod("web-1"), a_change("node-1").replace(varint(1_800_000_001), varint(1_800_000_009)))
+    (facts,) = view.view.pods.values()
+    assert facts.on_node_since == 1_800_000_001
