@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.api.kinds import AnyObject, unwrap
 from rayched.client.calls import has_next_page
@@ -33,8 +32,7 @@ class EventType(enum.Enum):
 _TYPES: Final = {kind.value: kind for kind in EventType}
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One change. `object` is None for a bookmark only; of a deletion it is the object as it was last."""
 
     type: EventType
@@ -87,12 +85,12 @@ class WatchProgress:
 
     def events_of(self, response: WatchResponse) -> Iterator[Event]:
         for event in response.events:
-            kind = _TYPES[event.type]
+            kind, revision = _TYPES[event.type], event.revision
             if kind is EventType.BOOKMARK:
                 if self._bookmarks:
-                    yield Event(EventType.BOOKMARK, None, event.revision)
-            elif event.revision > self.revision:
+                    yield Event(EventType.BOOKMARK, None, revision)
+            elif revision > self.revision:
                 # Events of one revision come together, so those of the revisions before are all out.
-                self.revision = event.revision - 1
-                yield Event(kind, unwrap(event.object), event.revision)
+                self.revision = revision - 1
+                yield Event(kind, unwrap(event.object), revision)
         self.revision = max(self.revision, response.revision)
