@@ -68,11 +68,11 @@ class MemoryStore:
                 self._put(key, change(entry.value))
                 self._tell()
 
-    def txn_future(self, request: Any) -> Future[Any]:
+    def txn_future(self, request: bytes) -> Future[Any]:
         """As StoreClient.txn_future; the answer is there at once."""
         future: Future[Any] = Future()
         with self._lock:
-            future.set_result(self._txn(request))
+            future.set_result(self._txn(rpc.TxnRequest.FromString(request)))
             self._tell()
         return future
 

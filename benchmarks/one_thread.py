@@ -74,7 +74,7 @@ class OneThread:
             self.cluster.seen(changes)
         turn = core.turn()
         for send in turn.sends:
-            core.transaction_answered(send.number, self.cluster.memory.txn_future(send.request).result())
+            core.transaction_answered(send.number, self.cluster.memory.txn_future(send.content).result())
         answer: ExchangeAnswer | None = None
         if turn.exchange is not None:
             answer = self.queue.exchange(turn.exchange)

@@ -241,7 +241,7 @@ class Driven:
             moved = self._deliver()
             turn = self.core.turn()
             for send in turn.sends:
-                self.core.transaction_answered(send.number, self.store.txn_future(send.request).result())
+                self.core.transaction_answered(send.number, self.store.txn_future(send.content).result())
                 moved = True
             if turn.exchange is not None:
                 began = time.thread_time()

@@ -72,8 +72,8 @@ log = logging.getLogger(__name__)
 class Transactions(Protocol):
     """Takes transactions without waiting for them."""
 
-    def txn_future(self, request: Any) -> Any:
-        """A future of the TxnResponse, or of gRPC's own errors."""
+    def txn_future(self, request: bytes) -> Any:
+        """A future of the response to a TxnRequest that is serialised, or of gRPC's own errors."""
 
     def grant_lease_future(self, ttl_seconds: int) -> Any:
         """The same of the LeaseGrantResponse."""
@@ -321,7 +321,7 @@ class SchedulerActor:
                 answer = store_error(error)
             self._inbox.put(lambda: self._core.transaction_answered(send.number, answer))
 
-        self._store.txn_future(send.request).add_done_callback(answered)
+        self._store.txn_future(send.content).add_done_callback(answered)
 
     def _grant_lease(self) -> None:
         def answered(future: Any) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from leader.etcd_shim import rpc
 from rayched.store import transactions
 from rayched.store.errors import NotApplied, StoreBusy, StoreError, StoreFull
 from rayched.store.transactions import Guard, Outcome, Write
@@ -42,10 +43,16 @@ class Send:
     """A transaction for the carrier: it answers with the TxnResponse, or with the StoreError that came in its place."""
 
     number: int
-    request: Any
+    content: bytes
+    """A TxnRequest, serialised."""
     op: str = ""
     """What its writes are for."""
     n_writes: int = 0
+
+    @property
+    def request(self) -> Any:
+        """The TxnRequest."""
+        return rpc.TxnRequest.FromString(self.content)
 
 
 @dataclass(slots=True)
@@ -141,4 +148,4 @@ class WriteWindow:
         number = self._next_number
         self._next_number += 1
         self._under_way[number] = batch
-        return Send(number, transactions.build(batch.guard, batch.writes), batch.op, len(batch.writes))
+        return Send(number, transactions.build_bytes(batch.guard, batch.writes), batch.op, len(batch.writes))

@@ -36,9 +36,10 @@ from rayched.store.calls import (
 from rayched.store.entries import Entry, Page, Reading, first_entry
 from rayched.store.errors import StoreUnavailable, store_error
 from rayched.store.leases import AsyncLeaseKeepAlives, LeaseKeepAlives
-from rayched.store.transactions import Guard, Outcome, Write, build, keys_to_settle, read, settle, split, without_answer
+from rayched.store.transactions import Guard, Outcome, Write, build_bytes, keys_to_settle, read, settle, split, without_answer
 
 PAGE_LIMIT: Final = 500
+_TXN: Final = "/etcdserverpb.KV/Txn"
 LIST_PAGE_LIMIT: Final = 2000
 
 
@@ -68,6 +69,7 @@ class StoreClient:
 
     def __init__(self, channel: grpc.Channel, deadlines: Deadlines | None = None) -> None:
         self._kv = rpc.KVStub(channel)
+        self._txn = _serialized_txn(channel)
         self._lease = rpc.LeaseStub(channel)
         self._cluster = rpc.ClusterStub(channel)
         self._maintenance = rpc.MaintenanceStub(channel)
@@ -116,7 +118,7 @@ class StoreClient:
 
     def send(self, guard: Guard | None, batch: Sequence[Write]) -> PendingCommit:
         """One transaction, not waited for; the batch is one of `split`. Several may be in flight, in any order of arrival."""
-        return PendingCommit(self.txn_future(build(guard, batch)), batch)
+        return PendingCommit(self.txn_future(build_bytes(guard, batch)), batch)
 
     def settle(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
         """What became of writes whose outcome is Unknown, as far as it can be known now."""
@@ -128,9 +130,9 @@ class StoreClient:
         """A TxnRequest of one's own, once; StoreUnavailable leaves open whether it happened."""
         return self._write(self._kv.Txn, request)
 
-    def txn_future(self, request: Any) -> Any:
-        """As `txn`, without waiting: a grpc.Future that raises gRPC's own errors."""
-        return self._kv.Txn.future(request, timeout=self._deadlines.write_seconds)
+    def txn_future(self, request: bytes) -> Any:
+        """As `txn`, of a TxnRequest that is serialised, without waiting: a grpc.Future that raises gRPC's own errors."""
+        return self._txn.future(request, timeout=self._deadlines.write_seconds)
 
     def put(self, key: bytes, value: bytes, lease: int = 0) -> int:
         """Put unconditionally; the revision."""
@@ -183,6 +185,7 @@ class AsyncStoreClient:
 
     def __init__(self, channel: grpc.aio.Channel, deadlines: Deadlines | None = None) -> None:
         self._kv = rpc.KVStub(channel)
+        self._txn = _serialized_txn(channel)
         self._lease = rpc.LeaseStub(channel)
         self._cluster = rpc.ClusterStub(channel)
         self._maintenance = rpc.MaintenanceStub(channel)
@@ -225,7 +228,7 @@ class AsyncStoreClient:
 
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         """One transaction; the batch is one of `split`. Never raises but for cancellation, after which nothing is known."""
-        call = self._kv.Txn(build(guard, batch), timeout=self._deadlines.write_seconds)
+        call = self._txn(build_bytes(guard, batch), timeout=self._deadlines.write_seconds)
         try:
             return read(await call, batch)
         except grpc.RpcError as error:
@@ -275,6 +278,11 @@ class AsyncStoreClient:
 
     async def _write(self, call: Any, request: Any) -> Any:
         return await _once_async(call, request, self._deadlines.write_seconds)
+
+
+def _serialized_txn(channel: Any) -> Any:
+    """The call Txn for requests that are serialised already."""
+    return channel.unary_unary(_TXN, response_deserializer=rpc.TxnResponse.FromString)
 
 
 def _patience(deadlines: Deadlines) -> dict[str, Any]:

@@ -184,6 +184,11 @@ def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:
 
 def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
     """The TxnRequest for one batch."""
+    return rpc.TxnRequest.FromString(build_bytes(guard, writes))
+
+
+def build_bytes(guard: Guard | None, writes: Sequence[Write]) -> bytes:
+    """The TxnRequest for one batch, serialised."""
     if not writes or len(writes) > WRITES_MAX:
         raise ValueError(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
     parts = [_unchanged(guard.epoch_key, guard.epoch)] if guard is not None and RULE_WRITES_ARE_GUARDED else []
@@ -195,7 +200,7 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
         size = sum(map(len, pieces))
         transaction = varint(size)
         parts += (_SUCCESS, varint(1 + len(transaction) + size), _REQUEST_TXN, transaction, *pieces)
-    return rpc.TxnRequest.FromString(b"".join(parts))
+    return b"".join(parts)
 
 
 def read(answer: Any, writes: Sequence[Write]) -> list[Outcome]:
@@ -289,7 +294,7 @@ def _bytes_of(write: Write) -> int:
     return size + len(write.value) if isinstance(write, GuardedPut) else size
 
 
-# Put together as bytes and read at once, a request takes a third of the time that its fields take when set one by one. What
+# Put together as bytes, a request takes a fraction of the time that its fields take when set one by one. What
 # stands around keys, revisions and values depends on their lengths alone, and many writes are alike in these.
 
 
