@@ -113,6 +113,8 @@ class Plan:
     """What the plan itself holds of the store."""
     templates: dict[int, PodTemplate] = field(default_factory=dict)
     """Those whose plan it is, by number."""
+    contents: list[bytes] = field(default_factory=list)
+    """What plugins see of a pod whose plan it is, serialised."""
     filters: list[Asked] = field(default_factory=list)
     scores: list[AskedScore] = field(default_factory=list)
     status: Status = SUCCESS
@@ -152,6 +154,7 @@ class Planner:
         "_table",
         "_tolerating",
         "_volatile",
+        "sees_one_pod",
     )
 
     def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
@@ -177,15 +180,16 @@ class Planner:
         )
         asked: list[ColumnPlugin] = [*profile.pre_filter, *profile.filter, *profile.score]
         self._plugins = tuple({plugin.name: plugin for plugin in asked}.values())
+        self.sees_one_pod = {plugin.name for plugin in self._plugins} <= self._selecting & self._tolerating
+        """All plugins do with the pod without labels that nobody mentions and without tolerations of unknown taints."""
         self._next_number = 0
         self._stacking = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, StackingPlugin))
         self._stacks: dict[Hashable, UsageStack] = {}
         # Sets of flags take a microsecond to compare.
         self._volatile = frozenset(plugin.name for plugin in profile.plugins() if _reads(plugin) & VOLATILE)
 
-    def ask(self, template: PodTemplate) -> Asking:
+    def ask(self, template: PodTemplate, seen: SeenPod) -> Asking:
         """Ask each plugin for its key. Raises PluginError."""
-        seen = _Seen(template, self._table)
         selecting, tolerating = self._selecting, self._tolerating
         keys: list[Hashable] = []
         pods: list[Pod] = []
@@ -383,7 +387,7 @@ class Planner:
         return found
 
 
-class _Seen:
+class SeenPod:
     """A template's pod as plugins may see it: without labels that nobody mentions, without tolerations of unknown taints."""
 
     __slots__ = ("_known", "_table", "_template")

@@ -39,6 +39,8 @@ class Images:
 class ImageLocality:
     name: Final = names.IMAGE_LOCALITY
     reads: Final = Log.IMAGES
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def key(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         """The images with their tags, in any order."""

@@ -64,6 +64,8 @@ class Wishes:
 class NodeAffinity:
     name: Final = names.NODE_AFFINITY
     reads: Final = Log.LABELS
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def __init__(self, args: NodeAffinityArgs) -> None:
         added = args.added_affinity or NodeAffinityTerms()

@@ -28,6 +28,8 @@ REASON: Final = "node(s) didn't match the requested node name"
 class NodeName:
     name: Final = names.NODE_NAME
     reads: Final = Log.LABELS
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def key(self, pod: Pod) -> str | None:
         return pod.spec.node_name or None

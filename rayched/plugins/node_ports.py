@@ -30,6 +30,8 @@ REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 class NodePorts:
     name: Final = names.NODE_PORTS
     reads: Final = Log.PORTS
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def key(self, pod: Pod) -> tuple[HostPort, ...] | None:
         return host_ports_of(pod) or None

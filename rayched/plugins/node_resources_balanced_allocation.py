@@ -46,6 +46,8 @@ class Prepared:
 class NodeResourcesBalancedAllocation:
     name: Final = names.NODE_RESOURCES_BALANCED_ALLOCATION
     reads: Final = Log.USAGE
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
         self._resources = tuple(resource.name for resource in args.resources)

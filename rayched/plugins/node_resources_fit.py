@@ -81,6 +81,8 @@ class Prepared:
 class NodeResourcesFit:
     name: Final = names.NODE_RESOURCES_FIT
     reads: Final = Log.USAGE
+    reads_mentioned_labels_alone: Final = True
+    reads_tolerations_of_known_taints_alone: Final = True
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
         self._ignored = frozenset(args.ignored_resources)

@@ -18,7 +18,7 @@ Owner: one Snapshot, or one worker. Cost: growth is amortised O(1) a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -48,6 +48,9 @@ TaintKey = tuple[tuple[str, str, str], ...]
 """(key, value, effect) of each taint, in the node's order."""
 ImageSet = frozenset[str]
 """Names of the images on a node."""
+
+Vectors = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""What a pod adds to a row of `requested` and of `non_zero_requested`. Shapes (resources,) and (2,)."""
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -96,7 +99,8 @@ class NodeTable:
         self.usage_log = self.logs[Log.USAGE]
         self._label_ints = np.zeros(0, np.int64)
         self._label_is_int = np.zeros(0, np.bool_)
-        self._vectors: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._vectors: dict[int, Vectors] = {}
+        self._vectors_by_amounts: dict[Hashable, Vectors] = {}
 
     # ------------------------------------------------------------------------------------------------------- looking up
 
@@ -157,23 +161,29 @@ class NodeTable:
             self._label_is_int = np.concatenate((self._label_is_int, valid))
         return self._label_ints, self._label_is_int
 
-    def vectors_of(self, template: PodTemplate) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What one bound pod of the template adds to a row of `requested` and of `non_zero_requested`.
-
-        Shapes (resources,) and (2,), int64. The pod itself counts as one of the resource "pods".
-        """
+    def vectors_of(self, template: PodTemplate) -> Vectors:
+        """What one bound pod of the template adds to a row. The pod itself counts as one of the resource "pods"."""
         found = self._vectors.get(template.id)
         if found is None:
-            for name in template.accounted:
-                self.resource_place(name)
-            vector = np.zeros(len(self.resources), np.int64)
-            for name, amount in template.accounted.items():
-                vector[self.resources[name]] = clipped(amount)
-            vector[PODS] = 1
+            amounts = tuple(template.accounted.items()), template.non_zero
+            found = self._vectors_by_amounts.get(amounts) or self._new_vectors(template)
             if len(self._vectors) >= VECTORS_MAX:
-                self._vectors.clear()
-            found = self._vectors[template.id] = vector, np.array([clipped(x) for x in template.non_zero], np.int64)
+                self._forget_vectors()
+            self._vectors[template.id] = self._vectors_by_amounts[amounts] = found
         return found
+
+    def _new_vectors(self, template: PodTemplate) -> Vectors:
+        for name in template.accounted:
+            self.resource_place(name)
+        vector = np.zeros(len(self.resources), np.int64)
+        for name, amount in template.accounted.items():
+            vector[self.resources[name]] = clipped(amount)
+        vector[PODS] = 1
+        return vector, np.array([clipped(amount) for amount in template.non_zero], np.int64)
+
+    def _forget_vectors(self) -> None:
+        self._vectors.clear()
+        self._vectors_by_amounts.clear()
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -185,7 +195,7 @@ class NodeTable:
             row = np.zeros((1, self.capacity), np.int64)
             self.allocatable = np.concatenate((self.allocatable, row))
             self.requested = np.concatenate((self.requested, row))
-            self._vectors.clear()
+            self._forget_vectors()
         return place
 
     def intern_taints(self, taints: TaintKey) -> int:
