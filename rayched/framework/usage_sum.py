@@ -62,6 +62,11 @@ class Scale:
         return self.dtype.type(2 * self.infeasible)
 
 
+def state_of(table: NodeTable, row: int) -> bytes:
+    """All that plugins which read nothing but usage go by on a row."""
+    return table.allocatable[:, row].tobytes() + table.requested[:, row].tobytes() + table.non_zero_requested[:, row].tobytes()
+
+
 def scale_for(weights: Sequence[int]) -> Scale:
     """The narrowest type with room for the highest total, for `infeasible` below its negative, and for four times that."""
     highest = MAX_NODE_SCORE * sum(weights)
@@ -140,11 +145,7 @@ class UsageSum(Kept):
         table, states = self.table, self._states
         unknown: list[tuple[int, bytes]] = []
         for row in rows:
-            state = (
-                table.allocatable[:, row].tobytes()
-                + table.requested[:, row].tobytes()
-                + table.non_zero_requested[:, row].tobytes()
-            )
+            state = state_of(table, row)
             value = states.get(state)
             if value is None:
                 unknown.append((row, state))

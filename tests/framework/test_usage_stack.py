@@ -71,9 +71,37 @@ def test_one_row_is_asked_about_for_all_sums_in_one_call() -> None:
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
     plugin.calls.clear()
+    the_stack(engine)._pause = 1_000
     in_turns(engine, snapshot, 2, SHAPES, "again")
     assert len(the_stack(engine)) == len(SHAPES)
     assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
+
+
+@pytest.mark.parametrize("states_max", [usage_stack.STATES_MAX, 5])
+def test_a_row_in_a_state_that_was_there_before_is_not_asked_about(states_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "STATES_MAX", states_max)
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 4, SHAPES)
+    stack, plugin.calls = the_stack(engine), []
+    in_turns(engine, snapshot, 2, SHAPES, "again")
+    assert len(stack._by_state) <= states_max
+    assert (plugin.calls == []) is (states_max > len(SHAPES)), "all of them went to nodes that were empty"
+    in_turns(engine, snapshot, 2, MANY_SHAPES, "more")
+    assert len(stack) > 2 * len(SHAPES), "what is remembered is forgotten when others join"
+
+
+def test_where_states_never_come_again_nobody_looks_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "PROBES", 32)
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    stack = the_stack(engine)
+    for number in range(2 * 32):
+        name = f"n{number % 300}"
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), name)
+        place(engine, snapshot, SHAPES[number % len(SHAPES)], f"odd-one-{number}")
+    assert stack._pause > 0 or not stack._by_state
 
 
 @pytest.mark.parametrize("seed", range(4))
