@@ -49,6 +49,11 @@ class CombinedSum(SharedEntry):
         return self._usage.questions
 
     @property
+    def filters(self) -> tuple[FilterColumn, ...]:
+        """Those that follow logs of their own."""
+        return self._filters
+
+    @property
     def outside(self) -> set[int]:
         """Rows to which some plugin gives a score outside 0..100."""
         return self._usage.outside

@@ -43,7 +43,7 @@ from rayched.framework.plans import Plans
 from rayched.framework.plugin_calls import NORMALIZE_SCORE, SCORE, PluginError
 from rayched.framework.plugin_evaluations import PluginEvaluations
 from rayched.framework.profile import Profile
-from rayched.framework.questions import Asked
+from rayched.framework.questions import Asked, Part
 from rayched.framework.room import Room
 from rayched.framework.room_filter import RoomFilter
 from rayched.framework.row_evaluation import Filtered, evaluate_rows, filter_rows
@@ -245,6 +245,12 @@ class Engine:
 
     def _filtered_first(self, plan: Plan, scoring: Stage, without: RowIndex | None) -> Evaluation:
         """A template whose scores are not known yet: filters first, and scores only where two rows or more are feasible."""
+        if plan.filtering is None and self._are_many_feasible(scoring, without):
+            try:
+                return self._scored_at_first(plan, scoring, without)
+            except PluginError as problem:
+                if problem.point not in _SCORING:
+                    raise
         if plan.filtering is None:
             plan.filtering = self._planner.stage(plan, with_scores=False)
         total = self._sum(plan.filtering, without)
@@ -253,15 +259,37 @@ class Engine:
         if len(feasible) <= 1:
             return Evaluation(len(total), total, 0 if len(feasible) else NOT_FEASIBLE, n_feasible=len(feasible))
         try:
-            evaluation = self._scored(scoring, without)
+            evaluation = self._scored_at_first(plan, scoring, without)
         except PluginError as problem:
             if problem.point not in _SCORING:
                 raise
             # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
             return self._direct(plan, feasible, plan.filters)
-        self._account([*scoring.entries, *plan.entries])
         self._planner.drop_stage(plan.filtering)
         plan.filtering = None
+        return evaluation
+
+    def _are_many_feasible(self, scoring: Stage, without: RowIndex | None) -> bool:
+        """Whether two rows or more are feasible, without sums of filters alone, of which most templates need none."""
+        n_rows, static = self._table.n_rows, scoring.static
+        refresh_each([*static.filters, *scoring.usage.filters], self._builder.build)
+        feasible = static.passing_now(slice(0, n_rows)).copy()
+        columns = [one.column for one in scoring.usage.filters]
+        answers = self._builder.ahead([question for question in scoring.usage.questions if question.part is Part.FILTER])
+        for codes in (*answers, *columns):
+            if codes is not None and np.count_nonzero(codes):
+                feasible &= codes[:n_rows] == 0
+        for rejection in scoring.rejections:
+            ceilings = rejection.ceilings()
+            if ceilings is not None:
+                feasible &= ceilings[:n_rows] >= 0
+        if without is not None:
+            feasible[without] = False
+        return int(np.count_nonzero(feasible)) > 1
+
+    def _scored_at_first(self, plan: Plan, scoring: Stage, without: RowIndex | None) -> Evaluation:
+        evaluation = self._scored(scoring, without)
+        self._account([*scoring.entries, *plan.entries])
         return evaluation
 
     def _scored(self, stage: Stage, without: RowIndex | None) -> Evaluation:

@@ -137,10 +137,10 @@ class StaticSum(SharedEntry):
         if rows is None:
             self._columns.clear()
             everything = slice(0, self.table.n_rows)
-            self.passing[everything] = self._passing(everything)
+            self.passing[everything] = self.passing_now(everything)
         else:
             selection = selection_of(rows)
-            self.passing[selection] = self._passing(selection)
+            self.passing[selection] = self.passing_now(selection)
             repaired = {bounds: self._values(bounds, selection) for bounds in self._columns}
             for bounds, values in repaired.items():
                 self._columns[bounds][selection] = values
@@ -212,7 +212,8 @@ class StaticSum(SharedEntry):
             self._outside[bounds] = found
         return found
 
-    def _passing(self, selection: Selection) -> BoolColumn:
+    def passing_now(self, selection: Selection) -> BoolColumn:
+        """Rows that are nodes and that no filter rejects; the filters' columns are up to date. Shape of the selection."""
         passing: BoolColumn = self.table.alive_rows[selection]
         for kept in self.filters:
             if kept.column is not None:

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.framework.kept_columns import BuildColumns, Kept
+from rayched.framework.kept_columns import BuildColumns, FilterColumn, Kept
 from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.framework.questions import Answer, Part, Question
 from rayched.snapshot.columns import Log
@@ -129,6 +129,11 @@ class UsageSum(Kept):
     def n_bytes(self) -> int:
         # All the states it may remember count from the start, as nobody counts again while they come.
         return self.column.nbytes + (STATES_MAX * STATE_BYTES if self.reads_usage_alone else 0)
+
+    @property
+    def filters(self) -> tuple[FilterColumn, ...]:
+        """Filters apart from its own questions: none."""
+        return ()
 
     def kept(self) -> list[Kept]:
         """The columns that it is made of: itself."""
