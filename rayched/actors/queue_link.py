@@ -6,7 +6,9 @@ Rules:
   under way while this hand is being decided.
 * That attempts have ended, and that pods got their nodes while no pod waits for any news, changes nothing that the queue hands
   out: it waits for the next call, at most GATHER_SECONDS. So pods that come one by one take a call each, not two or three.
-* Until the whole log has crossed no pod is asked for: the first to be tried might be in the rest.
+* Until the whole log has crossed no pod is asked for: the first to be tried might be in the rest. But where the rest is of the
+  kind that comes in a burst, new pods of one priority and attempts that ended well, it counts as having come after the call, and
+  the call is short: the queue takes in the next part while this hand is being decided.
 * Pods in the hand whose attempt has not begun go back when a pod of higher priority arrives.
 * A hand is about two batches: more would only be given back, less would leave the scheduler waiting for the exchange.
 
@@ -46,6 +48,8 @@ ASSIGNED_MAX: Final = 64
 """Pods in one entry of pods that got their nodes."""
 HAND_MIN: Final = 64
 """Pods wanted in the hand however slow decisions are."""
+ENTRIES_IN_A_BURST: Final = 512
+"""Entries of a call while pods may be asked for before the rest has crossed: nothing more is decided until it is answered."""
 GATHER_SECONDS: Final = 0.02
 """What changes nothing for any pod waits so long for a call that is made anyway."""
 TIME_STEP_SECONDS: Final = 1e-6
@@ -72,6 +76,10 @@ class QueueLink:
         """No pod in the hand has a lower priority."""
         self._highest_uncrossed: int | None = None
         """The highest priority of the pods that the queue has not heard of yet."""
+        self._lowest_uncrossed: int | None = None
+        """The lowest one of these."""
+        self._unusual = 0
+        """Position of the last entry that is more than a new pod, pods that ended, or pods that got their nodes."""
         self._in_flight: set[str] = set()
         """Pods that the queue handed out and whose outcome it waits for."""
         self._queued: set[str] = set()
@@ -129,7 +137,10 @@ class QueueLink:
             self._queued.remove(entry.uid)
         self._log.append((entry, templates))
         self.end += 1
-        self._is_urgent |= kind is not AttemptsEnded and kind is not AssignedPods
+        if kind is not AttemptsEnded and kind is not AssignedPods:
+            self._is_urgent = True
+            if not isinstance(entry, PendingPodSeen) or not entry.is_new:
+                self._unusual = self.end
         if kind is not ClusterChange and kind is not AssignedPods:
             self._ended = None
         if kind is not AttemptsEnded:
@@ -139,6 +150,8 @@ class QueueLink:
             priority = entry.priority
             if self._highest_uncrossed is None or priority > self._highest_uncrossed:
                 self._highest_uncrossed = priority
+            if self._lowest_uncrossed is None or priority < self._lowest_uncrossed:
+                self._lowest_uncrossed = priority
             if self._hand and priority > self._lowest:
                 self._give_back_below(priority)
 
@@ -228,8 +241,9 @@ class QueueLink:
         worth_it = self._has_to_tell(now) or is_due or bool(want and self._may_have_more)
         if not worth_it and not roll_call.is_due(now):
             return None
-        entries, new = self._to_cross()
-        if self._log:
+        is_burst = self._lowest_uncrossed == self._highest_uncrossed
+        entries, new = self._to_cross(ENTRIES_IN_A_BURST if is_burst else ENTRIES_MAX)
+        if self._log and not (is_burst and self._unusual <= self.end - len(self._log)):
             want = 0
         roll, suggest = ((), 0) if self._log else roll_call.take(now, self._in_flight)
         if not worth_it and not entries and not roll and not any(self.counts.values()):
@@ -249,11 +263,11 @@ class QueueLink:
             self._told_since = now
         return self._is_urgent or now >= self._told_since + GATHER_SECONDS or any(map(self.counts.get, _PLACES_THAT_WAIT))
 
-    def _to_cross(self) -> tuple[list[LogEntry], dict[int, bytes]]:
+    def _to_cross(self, entries_max: int) -> tuple[list[LogEntry], dict[int, bytes]]:
         """The next entries, and the templates in them that have not crossed."""
         entries: list[LogEntry] = []
         new: dict[int, bytes] = {}
-        while self._log and len(entries) < ENTRIES_MAX:
+        while self._log and len(entries) < entries_max:
             entry, templates = self._log.popleft()
             entries.append(entry)
             for template in templates:
@@ -264,7 +278,8 @@ class QueueLink:
                     new[template.id] = template.content
         self._ended = self._assigned = self._told_since = None
         if not self._log:
-            self._highest_uncrossed, self._is_urgent = None, False
+            self._highest_uncrossed = self._lowest_uncrossed = None
+            self._is_urgent = False
         return entries, new
 
     def answered(self, answer: ExchangeAnswer, priorities: Mapping[str, int]) -> None:

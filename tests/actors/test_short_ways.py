@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayched.actors.messages import AssignedPods, AttemptsEnded, ExchangeAnswer, PendingPodGone, PendingPodSeen
+from rayched.actors.messages import (
+    ENTRIES_MAX,
+    AssignedPods,
+    AttemptsEnded,
+    ClusterChange,
+    ExchangeAnswer,
+    LogEntry,
+    PendingPodGone,
+    PendingPodSeen,
+)
 from rayched.actors.pod_changes import OP_BIND, BindingValues, bound_behind
-from rayched.actors.queue_link import QueueLink
+from rayched.actors.queue_link import ENTRIES_IN_A_BURST, QueueLink
 from rayched.actors.records import KeptPod, PodRecord
 from rayched.actors.roll_call import RollCall
 from rayched.api import kinds
 from rayched.api.stages import Stage
-from rayched.framework.cluster_event import ASSIGNED_POD_ADD
+from rayched.framework.cluster_event import ASSIGNED_POD_ADD, NODE_ADD
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
@@ -206,6 +215,41 @@ def test_a_pod_that_comes_again_after_its_end_stands_behind_it() -> None:
     link.tell(seen)
     link.ended("b")
     assert told(link, replica) == [AttemptsEnded(["a"]), seen, AttemptsEnded(["b"])]
+
+
+def crossing(link: QueueLink, replica: Replica, entries: Iterable[LogEntry]) -> tuple[int, int]:
+    """How many of these entries cross with the next call, and how many pods it asks for."""
+    for entry in entries:
+        link.tell(entry)
+    request = link.request(1.0, RollCall(replica.core.cache, lambda record: True))
+    assert request is not None
+    return len(request.entries), request.want
+
+
+def pods(n: int, priority: int = 0, *, is_new: bool = True, first: int = 0) -> list[LogEntry]:
+    return [PendingPodSeen(f"{i}", f"default/{i}", 1, priority, float(i), is_new=is_new) for i in range(first, first + n)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "crosses", "asks"),
+    [
+        (pods(ENTRIES_IN_A_BURST), ENTRIES_IN_A_BURST, True),
+        (pods(3 * ENTRIES_IN_A_BURST), ENTRIES_IN_A_BURST, True),
+        ([*pods(ENTRIES_IN_A_BURST), AttemptsEnded(["x"])], ENTRIES_IN_A_BURST, True),
+        # Another priority is in the rest, so the first pod to be tried may be.
+        ([*pods(ENTRIES_MAX), *pods(1, 5, first=ENTRIES_MAX)], ENTRIES_MAX, False),
+        ([*pods(ENTRIES_IN_A_BURST), *pods(1, 5, first=ENTRIES_MAX)], ENTRIES_IN_A_BURST + 1, True),
+        # The rest may wake pods, or bring an end to what they are known as.
+        ([*pods(ENTRIES_IN_A_BURST), ClusterChange(NODE_ADD)], ENTRIES_IN_A_BURST, False),
+        ([*pods(ENTRIES_IN_A_BURST), *pods(1, is_new=False)], ENTRIES_IN_A_BURST, False),
+        ([ClusterChange(NODE_ADD), *pods(ENTRIES_IN_A_BURST)], ENTRIES_IN_A_BURST, True),
+    ],
+)
+def test_a_burst_of_pods_crosses_in_short_calls_that_ask_for_pods_already(
+    entries: list[LogEntry], crosses: int, asks: bool
+) -> None:
+    found, want = crossing(QueueLink(1), Replica(ModelStore(), Clock()), entries)
+    assert (found, want > 0) == (crosses, asks)
 
 
 def test_pods_that_got_their_nodes_cross_together_but_never_across_the_begin_of_a_cycle() -> None:
