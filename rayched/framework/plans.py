@@ -34,6 +34,7 @@ class Plans:
         "_by_keys",
         "_by_template",
         "_evaluations",
+        "_mentioned_of",
         "_planner",
         "_seen_labels",
         "_seen_taints",
@@ -54,6 +55,8 @@ class Plans:
         self._seen_labels = table.mentioned_labels.revision
         self._seen_taints = table.known_taints.revision
         """Plans were made with the labels and the tolerations that counted then."""
+        self._mentioned_of: Iterable[tuple[PodTemplate, object]] = ()
+        """Pods that would be there, as they were given last: an attempt asks several times beside the same."""
 
     def __len__(self) -> int:
         """Plans, not templates."""
@@ -65,9 +68,13 @@ class Plans:
         Raises PluginError.
         """
         mentioned, taints = self._table.mentioned_labels, self._table.known_taints
-        for other, _ in would_be:
-            if other.pod.spec.HasField("affinity"):
-                mentioned.add_of(other.pod)
+        if would_be is not self._mentioned_of:
+            for other, _ in would_be:
+                if other.has_affinity:
+                    mentioned.add_of(other.pod)
+            if type(would_be) is tuple:
+                # Anything else may name others the next time.
+                self._mentioned_of = would_be
         if template.id not in self._by_template:
             mentioned.add_of(template.pod)
         if mentioned.revision != self._seen_labels or taints.revision != self._seen_taints:

@@ -14,7 +14,7 @@ Owner: the Engine; one for a plan. Cost: 2 µs a row that is looked at, 1 µs fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from rayched.framework.plan import Plan
 from rayched.framework.plugin import RoomNeed
 from rayched.framework.questions import Asked
 from rayched.framework.room import Room
+from rayched.framework.room_trials import PodsOfRows, Together, tried_together
 from rayched.framework.status import SUCCESS, Code
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, RowIndex
 from rayched.snapshot.rows import Rows
@@ -67,6 +68,7 @@ class RoomFilter:
         self._follower = Follower(table, reads)
         self.passing: BoolColumn = np.zeros(0, np.bool_)
         """Rows that are nodes, and that none of the lasting filters rejects. Shape (n_rows,)."""
+        self._asks: Hashable = None
         self._diagnosis: RoomDiagnosis | None = None
 
     def holds(self, build: BuildColumns) -> bool:
@@ -81,9 +83,21 @@ class RoomFilter:
             for one in self._columns:
                 if one.column is not None:
                     passing &= one.column[:n_rows] == Code.SUCCESS
-            self.passing, self._diagnosis = passing, None
+            self.passing, self._diagnosis, self._asks = passing, None, None
             self._follower.catch_up()
         return True
+
+    @property
+    def asks(self) -> Hashable:
+        """The same as of another one: rows that pods could make room on are judged alike, to the reason."""
+        if self._asks is None:
+            columns = [one.column[: self.table.n_rows] for one in self._columns if one.column is not None]
+            if any(np.count_nonzero(column == Code.UNSCHEDULABLE) for column in columns):
+                self._asks = tuple(self.plan.filters)
+            else:
+                # Where a lasting filter has a word pods cannot make room.
+                self._asks = self.plan.filters[self.place].plugin.name, self.room.needs
+        return self._asks
 
     def fits(self, row: int, nominated: Sequence[Nomination]) -> bool:
         """Whether the row is feasible with and without the pods that are nominated to it."""
@@ -97,6 +111,12 @@ class RoomFilter:
     def stay(self, row: int, pods: Sequence[PodTemplate], nominated: Sequence[PodTemplate]) -> tuple[bool, ...] | None:
         """As `Room.stay`; None also where a lasting filter rejects the row."""
         return self.room.stay(row, pods, nominated) if self.passing.item(row) else None
+
+    def tried_together(self, rows: Sequence[int], pods: PodsOfRows, nominated: Mapping[int, Sequence[PodTemplate]]) -> Together:
+        """`stay` for many rows at once; `nominated` by row."""
+        found = tried_together(self.room, rows, pods, nominated)
+        passing = self.passing[np.array(rows, np.intp)]
+        return found._replace(fits=found.fits & passing, gone=found.gone & passing[:, None])
 
     def diagnose(self, nominated: Sequence[Nomination]) -> Diagnosis | None:
         """Why rows are not feasible; None: a filter that comes later has a say, so ask the filters."""
@@ -132,12 +152,10 @@ class RoomDiagnosis:
         """Rows for each need."""
         self._n_short = 0
         self._position = -1
-        self._given: list[Nomination] = []
+        self._given: tuple[Nomination, ...] = ()
         """As they were given last."""
-        self._nominated: dict[int, Nomination] = {}
-        """By identity: a nomination is made once, for one pod on one row."""
-        self._coming: dict[int, dict[int, PodTemplate]] = {}
-        """The same by row."""
+        self._coming: _Coming | None = None
+        """The same by row; None: nobody has asked yet."""
         self._last: Diagnosis | None = None
 
     @property
@@ -155,60 +173,33 @@ class RoomDiagnosis:
         """Look at rows that changed, and at those where others are nominated now."""
         log = self._table.usage_log
         rows = log.since(self._position) if self._position >= 0 else None
-        changed = None if rows is None else set(rows)
-        differing = self._compare(nominated)
-        if changed is None or len(changed) > ROWS_MIN + self._table.n_rows // ROWS_SHARE + len(self._coming):
-            self._look_at_all()
-            changed = set(self._coming)
-        else:
-            changed |= differing
         self._position = log.end
-        if changed:
+        before, self._given = self._given, tuple(nominated)
+        if rows is None:
+            self._coming = None
+            self._look_at_all()
+            return
+        if self._coming is None:
+            self._coming = _Coming(before)
+        changed = self._coming.become(before, self._given)
+        changed.update(rows)
+        if len(changed) > ROWS_MIN + self._table.n_rows // ROWS_SHARE:
+            self._look_at_all()
+        elif changed:
             self._last = None
             for row in changed:
                 self._look_at(row)
 
-    def _compare(self, nominated: Sequence[Nomination]) -> set[int]:
-        """Rows that other pods are nominated to than before."""
-        n_given, known = len(self._given), self._nominated
-        if n_given <= len(nominated) and nominated[:n_given] == self._given:
-            # The others are as they were, which is so of most: nobody has come but at the end.
-            come = nominated[n_given:]
-            for nomination in come:
-                known[id(nomination)] = nomination
-                self._coming.setdefault(nomination[1], {})[id(nomination)] = nomination[0]
-            self._given.extend(come)
-            return {row for _, row in come}
-        self._given = list(nominated)
-        now = {id(one): one for one in nominated}
-        rows = set()
-        for one in known.keys() - now.keys():
-            row = known[one][1]
-            there = self._coming[row]
-            del there[one]
-            if not there:
-                del self._coming[row]
-            rows.add(row)
-        for one in now.keys() - known.keys():
-            template, row = now[one]
-            self._coming.setdefault(row, {})[one] = template
-            rows.add(row)
-        self._nominated = now
-        return rows
-
     def _look_at_all(self) -> None:
-        """As if nobody were nominated."""
         table, of, n_rows = self._table, self._of, self._table.n_rows
+        table.template_amounts.make_room()
         short = np.zeros(n_rows, np.int64)
         final = np.zeros(n_rows, np.bool_)
-        nothing = np.zeros(n_rows, np.int64)
-        for bit, (name, amount, _, is_final) in enumerate(of.room.needs):
-            place = table.resources.get(name)
-            allocatable = nothing if place is None else table.allocatable[place, :n_rows]
-            requested = nothing if place is None else table.requested[place, :n_rows]
-            short |= (amount > allocatable - requested) * np.int64(1 << bit)
-            if is_final:
-                final |= amount > allocatable
+        for bit, (need, left) in enumerate(zip(of.room.needs, of.room.left_of(slice(n_rows), self._given), strict=True)):
+            short |= (left < 0) * np.int64(1 << bit)
+            if need.is_final:
+                place = table.resources.get(need.resource)
+                final |= need.amount > (0 if place is None else table.allocatable[place, :n_rows])
         short[~of.passing] = 0
         rejected = short != 0
         self._codes, self._failing = self._base.codes.copy(), self._base.failing.copy()
@@ -224,8 +215,8 @@ class RoomDiagnosis:
         of = self._of
         if not of.passing.item(row):
             return
-        there = self._coming.get(row)
-        short, code = of.room.short(row, there.values() if there else ())
+        there = () if self._coming is None else self._coming.on(row)
+        short, code = of.room.short(row, there)
         before = self._short.item(row)
         if short != before:
             self._short[row] = short
@@ -258,3 +249,41 @@ class RoomDiagnosis:
             filters=base.filters,
             rejections=rejections,
         )
+
+
+class _Coming:
+    """Nominated pods by row, followed from one attempt to the next."""
+
+    __slots__ = ("_by_row", "_known")
+
+    def __init__(self, nominated: Sequence[Nomination]) -> None:
+        self._known = {id(one): one for one in nominated}
+        """By identity: a nomination is made once, for one pod on one row."""
+        self._by_row: dict[int, dict[int, PodTemplate]] = {}
+        for one in nominated:
+            self._by_row.setdefault(one[1], {})[id(one)] = one[0]
+
+    def on(self, row: int) -> Iterable[PodTemplate]:
+        there = self._by_row.get(row)
+        return there.values() if there else ()
+
+    def become(self, before: tuple[Nomination, ...], now: tuple[Nomination, ...]) -> set[int]:
+        """Rows that other pods are nominated to now than `before`, as it was made or has become last."""
+        known, by_row, n_before = self._known, self._by_row, len(before)
+        if n_before <= len(now) and now[:n_before] == before:
+            # The others are as they were, which is so of most: nobody has come but at the end.
+            gone, come = [], list(now[n_before:])
+        else:
+            left = {id(one): one for one in now}
+            gone = [known[one] for one in known.keys() - left.keys()]
+            come = [left[one] for one in left.keys() - known.keys()]
+        for one in gone:
+            del known[id(one)]
+            there = by_row[one[1]]
+            del there[id(one)]
+            if not there:
+                del by_row[one[1]]
+        for one in come:
+            known[id(one)] = one
+            by_row.setdefault(one[1], {})[id(one)] = one[0]
+        return {row for _, row in gone}.union(row for _, row in come)

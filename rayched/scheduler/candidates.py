@@ -17,12 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.snapshot import BoundPod
 
 PRIORITIES_BELOW_ZERO: Final = 2**31
 """Added to each priority in the sum, so that more victims never sum up to less."""
 
 Rank: TypeAlias = tuple[int, int, int, int, float]
+RANKS: Final = 5
+Ranks: TypeAlias = NDArray[np.float64]
+"""Of many. Shape (candidates, RANKS). Sums of priorities are exact up to a million pods."""
 
 
 class Victim(NamedTuple):
@@ -57,7 +64,16 @@ def candidate(row: int, victims: Sequence[Victim], n_violating: int) -> Candidat
 
 
 def best(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that no criterion tells apart, in their order."""
-    ranks = [one.rank for one in candidates]
-    lowest = min(ranks)
-    return [one for one, rank in zip(candidates, ranks, strict=True) if rank == lowest]
+    """Those that no criterion tells apart, in their order; one at least is given."""
+    return [candidates[place] for place in lowest(np.array([one.rank for one in candidates])).tolist()]
+
+
+def lowest(ranks: Ranks) -> RowIndex:
+    """The places of the lowest ranks, ascending. Shape (ties,)."""
+    places: RowIndex = np.arange(len(ranks))
+    for criterion in range(RANKS):
+        column = ranks[:, criterion]
+        ties = (column == column.min()).nonzero()[0]
+        if len(ties) < len(places):
+            places, ranks = places[ties], ranks[ties]
+    return places

@@ -12,7 +12,7 @@ Cost: O(1) for each change; for a decision 30 ns for each nominated pod, nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rayched.framework.nominations import Nomination
 from rayched.snapshot.change_log import ChangeLog
@@ -46,13 +46,12 @@ class Nominations:
         found = self._of.get(uid)
         return "" if found is None else found[1]
 
-    def beside(self, uid: str, priority: int) -> Sequence[Nomination]:
+    def beside(self, uid: str, priority: int) -> tuple[Nomination, ...]:
         """Nominations of other pods of at least this priority, to nodes that are there."""
         if not self._of:
             return ()
-        return [
-            nomination for other, nomination in self._with_rows().items() if nomination[0].priority >= priority and other != uid
-        ]
+        placed = self._with_rows().items()
+        return tuple([nomination for other, nomination in placed if nomination[0].priority >= priority and other != uid])
 
     def below(self, priority: int, node_name: str) -> tuple[str, ...]:
         """uids of pods of lower priority that are nominated to the node, first one first."""

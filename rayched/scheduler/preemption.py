@@ -27,7 +27,7 @@ from rayched.framework.nominations import Nomination
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.status import SUCCESS, Code, Status, unschedulable
-from rayched.scheduler.candidates import Candidate, best
+from rayched.scheduler.candidates import Candidate
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.row_outcomes import CLEAN, NO_CANDIDATE, NO_VICTIMS, RowOutcomes, Trials, counted
@@ -39,7 +39,7 @@ from rayched.snapshot.templates import PodTemplate
 PREEMPT_NEVER: Final = "Never"
 ROWS_AT_ONCE_MIN: Final = 64
 ROWS_AT_ONCE_MAX: Final = 1024
-"""Rows of one dry run: at first as many as candidates are wanted, then twice as many each time."""
+"""Rows of one dry run: at first as many as candidates are wanted."""
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_ENDING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -80,25 +80,28 @@ class Evaluator:
         why_not = self.why_not_eligible(preemptor)
         if why_not:
             return None, unschedulable(why_not)
-        if not self._snapshot.has_pods_below(preemptor.template.priority):
-            reasons = Counter(dict.fromkeys(NO_VICTIMS.reasons, len(self._potential_rows(preemptor))))
-            return PostFilterResult(""), self._nowhere(preemptor, reasons)
-        candidates, refused = self.candidates(preemptor, args)
-        if not candidates:
+        rows = self._potential_rows(preemptor)
+        if not len(rows) or not self._snapshot.has_pods_below(preemptor.template.priority):
+            return PostFilterResult(""), self._nowhere(
+                preemptor, Counter(dict.fromkeys(NO_VICTIMS.reasons, len(rows))), len(rows)
+            )
+        trials = self._trials(preemptor, args)
+        candidates = _search(rows, trials, args)
+        if not len(candidates):
+            refused = trials.refused(rows.tolist()).values()
             broken = next((status for status in refused if status.code is Code.ERROR), None)
-            return (None, broken) if broken is not None else (PostFilterResult(""), self._nowhere(preemptor, counted(refused)))
-        equal = best(candidates)
-        row = self._chance.among([candidate.row for candidate in equal], preemptor.number)
-        chosen = next(candidate for candidate in equal if candidate.row == row)
+            if broken is not None:
+                return None, broken
+            return PostFilterResult(""), self._nowhere(preemptor, counted(refused), len(rows))
+        [chosen] = trials.candidates([self._chance.among(trials.best(candidates), preemptor.number)])
         victims = tuple(victim.uid for victim in chosen.victims)
         return PostFilterResult(self._snapshot.name_of(chosen.row), victims), SUCCESS
 
-    def _nowhere(self, preemptor: Preemptor, reasons: Counter[str]) -> Status:
+    def _nowhere(self, preemptor: Preemptor, reasons: Counter[str], n_potential: int) -> Status:
         """`reasons` with the number of nodes; those that were not tried have one in common."""
         n_nodes = preemptor.diagnosis.n_nodes
-        n_others = n_nodes - len(self._potential_rows(preemptor))
-        if n_others:
-            reasons[NOT_HELPFUL] += n_others
+        if n_nodes != n_potential:
+            reasons[NOT_HELPFUL] += n_nodes - n_potential
         return unschedulable(none_available(n_nodes, +reasons))
 
     # ------------------------------------------------------------------------------------------------------ eligibility
@@ -121,29 +124,9 @@ class Evaluator:
 
     def candidates(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> tuple[list[Candidate], list[Status]]:
         """Where room can be made, as far as was looked; where there is no such row, what is in the way on each."""
-        rows = self._potential_rows(preemptor)
-        if not len(rows):
-            return [], []
-        enough = _n_candidates(len(rows), args)
-        found: RowIndex = rows[:0]
-        has_clean = False
-        trials = self._trials(preemptor, args)
-        begin, size = 0, max(ROWS_AT_ONCE_MIN, enough)
-        while begin < len(rows):
-            part = rows[begin : begin + size]
-            kinds = trials.kinds(part)
-            there = (kinds < NO_CANDIDATE).nonzero()[0]
-            clean = (kinds[there] == CLEAN).nonzero()[0]
-            is_enough = len(found) + len(there) >= enough and (has_clean or len(clean) > 0)
-            if is_enough:
-                # Up to the first row with which both is so.
-                there = there[: max(enough - len(found), 0 if has_clean else clean.item(0) + 1)]
-            found = np.concatenate((found, part[there]))
-            if is_enough:
-                break
-            has_clean = has_clean or len(clean) > 0
-            begin, size = begin + size, min(2 * size, ROWS_AT_ONCE_MAX)
-        return trials.candidates(found), [] if len(found) else list(trials.refused(rows.tolist()).values())
+        rows, trials = self._potential_rows(preemptor), self._trials(preemptor, args)
+        found = _search(rows, trials, args)
+        return trials.candidates(found.tolist()), [] if len(found) else list(trials.refused(rows.tolist()).values())
 
     def refusals(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> dict[int, Status]:
         """What is in the way on each row where room cannot be made, though that could help. Raises PluginError."""
@@ -161,6 +144,33 @@ class Evaluator:
 
     def _nominated_row(self, preemptor: Preemptor) -> int | None:
         return self._snapshot.row_of(self._nominations.node_of(preemptor.uid))
+
+
+def _search(rows: RowIndex, trials: Trials, args: DefaultPreemptionArgs) -> RowIndex:
+    """Of rows, in their order, those where room can be made, as far as has to be looked."""
+    found: RowIndex = rows[:0]
+    has_clean = False
+    enough = _n_candidates(len(rows), args)
+    begin, size = 0, max(ROWS_AT_ONCE_MIN, enough)
+    while begin < len(rows):
+        part = rows[begin : begin + size]
+        kinds = trials.kinds(part)
+        there = (kinds < NO_CANDIDATE).nonzero()[0]
+        clean = (kinds[there] == CLEAN).nonzero()[0]
+        is_enough = len(found) + len(there) >= enough and (has_clean or len(clean) > 0)
+        if is_enough:
+            # Up to the first row with which both is so.
+            there = there[: max(enough - len(found), 0 if has_clean else clean.item(0) + 1)]
+        found = np.concatenate((found, part[there]))
+        if is_enough:
+            break
+        has_clean = has_clean or len(clean) > 0
+        begin += size
+        # As many as will do if it goes on like this, and some more.
+        missing = max(enough - len(found), 1)
+        size = missing * begin // len(found) * 5 // 4 if len(found) else 2 * size
+        size = min(max(size, ROWS_AT_ONCE_MIN), ROWS_AT_ONCE_MAX)
+    return found
 
 
 def _n_candidates(n_rows: int, args: DefaultPreemptionArgs) -> int:

@@ -1,20 +1,22 @@
-"""What becomes of rows when pods make room there for a preemptor, kept for the next preemptor of the same template.
+"""What becomes of rows when pods make room there for a preemptor, kept for the next preemptor that asks the same.
 
 Whether a row is a candidate, and with which victims, depends on the row alone as long as no counter, no budget and no domain
-changes. So of many equal preemptors each tries only the rows where something happened since the one before: where a pod came,
-went or was told to end, where one was nominated, where the node changed.
+changes. So of many preemptors whose filters and priority are the same each tries only the rows where something happened since the
+one before: where a pod came, went or was told to end, where one was nominated, where the node changed. Of candidates that were
+tried together only the rank is kept; who has to go is found out again for the row that is chosen.
 
 Invariants: an outcome that is kept is the one that a dry run would give now. The preemptor's own nomination does not stand in its
-way, so the row that it is nominated to is tried for it alone.
+way, so the row that it is nominated to is tried for it alone, and forgotten.
 
-Owner: an Evaluator. Memory: an entry for each row and each of the last TEMPLATES_MAX preemptors' templates.
+Owner: an Evaluator. Memory: 41 bytes for each row and each kind of preemptor among the last ones, ROWS_KEPT_MAX rows in all where
+there are more than KINDS_MIN kinds; and of each kind BY_ROW_MAX outcomes that are told in full.
 Cost: a few calls of numpy for rows that are known; else their part of a dry run, and 1 µs a pod that could go.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -25,7 +27,7 @@ from rayched.framework.engine import Engine
 from rayched.framework.nominations import Nomination
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.status import Status, error, unresolvable
-from rayched.scheduler.candidates import Candidate, Victim, candidate
+from rayched.scheduler.candidates import PRIORITIES_BELOW_ZERO, RANKS, Candidate, Ranks, Victim, candidate, lowest
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption_budgets import parted, within_hard_limits
@@ -34,7 +36,13 @@ from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 
-TEMPLATES_MAX: Final = 32
+KINDS_MIN: Final = 8
+ROWS_KEPT_MAX: Final = 1 << 20
+"""Kinds of preemptors whose outcomes are kept: so many at least, and as many more as come to so many rows together."""
+BY_ROW_MAX: Final = 8_192
+"""Of a kind; more are forgotten before the next preemptor asks."""
+TOGETHER_MIN: Final = 12
+"""Rows that are tried in one go rather than one by one, where there is such a way."""
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
 Outcome: TypeAlias = Candidate | Status | None
@@ -55,36 +63,40 @@ Kinds = NDArray[np.uint8]
 class _Kept:
     """Outcomes by row, and how far the logs were read when they were right."""
 
-    __slots__ = ("by_row", "kinds", "positions", "revisions")
+    __slots__ = ("borrowed", "by_row", "kinds", "positions", "ranks", "revisions")
 
     def __init__(self, n_rows: int) -> None:
         self.by_row: dict[int, Outcome] = {}
+        """Those that were told in full."""
         self.kinds: Kinds = np.zeros(n_rows, np.uint8)
-        """The same in short. Shape (n_rows,)."""
+        """The same in short, of all. Shape (n_rows,)."""
+        self.ranks: Ranks = np.zeros((n_rows, RANKS))
         self.positions: list[int] = []
         self.revisions: tuple[int, ...] = ()
-
-    def without(self, row: int) -> _Kept:
-        """A copy that knows nothing of one row."""
-        copy = _Kept(0)
-        copy.by_row, copy.kinds = dict(self.by_row), self.kinds.copy()
-        copy.forget(row)
-        return copy
+        self.borrowed: int | None = None
+        """A row whose outcome is right for one preemptor alone."""
 
     def keep(self, row: int, outcome: Outcome) -> None:
         self.by_row[row] = outcome
         if type(outcome) is Candidate:
             self.kinds[row] = VIOLATING if outcome.n_violating else CLEAN
+            self.ranks[row] = outcome.rank
         else:
             self.kinds[row] = NO_CANDIDATE
 
     def forget(self, row: int) -> None:
-        if self.by_row.pop(row, self) is not self:
-            self.kinds[row] = UNKNOWN
+        self.by_row.pop(row, None)
+        self.kinds[row] = UNKNOWN
 
     def clear(self, n_rows: int) -> None:
         self.by_row.clear()
-        self.kinds = np.zeros(n_rows, np.uint8)
+        self.kinds, self.ranks = np.zeros(n_rows, np.uint8), np.zeros((n_rows, RANKS))
+
+    def grow(self, n_rows: int) -> None:
+        more = n_rows - len(self.kinds)
+        if more > 0:
+            self.kinds = np.concatenate((self.kinds, np.zeros(more, np.uint8)))
+            self.ranks = np.concatenate((self.ranks, np.zeros((more, RANKS))))
 
 
 class RowOutcomes:
@@ -96,7 +108,7 @@ class RowOutcomes:
         self._potential = potential
         others = (snapshot.facts_log, nominations.log)
         self._logs: tuple[tuple[Log, ChangeLog], ...] = (*snapshot.logs.items(), *((Log(0), log) for log in others))
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def of(
         self,
@@ -113,19 +125,24 @@ class RowOutcomes:
         if args.min_runtime_seconds:
             known = _Kept(self._snapshot.n_rows)
         else:
-            known = self._up_to_date(template, dry_run.reads_of_all_rows)
+            known = self._up_to_date((dry_run.asks, template.priority), dry_run.reads_of_all_rows)
             if own_row is not None:
-                known = known.without(own_row)
+                known.forget(own_row)
+            known.borrowed = own_row
         return Trials(self._snapshot, dry_run, self._potential, known, template, args, now_unix)
 
-    def _up_to_date(self, template: PodTemplate, reads_of_all_rows: Log) -> _Kept:
+    def _up_to_date(self, kind: Hashable, reads_of_all_rows: Log) -> _Kept:
         snapshot = self._snapshot
-        kept = self._kept.get(template.id)
+        kept = self._kept.get(kind)
         if kept is None:
-            kept = self._kept[template.id] = _Kept(snapshot.n_rows)
-            if len(self._kept) > TEMPLATES_MAX:
+            kept = self._kept[kind] = _Kept(snapshot.n_rows)
+            while len(self._kept) > max(KINDS_MIN, ROWS_KEPT_MAX // (snapshot.n_rows + 1)):
                 self._kept.popitem(last=False)
-        self._kept.move_to_end(template.id)
+        self._kept.move_to_end(kind)
+        if kept.borrowed is not None and kept.borrowed < len(kept.kinds):
+            kept.forget(kept.borrowed)
+        if len(kept.by_row) > BY_ROW_MAX:
+            kept.by_row.clear()
         revisions = snapshot.pod_counts.revision, snapshot.budgets.revision, snapshot.generation
         changed: list[int] | None = []
         if revisions != kept.revisions:
@@ -138,10 +155,10 @@ class RowOutcomes:
         if changed is None:
             kept.clear(snapshot.n_rows)
         else:
+            kept.grow(snapshot.n_rows)
             for row in changed:
-                kept.forget(row)
-            if len(kept.kinds) < snapshot.n_rows:
-                kept.kinds = np.concatenate((kept.kinds, np.zeros(snapshot.n_rows - len(kept.kinds), np.uint8)))
+                kept.by_row.pop(row, None)
+            kept.kinds[changed] = UNKNOWN
         kept.positions, kept.revisions = [log.end for _, log in self._logs], revisions
         return kept
 
@@ -166,20 +183,32 @@ class Trials:
         self._priority = template.priority
         self._min_runtime_seconds = args.min_runtime_seconds
         self._started_max = now_unix - args.min_runtime_seconds
+        self._may_try_together = dry_run.has_together and not args.min_runtime_seconds and not snapshot.budgets
 
     def kinds(self, rows: RowIndex) -> Kinds:
         """CLEAN, VIOLATING or NO_CANDIDATE, in their order; those that are not known are tried. Raises PluginError."""
         kinds: Kinds = self._known.kinds[rows]
         unknown = rows[kinds == UNKNOWN]
         if len(unknown):
-            self._try(unknown.tolist(), why=False)
+            if len(unknown) >= TOGETHER_MIN and self._may_try_together:
+                self._try_together(unknown)
+            else:
+                self._try(unknown.tolist(), why=False)
             kinds = self._known.kinds[rows]
         return kinds
 
-    def candidates(self, rows: RowIndex) -> list[Candidate]:
-        """Of rows that are known to be candidates."""
+    def best(self, rows: RowIndex) -> RowIndex:
+        """Of rows that are known to be candidates those that no criterion tells apart, in their order."""
+        found: RowIndex = rows[lowest(self._known.ranks[rows])]
+        return found
+
+    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+        """Of rows that are known to be candidates, in full. Raises PluginError."""
         by_row = self._known.by_row
-        return cast(list[Candidate], [by_row[row] for row in rows.tolist()])
+        untold = [row for row in rows if row not in by_row]
+        if untold:
+            self._try(untold, why=False)
+        return cast(list[Candidate], [by_row[row] for row in rows])
 
     def refused(self, rows: Sequence[int]) -> dict[int, Status]:
         """Why no room can be made on rows where that is so. Raises PluginError."""
@@ -211,6 +240,28 @@ class Trials:
             for place, status in found.refusals().items():
                 known.keep(rows[tried[place]], status)
 
+    def _try_together(self, index: RowIndex) -> None:
+        """Kinds and ranks of many rows, where no budget and no minimum runtime has a say; nothing is told in full."""
+        known, rows = self._known, index.tolist()
+        pods, priorities, started = self._potential.below_together(rows, self._priority)
+        found = self._dry_run.together(rows, pods)
+        count = np.count_nonzero(found.gone, axis=1)
+        places = count.nonzero()[0]
+        known.kinds[index] = NO_CANDIDATE
+        if len(places):
+            gone, at = found.gone[places], index[places]
+            # The most important victim is the first one that is gone.
+            first = gone.argmax(axis=1)
+            ranks = np.zeros((len(places), RANKS))
+            ranks[:, 1] = priorities[places, first]
+            ranks[:, 2] = (priorities[places] * gone).sum(axis=1) + PRIORITIES_BELOW_ZERO * count[places]
+            ranks[:, 3] = count[places]
+            ranks[:, 4] = -started[places, first]
+            known.kinds[at], known.ranks[at] = CLEAN, ranks
+        odd = (found.fits & (count == 0) & pods.there.any(axis=1)).nonzero()[0]
+        if len(odd):
+            self._try(index[odd].tolist(), why=False)
+
     def _outcome(self, row: int, order: Sequence[Victim], stay: Sequence[bool], n_first: int) -> Candidate | Status:
         """`n_first` of the pods would violate a budget; they stand first."""
         victims = [victim for victim, stays in zip(order, stay, strict=True) if not stays]
@@ -229,7 +280,7 @@ class Trials:
         return within_hard_limits(victims, budgets) if budgets.any_hard else victims
 
 
-def counted(statuses: Sequence[Status]) -> Counter[str]:
+def counted(statuses: Collection[Status]) -> Counter[str]:
     """Each reason with the number of rows; most rows share a few statuses."""
     by_identity = Counter(map(id, statuses))
     found: Counter[str] = Counter()

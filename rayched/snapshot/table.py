@@ -29,6 +29,7 @@ from rayched.snapshot.columns import BoolColumn, IdColumn, Log, ResourceTable
 from rayched.snapshot.interning import Interner
 from rayched.snapshot.known_taints import KnownTaints
 from rayched.snapshot.mentioned_labels import MentionedLabels
+from rayched.snapshot.template_amounts import TemplateAmounts
 from rayched.snapshot.templates import HostPort, PodTemplate
 from rayched.v1.core_pb2 import Taint
 
@@ -101,6 +102,7 @@ class NodeTable:
         self._label_is_int = np.zeros(0, np.bool_)
         self._vectors: dict[int, Vectors] = {}
         self._vectors_by_amounts: dict[Hashable, Vectors] = {}
+        self.template_amounts = TemplateAmounts(lambda template: self.vectors_of(template)[0])
 
     # ------------------------------------------------------------------------------------------------------- looking up
 

@@ -51,6 +51,8 @@ class PodTemplate:
     """Each host port once, sorted."""
     scheduler_name: str
     priority: int
+    has_affinity: bool
+    """Whether it says anything of affinity, to nodes or pods."""
 
 
 class TemplateTable:
@@ -109,6 +111,7 @@ def compile_template(number: int, content: bytes, pod: Pod) -> PodTemplate:
         host_ports=host_ports_of(pod),
         scheduler_name=pod.spec.scheduler_name,
         priority=pod.spec.priority,
+        has_affinity=pod.spec.HasField("affinity"),
     )
 
 

@@ -15,6 +15,7 @@ from rayched.framework.nominations import Nomination
 from rayched.framework.plugin_args import NodeResourcesFitArgs
 from rayched.framework.profile import Profile
 from rayched.framework.profile_building import default_profile
+from rayched.framework.room_trials import PodsOfRows, Together
 from rayched.plugins.in_tree import IN_TREE
 from rayched.plugins.node_resources_fit import NodeResourcesFit
 from rayched.snapshot.snapshot import Snapshot
@@ -131,13 +132,32 @@ class World:
         tried, wanted = (engine.dry_run(template, nominated).run(rows, pods) for engine in (plain, columns))
         assert [None if stay is None else tuple(map(bool, stay)) for stay in wanted.stay] == list(tried.stay)
         assert tried.refusals() == wanted.refusals()
+        in_one_go = plain.dry_run(template, nominated)
+        if in_one_go.has_together:
+            assert stay_of(in_one_go.together(rows, self.in_slots(pods)), pods) == list(tried.stay)
         room = plain._rooms[plain._plan(template).number]
         self.in_numbers += room is not None and room.holds(plain._builder.build)
+
+    def in_slots(self, pods: list[list[PodTemplate]]) -> PodsOfRows:
+        there = np.arange(max(map(len, pods))) < np.array([len(of_row) for of_row in pods])[:, None]
+        numbers = np.zeros(there.shape, np.intp)
+        numbers[there] = self.snapshot.template_amounts.numbers([template for of_row in pods for template in of_row])
+        return PodsOfRows(there, numbers)
 
     def lower(self, row: int) -> list[PodTemplate]:
         there = list(self.snapshot.pods_on(self.snapshot.name_of(row)).values())
         self.random.shuffle(there)
         return there
+
+
+def stay_of(found: Together, pods: list[list[PodTemplate]]) -> list[tuple[bool, ...] | None]:
+    """Row by row; a slot without a pod is never gone."""
+    assert not any(gone[len(of_row) :].any() for gone, of_row in zip(found.gone, pods, strict=True))
+    assert not found.gone[~found.fits].any()
+    return [
+        tuple((~gone[: len(of_row)]).tolist()) if fits else None
+        for fits, gone, of_row in zip(found.fits.tolist(), found.gone, pods, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -8,10 +8,12 @@ import pytest
 
 from rayched.api import kinds
 from rayched.framework.engine import Engine
+from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.profile_building import default_profile
 from rayched.framework.status import Status
 from rayched.plugins.in_tree import IN_TREE
+from rayched.scheduler import row_outcomes
 from rayched.scheduler.candidates import Candidate
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
@@ -50,21 +52,24 @@ def a_preemptor(random: Random) -> Pod:
 class World:
     """A cluster that changes at random."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, budgets: bool = True, nodes: int = 6) -> None:
         self.random = Random(seed)
+        self.budgets = budgets
         self.snapshot, self.templates = Snapshot(), TemplateTable()
         self.occupancy, self.nominations = Occupancy(self.snapshot), Nominations(self.snapshot)
         self.profile = default_profile(IN_TREE)
         self.engine = Engine(self.snapshot, self.profile)
-        self.nodes = [f"n{number}" for number in range(6)]
+        self.nodes = [f"n{number}" for number in range(nodes)]
         for name in self.nodes:
             self.put_node(name)
         self.number = 0
-        for _ in range(18):
+        for _ in range(3 * nodes):
             self.bind()
 
     def put_node(self, name: str) -> None:
         node = a_node(name, cpu=str(self.random.choice((4, 6))), labels={"zone": self.random.choice("ab")})
+        if not self.budgets and self.random.random() < 0.2:
+            node.spec.taints.add(key=f"key-{self.random.randrange(9)}", value="", effect="NoSchedule")
         node.spec.unschedulable = self.random.random() < 0.1
         self.snapshot.add_node(node)
 
@@ -102,7 +107,7 @@ class World:
                 if random.random() < 0.3:
                     snapshot.remove_node(name)
                 self.put_node(name)
-            case _:
+            case _ if self.budgets:
                 budget = PodDisruptionBudget()
                 budget.spec.selector.match_labels["app"] = random.choice(APPS)
                 budget.status.disruptions_allowed = random.randrange(3)
@@ -117,6 +122,13 @@ class World:
         preemptor = Preemptor(uid, template, diagnosis, 0, beside, 0.0, evaluator)
         candidates, _ = evaluator.candidates(preemptor, ALL)
         return {one.row: one for one in candidates}, evaluator.refusals(preemptor, ALL)
+
+    def chosen(self, evaluator: Evaluator, pod: Pod, uid: str) -> tuple[PostFilterResult | None, Status]:
+        """What comes of it."""
+        template = self.templates.intern(pod)
+        beside = self.nominations.beside(uid, template.priority)
+        diagnosis = self.engine.diagnose(template, beside)
+        return evaluator.preempt(Preemptor(uid, template, diagnosis, 7, beside, 0.0, evaluator), ALL)
 
     def evaluator(self, engine: Engine) -> Evaluator:
         return Evaluator(self.snapshot, engine, self.nominations, SeededChance(0), PotentialVictims(self.snapshot))
@@ -158,3 +170,58 @@ def test_outcomes_that_are_kept_are_those_that_would_be_found_now(seed: int) -> 
             assert kept == fresh, f"seed {seed}, step {step}, {uid}"
             some += bool(kept[0])
     assert some > STEPS // 4
+
+
+def alike(random: Random, cpu: str) -> Pod:
+    """One of many templates that ask for the same room, where nobody selects pods."""
+    pod = a_pod("vip", cpu=cpu, priority=10, labels={"app": f"app-{random.randrange(40)}"})
+    for _ in range(random.randrange(3)):
+        pod.spec.tolerations.add(key=f"key-{random.randrange(9)}", operator="Exists", effect="NoSchedule")
+    return pod
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_tried_in_one_go_are_told_as_one_by_one_and_kept_for_all_templates_that_ask_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(seed, budgets=False, nodes=14)
+    lasting = world.evaluator(world.engine)
+    chosen = 0
+    for step in range(STEPS):
+        world.change()
+        pod = alike(world.random, world.random.choice("234"))
+        uid = world.random.choice(PREEMPTORS)
+        monkeypatch.setattr(row_outcomes, "TOGETHER_MIN", 1)
+        choice = world.chosen(lasting, pod, uid)
+        in_short = next(reversed(lasting._outcomes._kept.values())).ranks.copy() if lasting._outcomes._kept else []
+        kept = world.found(lasting, pod, uid)
+        monkeypatch.setattr(row_outcomes, "TOGETHER_MIN", 1_000)
+        alone = world.evaluator(Engine(world.snapshot, world.profile))
+        assert kept == world.found(alone, pod, uid), f"seed {seed}, step {step}, {uid}"
+        for row, one in kept[0].items():
+            assert in_short[row].tolist() == list(one.rank)
+        assert choice == world.chosen(alone, pod, uid), f"seed {seed}, step {step}, {uid}"
+        chosen += choice[0] is not None and bool(choice[0].victims)
+    assert chosen > STEPS // 4
+    # One for each amount.
+    assert len(lasting._outcomes._kept) == 3
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_outcomes, "ROWS_KEPT_MAX", 60)
+    monkeypatch.setattr(row_outcomes, "KINDS_MIN", 2)
+    monkeypatch.setattr(row_outcomes, "BY_ROW_MAX", 3)
+    world = World(1, budgets=False)
+    evaluator = world.evaluator(world.engine)
+    kept = evaluator._outcomes._kept
+    for number in range(40):
+        pod = a_pod("vip", cpu=f"{2_000 + 10 * number}m", priority=10)
+        world.found(evaluator, pod, "vip-1")
+        world.chosen(evaluator, pod, "vip-1")
+        assert len(kept) <= 60 // 7
+        assert all(len(one.by_row) <= 3 + len(world.nodes) for one in kept.values())
+    world.found(evaluator, pod, "vip-1")
+    fuller = next(reversed(kept.values()))
+    assert len(fuller.by_row) > 3
+    world.chosen(evaluator, pod, "vip-1")
+    assert len(fuller.by_row) <= 3
