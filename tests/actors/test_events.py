@@ -398,7 +398,7 @@ def test_while_pods_wait_for_their_decision_one_batch_goes_in_a_while() -> None:
     assert not writer.send(0.0, under_pressure=True)
     assert writer.writes.next_due(under_pressure=True) == PRESSURE_SECONDS
     assert writer.send(PRESSURE_SECONDS, under_pressure=True)
-    assert writer.send(PRESSURE_SECONDS)
+    assert writer.send(PRESSURE_SECONDS + GATHER_SECONDS)
 
 
 def test_ordinary_news_is_gathered_behind_other_news_and_warnings_are_not() -> None:
@@ -412,16 +412,20 @@ def test_ordinary_news_is_gathered_behind_other_news_and_warnings_are_not() -> N
     assert len(writer.send(1.0 + GATHER_SECONDS)) == 2
     writer.tell(warning("no"), 1.0 + GATHER_SECONDS)
     assert writer.writes.counts[WRITTEN] == 4
-    for number in range(WRITES_MAX):
+    for number in range(2 * WRITES_MAX):
         writer.writes.emit(news(f"p{number}"), 1.0 + GATHER_SECONDS, UNIX)
-    assert len(writer.send(1.0 + GATHER_SECONDS)) == WRITES_MAX
+    now = 1.0 + GATHER_SECONDS
+    for _ in range(2):
+        assert writer.writes.next_due(under_pressure=False) == now + GATHER_SECONDS
+        now += GATHER_SECONDS
+        assert len(writer.send(now)) == WRITES_MAX and not writer.send(now)
 
 
 def test_the_long_run_has_a_rate_and_a_burst() -> None:
     writer = Writer(ModelStore())
     now, written = 0.0, 0
     for number in range(2 * BURST):
-        writer.writes.emit(news(f"p{number}"), now, UNIX)
+        writer.writes.emit(warning(f"p{number}"), now, UNIX)
         if not number % 500:
             written += writer.send_all(now)
     assert BURST - 600 <= written <= BURST
@@ -435,9 +439,8 @@ def test_the_long_run_has_a_rate_and_a_burst() -> None:
 def test_a_lease_holds_so_many_events_and_takes_them_for_so_long() -> None:
     writer = Writer(ModelStore())
     for number in range(2 * EVENTS_A_LEASE + 1):
-        writer.writes.emit(news(f"p{number}"), 0.0, UNIX)
+        writer.writes.emit(warning(f"p{number}"), 0.0, UNIX)
     writer.send_all(0.0)
-    writer.send_all(GATHER_SECONDS)
     assert writer.leases == 3
     writer.tell(news("later"), LEASE_USED_SECONDS - 1)
     assert writer.leases == 3
