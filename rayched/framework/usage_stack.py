@@ -157,9 +157,12 @@ class UsageStack:
         self._places = {one: place for place, one in enumerate(members)}
         self._by_state.clear()
         self._states = []
+        by_plugin: dict[str, Any] = {}
         for place, weight in enumerate(members[0].weights if members else ()):
             plugin = cast(StackingPlugin, members[0].questions[place].asked.plugin)
-            self._states.append((call_stack(plugin, [one.questions[place].asked.state for one in members]), weight))
+            if plugin.name not in by_plugin:
+                by_plugin[plugin.name] = call_stack(plugin, [one.questions[place].asked.state for one in members])
+            self._states.append((by_plugin[plugin.name], weight))
 
     # ---------------------------------------------------------------------------------------------------- what it notes
 
@@ -264,8 +267,7 @@ def can_be_stacked(sum_: UsageSum, stacking: Collection[str]) -> bool:
     """
     if not sum_.reads_usage_alone or not sum_.questions:
         return False
-    for question in sum_.questions:
-        asked = question.asked
+    for asked in {question.asked for question in sum_.questions}:
         if asked.plugin.name not in stacking or call_stack(cast(StackingPlugin, asked.plugin), [asked.state]) is None:
             return False
     return True

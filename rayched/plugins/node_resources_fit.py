@@ -134,7 +134,7 @@ class NodeResourcesFit:
         if self._resources != _CPU_AND_MEMORY:
             return None
         names = dict.fromkeys(name for state in states for name, _ in state.others)
-        amounts = [dict(state.others) for state in states]
+        amounts = [dict(state.others) for state in states] if names else []
         return Prepared(
             filtered=(),
             scored=(),
