@@ -64,7 +64,7 @@ class Scale:
 
 def state_of(table: NodeTable, row: int) -> bytes:
     """All that plugins which read nothing but usage go by on a row."""
-    return table.allocatable[:, row].tobytes() + table.requested[:, row].tobytes() + table.non_zero_requested[:, row].tobytes()
+    return table.amounts[:, row].tobytes()
 
 
 def scale_for(weights: Sequence[int]) -> Scale:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.v1.core_pb2 import Pod
 
@@ -33,8 +32,7 @@ class Place(enum.StrEnum):
     NOWHERE = "nowhere"
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPod:
+class PendingPod(NamedTuple):
     """A pod without a node, as the caller knows it."""
 
     uid: str
@@ -62,8 +60,7 @@ class PendingPod:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A pod came into a place of the queue; `event` is the label of what brought it there."""
 
     uid: str

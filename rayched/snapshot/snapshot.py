@@ -325,13 +325,13 @@ class Snapshot(NodeTable):
     # ---------------------------------------------------------------------------------------------------------- writing
 
     def _count(self, row: int, template: PodTemplate, sign: int) -> None:
-        vector, non_zero = self.vectors_of(template)
+        # The vector first: a resource that is new makes the table another one.
+        taken = self.vectors_of(template)[2]
+        used = self.used[:, row]
         if sign > 0:
-            self.requested[:, row] += vector
-            self.non_zero_requested[:, row] += non_zero
+            used += taken
         else:
-            self.requested[:, row] -= vector
-            self.non_zero_requested[:, row] -= non_zero
+            used -= taken
         for host_port in template.host_ports:
             self.add_port_users(host_port, row, sign)
 

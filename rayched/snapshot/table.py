@@ -50,8 +50,11 @@ TaintKey = tuple[tuple[str, str, str], ...]
 ImageSet = frozenset[str]
 """Names of the images on a node."""
 
-Vectors = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""What a pod adds to a row of `requested` and of `non_zero_requested`. Shapes (resources,) and (2,)."""
+_NON_ZERO: Final = 2
+"""Amounts in `non_zero_requested`."""
+
+Vectors = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""What a pod adds to a row of `requested`, of `non_zero_requested` and of `used`. Shapes (resources,), (2,), (2 + resources,)."""
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -73,9 +76,7 @@ class NodeTable:
         self.generation = 0
         """Grows when rows or interned values are numbered anew."""
         self.alive_rows: BoolColumn = np.zeros(0, np.bool_)
-        self.allocatable: ResourceTable = np.zeros((len(BASIC_RESOURCES), 0), np.int64)
-        self.requested: ResourceTable = np.zeros((len(BASIC_RESOURCES), 0), np.int64)
-        self.non_zero_requested: ResourceTable = np.zeros((2, 0), np.int64)
+        self._use_amounts(np.zeros((_NON_ZERO + 2 * len(BASIC_RESOURCES), 0), np.int64))
         self.unschedulable: BoolColumn = np.zeros(0, np.bool_)
         self.taint_set: IdColumn = np.zeros(0, np.int32)
         self.image_set: IdColumn = np.zeros(0, np.int32)
@@ -177,11 +178,13 @@ class NodeTable:
     def _new_vectors(self, template: PodTemplate) -> Vectors:
         for name in template.accounted:
             self.resource_place(name)
-        vector = np.zeros(len(self.resources), np.int64)
+        used = np.zeros(_NON_ZERO + len(self.resources), np.int64)
+        non_zero, vector = used[:_NON_ZERO], used[_NON_ZERO:]
         for name, amount in template.accounted.items():
             vector[self.resources[name]] = clipped(amount)
         vector[PODS] = 1
-        return vector, np.array([clipped(amount) for amount in template.non_zero], np.int64)
+        non_zero[:] = [clipped(amount) for amount in template.non_zero]
+        return vector, non_zero, used
 
     def _forget_vectors(self) -> None:
         self._vectors.clear()
@@ -195,10 +198,20 @@ class NodeTable:
         if place is None:
             place = self.resources[name] = len(self.resources)
             row = np.zeros((1, self.capacity), np.int64)
-            self.allocatable = np.concatenate((self.allocatable, row))
-            self.requested = np.concatenate((self.requested, row))
+            self._use_amounts(np.concatenate((self.used, row, self.allocatable, row)))
             self._forget_vectors()
         return place
+
+    def _use_amounts(self, amounts: ResourceTable) -> None:
+        """Of `used` and, behind it, of `allocatable`. Shape (2 + 2 * resources, capacity)."""
+        middle = (len(amounts) + _NON_ZERO) // 2
+        self.amounts = amounts
+        """All that plugins read which read nothing but usage: all amounts of a row are taken at one stroke."""
+        self.used: ResourceTable = amounts[:middle]
+        """What bound pods take up: `non_zero_requested` and, behind it, `requested`."""
+        self.non_zero_requested: ResourceTable = amounts[:_NON_ZERO]
+        self.requested: ResourceTable = amounts[_NON_ZERO:middle]
+        self.allocatable: ResourceTable = amounts[middle:]
 
     def intern_taints(self, taints: TaintKey) -> int:
         """The number of a set of taints."""
@@ -222,9 +235,7 @@ class NodeTable:
             capacity = max(CAPACITY_MIN, 2 * self.capacity, n_rows)
             more = capacity - self.capacity
             self.alive_rows = _longer(self.alive_rows, more, 0)
-            self.allocatable = _longer(self.allocatable, more, 0)
-            self.requested = _longer(self.requested, more, 0)
-            self.non_zero_requested = _longer(self.non_zero_requested, more, 0)
+            self._use_amounts(_longer(self.amounts, more, 0))
             self.unschedulable = _longer(self.unschedulable, more, 0)
             self.taint_set = _longer(self.taint_set, more, NO_VALUE)
             self.image_set = _longer(self.image_set, more, NO_VALUE)
@@ -237,9 +248,7 @@ class NodeTable:
     def clear_row(self, row: int) -> None:
         """Make a row as free rows are. Its host ports are the caller's to give back."""
         self.alive_rows[row] = False
-        self.allocatable[:, row] = 0
-        self.requested[:, row] = 0
-        self.non_zero_requested[:, row] = 0
+        self.amounts[:, row] = 0
         self.unschedulable[row] = False
         self.taint_set[row] = NO_VALUE
         self.image_set[row] = NO_VALUE
