@@ -80,7 +80,7 @@ class Objects:
         self.store = store
         self.keys = keys
 
-    def target(self, key: services_pb2.ObjectKey) -> Target:
+    def target(self, key: services_pb2.ObjectKey | ObjectKey) -> Target:
         """What a request's key names; without a namespace it is in the default one."""
         return self.target_of(kinds.by_name(key.kind), key.namespace, key.name)
 

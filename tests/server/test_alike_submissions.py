@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -24,7 +25,7 @@ from rayched.store.entries import Entry, Reading
 from rayched.store.keys import Keys
 from rayched.store.transactions import Committed, GuardedPut, Outcome, Write
 from rayched.v1.core_pb2 import Namespace, Pod
-from rayched.v1.storage_pb2 import Stored
+from rayched.v1.storage_pb2 import Stored, SubmissionRecord
 from rayched.v1.workloads_pb2 import PriorityClass
 
 KEYS = Keys()
@@ -92,7 +93,7 @@ PODS = st.builds(
 def told(result: Creation) -> object:
     if isinstance(result, ApiFailure):
         return result.code, result.message, result.violations
-    return result.warnings, result.key.SerializeToString(deterministic=True)
+    return result.warnings, result.key
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -173,3 +174,21 @@ def test_nothing_is_created_of_a_batch_with_bytes_that_are_no_object() -> None:
     with pytest.raises(DecodeError):
         asyncio.run(api.creator.create_many([good, b"\xff"]))
     assert len(api.store.writes) == 1
+
+
+@pytest.mark.parametrize("name", ["web-1", 25 * "name." + "and-more-of-it"])
+def test_the_record_of_a_submission_is_as_protobuf_would_serialise_it(name: str) -> None:
+    api = Api()
+    pod = a_pod(name, "uid-1", phase="Running")
+    namespace = Namespace()
+    namespace.metadata.name, namespace.metadata.uid = name.replace(".", "-")[:59], "uid-2"
+    content = wrap(pod).SerializeToString(deterministic=True)
+    assert all(isinstance(one, Created) for one in asyncio.run(api.creator.create([wrap(pod), wrap(namespace)])))
+    expected = SubmissionRecord(digest=hashlib.sha256(content).digest(), uid="uid-1")
+    expected.key.kind, expected.key.namespace, expected.key.name = "Pod", "default", name
+    expected.warnings.append("status: left out, it is not set by whoever creates the object")
+    records = {key: value for write in api.store.writes for key, value in write.with_puts}
+    assert records[KEYS.submission("uid-1")] == expected.SerializeToString()
+    other = SubmissionRecord.FromString(records[KEYS.submission("uid-2")])
+    assert (other.key.kind, other.key.namespace, other.key.name) == ("Namespace", "", namespace.metadata.name)
+    assert not other.warnings
