@@ -90,6 +90,14 @@ def non_zero_requests(pod: Pod) -> tuple[int, int]:
     return _milli(amounts, CPU), _units(amounts, MEMORY)
 
 
+def room_taken(pod: Pod) -> tuple[Mapping[str, int], Mapping[str, int], tuple[int, int]]:
+    """`pod_requests`, `accounted_requests` and `non_zero_requests` in one. Not to be changed."""
+    plain = _plain_of(pod)
+    if plain is None:
+        return pod_requests(pod), accounted_requests(pod), non_zero_requests(pod)
+    return plain.counted, plain.counted, (plain.with_defaults.get(CPU, 0), plain.with_defaults.get(MEMORY, 0))
+
+
 def pod_limits(pod: Pod) -> dict[str, int]:
     """The limits of the whole pod: milli-CPU, bytes and counts."""
     return _integers(limited(pod), all_names=True)

@@ -98,7 +98,7 @@ class TemplateTable:
 
 def compile_template(number: int, content: bytes, pod: Pod) -> PodTemplate:
     """A template from a pod that is already reduced to what templates hold."""
-    requests = resources.pod_requests(pod)
+    requests, accounted, non_zero = resources.room_taken(pod)
     return PodTemplate(
         id=number,
         content=content,
@@ -106,8 +106,8 @@ def compile_template(number: int, content: bytes, pod: Pod) -> PodTemplate:
         namespace=pod.metadata.namespace,
         labels=dict(pod.metadata.labels),
         requests=requests,
-        accounted=resources.accounted_requests(pod) if pod.HasField("status") else requests,
-        non_zero=resources.non_zero_requests(pod),
+        accounted=accounted,
+        non_zero=non_zero,
         host_ports=host_ports_of(pod),
         scheduler_name=pod.spec.scheduler_name,
         priority=pod.spec.priority,

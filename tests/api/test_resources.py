@@ -118,6 +118,11 @@ def test_what_is_kept_of_sums_is_about_the_amounts_and_bounded() -> None:
     status.resources.requests["cpu"].string = "2"
     assert resources.accounted_requests(pod)["cpu"] == 2000, "a resize counts"
     assert resources.pod_requests(pod)["cpu"] == 1500
+    both = resources.pod_requests(pod), resources.accounted_requests(pod), resources.non_zero_requests(pod)
+    assert resources.room_taken(pod) == both
+    pod.ClearField("status")
+    both = resources.pod_requests(pod), resources.accounted_requests(pod), resources.non_zero_requests(pod)
+    assert resources.room_taken(pod) == both
     for amount in range(resources._PLAIN_MAX + 10):
         pod = Pod()
         pod.spec.containers.append(container({"memory": str(amount)}))
