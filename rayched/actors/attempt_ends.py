@@ -15,6 +15,7 @@ from rayched.actors.attempt_measures import AttemptMeasures
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import Cache
 from rayched.actors.event_writes import EventWrites
+from rayched.actors.occurrences import Scheduled
 from rayched.actors.pod_changes import NotScheduled
 from rayched.actors.preemptions import Preemptions, Room
 from rayched.actors.queue_feed import QueueFeed
@@ -96,8 +97,10 @@ class AttemptEnds:
         if ended.end is End.BOUND:
             self.attempts["scheduled"] += 1
             if ended.attempt is not None:
-                self.measures.bound(ended.attempt, now)
-                self._events.emit(occurrences.scheduled(ended.attempt), now, self._wall_clock())
+                of = ended.attempt
+                self.measures.bound(of, now)
+                told = Scheduled(of.uid, of.name, of.node_name, of.template.scheduler_name)
+                self._events.emit_scheduled(told, now, self._wall_clock())
             if link is not None:
                 link.ended(uid)
         elif ended.end is End.FAILED and ended.failure is not None and ended.attempt is not None:

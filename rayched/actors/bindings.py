@@ -197,6 +197,9 @@ class Bindings:
 
     # -------------------------------------------------------------------------------------------------------- outcomes
 
+    def is_mine(self, write: GuardedPut) -> bool:
+        return write.attempt in self._sent
+
     def outcome(self, write: GuardedPut, outcome: Outcome) -> Ended | None:
         """What became of a sent binding. None: nothing yet, or nobody cares any more."""
         attempt = self._sent.pop(write.attempt, None)

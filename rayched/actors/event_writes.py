@@ -21,7 +21,7 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
-from rayched.actors.occurrences import NORMAL, Occurrence, event_of
+from rayched.actors.occurrences import NORMAL, Occurrence, Scheduled, event_of
 from rayched.api import kinds
 from rayched.store.codec import PoisonedObject, decode_entry, encode
 from rayched.store.entries import Entry
@@ -96,7 +96,7 @@ class EventWrites:
         self._number = 0
         self._series: OrderedDict[bytes, _Series] = OrderedDict()
         """By the occurrence's id; those that wait or are under way, and repeated ones, the latest last."""
-        self._fresh: deque[tuple[Occurrence, float, float]] = deque()
+        self._fresh: deque[tuple[Occurrence | Scheduled, float, float]] = deque()
         """Ordinary news as it came, with its times; it hardly ever repeats, so it is looked at only when its turn comes."""
         self._due: tuple[list[tuple[float, int, bytes]], list[tuple[float, int, bytes]]] = ([], [])
         """Heaps of when which may be written: warnings and ordinary news."""
@@ -122,6 +122,13 @@ class EventWrites:
             self._take(occurrence, now, now_unix)
         elif len(self) < NORMAL_WAITING_MAX:
             self._fresh.append((occurrence, now, now_unix))
+        else:
+            self.counts[DROPPED] += 1
+
+    def emit_scheduled(self, told: Scheduled, now: float, now_unix: float) -> None:
+        """As `emit`."""
+        if len(self) < NORMAL_WAITING_MAX:
+            self._fresh.append((told, now, now_unix))
         else:
             self.counts[DROPPED] += 1
 
@@ -192,7 +199,8 @@ class EventWrites:
         self._allowance = min(BURST, self._allowance + (now - self._allowed_at) * RATE_PER_SECOND)
         self._allowed_at = now
         for _ in range(min(len(self._fresh), WRITES_MAX)):
-            self._take(*self._fresh.popleft())
+            told, came, came_unix = self._fresh.popleft()
+            self._take(told.occurrence if isinstance(told, Scheduled) else told, came, came_unix)
         writes: list[GuardedPut] = []
         for heap in self._due:
             while heap and heap[0][0] <= now and len(writes) < min(WRITES_MAX, lease.left, int(self._allowance)):

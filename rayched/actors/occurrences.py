@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from rayched.actors.records import CacheChange, NodeChanged, PodChanged, PodRecord
 from rayched.api.readiness import NODE_NOT_READY, is_cut_off
 from rayched.api.stages import Stage
-from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.shadow import ShadowDecision
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.codec import decode_stored
@@ -76,10 +75,19 @@ def pod_subject(uid: str, full_name: str) -> Subject:
     return Subject("Pod", namespace, name, uid)
 
 
-def scheduled(attempt: Attempt) -> Occurrence:
-    message = f"Successfully assigned {attempt.name} to {attempt.node_name}"
-    subject = pod_subject(attempt.uid, attempt.name)
-    return Occurrence(subject, NORMAL, REASON_SCHEDULED, message, attempt.template.scheduler_name)
+class Scheduled(NamedTuple):
+    """A pod got its node; put into words when it is written, as in a burst few are."""
+
+    uid: str
+    name: str
+    """namespace/name."""
+    node_name: str
+    component: str
+
+    @property
+    def occurrence(self) -> Occurrence:
+        message = f"Successfully assigned {self.name} to {self.node_name}"
+        return Occurrence(pod_subject(self.uid, self.name), NORMAL, REASON_SCHEDULED, message, self.component)
 
 
 def failed_scheduling(record: PodRecord, message: str) -> Occurrence:

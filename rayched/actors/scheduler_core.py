@@ -183,6 +183,11 @@ class SchedulerCore:
                 continue
             if isinstance(outcome, Fenced):
                 self.term.fenced(self.term.epoch)
+            if self.bindings.is_mine(write):
+                end = self.bindings.outcome(write, outcome)
+                if end is not None:
+                    ended.append(end)
+                continue
             if self.statuses.is_mine(write):
                 uid = self.statuses.outcome(write, outcome, now)
                 if uid is not None:
@@ -193,10 +198,6 @@ class SchedulerCore:
                 continue
             if self.preemptions.is_mine(write):
                 self._ends.room_answered(write, outcome, now)
-                continue
-            end = self.bindings.outcome(write, outcome)
-            if end is not None:
-                ended.append(end)
         self._ends.end_all(ended)
 
     def exchange_answered(self, answer: ExchangeAnswer) -> None:

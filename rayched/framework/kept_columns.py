@@ -50,10 +50,12 @@ Bounds = tuple[int, int]
 class Follower:
     """A position in several logs at once."""
 
-    __slots__ = ("_positions", "_seen", "logs")
+    __slots__ = ("_only", "_positions", "_seen", "logs")
 
     def __init__(self, table: NodeTable, reads: Log) -> None:
         self.logs: tuple[ChangeLog, ...] = table.logs_of(reads)
+        self._only = self.logs[0] if len(self.logs) == 1 else None
+        """The only log: most followers have one, and are asked at each decision."""
         self._positions: list[int] | None = None
         self._seen = -1
 
@@ -67,6 +69,8 @@ class Follower:
         return -1 if self._positions is None else self._positions[0]
 
     def is_behind(self) -> bool:
+        if self._only is not None:
+            return self._only.end != self._seen
         # Ends only grow, so their sum tells whether any of them did.
         total = 0
         for log in self.logs:
@@ -78,11 +82,17 @@ class Follower:
         if self._positions is None:
             return None
         entries: list[int] = []
-        for log, position in zip(self.logs, self._positions, strict=True):
-            found = log.since(position)
+        if self._only is not None:
+            found = self._only.since(self._positions[0])
             if found is None:
                 return None
-            entries = entries + found if entries else found
+            entries = found
+        else:
+            for log, position in zip(self.logs, self._positions, strict=True):
+                found = log.since(position)
+                if found is None:
+                    return None
+                entries = entries + found if entries else found
         if len(entries) <= 1:
             return entries
         if len(entries) > n_rows:
@@ -92,6 +102,10 @@ class Follower:
         return rows if 2 * len(rows) <= n_rows else None
 
     def catch_up(self) -> None:
+        if self._only is not None:
+            self._seen = self._only.end
+            self._positions = [self._seen]
+            return
         self._positions = [log.end for log in self.logs]
         self._seen = sum(self._positions)
 
