@@ -5,7 +5,7 @@
 * Nothing decides by Events. They are written after bindings and statuses, one batch at a time, at most one in PRESSURE_SECONDS
   while pods wait for their decision or their binding, at most RATE_PER_SECOND on the long run, and none twice when an answer is
   missing. Ordinary news that comes after other news is gathered for GATHER_SECONDS, so what a burst has left goes at a steady
-  1,000 a second. What exceeds WAITING_MAX is dropped and counted; ordinary news gives way to warnings before that.
+  400 a second. What exceeds WAITING_MAX is dropped and counted; ordinary news gives way to warnings before that.
 * Each is written under a lease of etcd, so that it goes after an hour whoever leads then. A lease holds at most EVENTS_A_LEASE:
   etcd removes what a lease holds at one stroke. A further write prolongs an Event's life, as in Kubernetes.
 * An Event that is there already (the leader before wrote it, or it was forgotten here) refuses the write and is then counted on.
@@ -43,7 +43,7 @@ REPEAT_SECONDS_MIN: Final = 5.0
 REPEAT_SECONDS_MAX: Final = 300.0
 PRESSURE_SECONDS: Final = 1.0
 """An Event costs as much as a binding: in a burst all of them at once would take half of its rate."""
-GATHER_SECONDS: Final = 0.1
+GATHER_SECONDS: Final = 0.25
 WAITING_MAX: Final = 10_000
 NORMAL_WAITING_MAX: Final = 9_000
 SERIES_MAX: Final = 8_192
