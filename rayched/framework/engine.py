@@ -128,7 +128,21 @@ class Engine:
         if len(rejected) == evaluation.n_feasible:
             nowhere = np.full(self._table.n_rows, self._scale.infeasible, self._scale.dtype)
             return Evaluation(len(nowhere), nowhere, NOT_FEASIBLE, narrowed=plan.narrowed, n_feasible=0)
-        return self._evaluated(plan, self._union(without, rejected))
+        return self._less(plan, evaluation, rejected) or self._evaluated(plan, self._union(without, rejected))
+
+    def _less(self, plan: Plan, evaluation: Evaluation, rejected: RowIndex) -> Evaluation | None:
+        """What was just evaluated, without some of its feasible rows, but not all; None: scores may depend on those."""
+        stage = plan.scoring
+        if stage is None or stage.bounds is None or stage.loose or not evaluation.has_all_rows:
+            return None
+        for score in stage.counted:
+            if not score.asked.is_silent():
+                return None
+        total = evaluation.total.copy()
+        total[rejected] = self._scale.infeasible
+        if stage.static.raw_scores and not stage.static.hold(stage.bounds, total):
+            return None
+        return Evaluation(len(total), total, int(total[total.argmax()]))
 
     def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         if not plan.status.ok or plan.narrowed is not None:

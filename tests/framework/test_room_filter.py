@@ -11,13 +11,16 @@ import pytest
 
 from rayched.framework import names
 from rayched.framework.engine import Engine
-from rayched.framework.nominations import Nomination
+from rayched.framework.evaluation import Evaluation
+from rayched.framework.nominations import Nomination, rejected_with_nominated
+from rayched.framework.plan import Plan
 from rayched.framework.plugin_args import NodeResourcesFitArgs
 from rayched.framework.profile import Profile
 from rayched.framework.profile_building import default_profile
 from rayched.framework.room_trials import PodsOfRows, Together
 from rayched.plugins.in_tree import IN_TREE
 from rayched.plugins.node_resources_fit import NodeResourcesFit
+from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
@@ -39,6 +42,17 @@ def in_columns() -> Profile:
     return replace(profile, filter=tuple(fit if one.name == names.NODE_RESOURCES_FIT else one for one in profile.filter))
 
 
+class CountingEngine(Engine):
+    """Counts evaluations from which rows were taken away in the end."""
+
+    n_less = 0
+
+    def _less(self, plan: Plan, evaluation: Evaluation, rejected: RowIndex) -> Evaluation | None:
+        found = super()._less(plan, evaluation, rejected)
+        self.n_less += found is not None
+        return found
+
+
 class World:
     """Nodes and pods that change at random, and two engines over them."""
 
@@ -51,7 +65,7 @@ class World:
         self.number = 0
         for number in range(9):
             self.snapshot.add_node(self.node(f"n{number}"))
-        self.plain = Engine(self.snapshot, default_profile(IN_TREE))
+        self.plain = CountingEngine(self.snapshot, default_profile(IN_TREE))
         self.columns = Engine(self.snapshot, in_columns())
         self.incoming = [self.pod("vip", priority=10) for _ in range(4)]
         self.nominated: list[Nomination] = []
@@ -122,6 +136,7 @@ class World:
         one, other = plain.evaluate(template, nominated=nominated), columns.evaluate(template, nominated=nominated)
         assert (one.best, one.n_feasible, one.best_rows.tolist()) == (other.best, other.n_feasible, other.best_rows.tolist())
         assert (one.feasible == other.feasible).all()
+        self.compare_with_rows_left_out(template)
         for row in rows:
             assert plain.fits(template, row, nominated) == columns.fits(template, row, nominated)
         said, expected = plain.diagnose(template, nominated), columns.diagnose(template, nominated)
@@ -137,6 +152,18 @@ class World:
             assert stay_of(in_one_go.together(rows, self.in_slots(pods)), pods) == list(tried.stay)
         room = plain._rooms[plain._plan(template).number]
         self.in_numbers += room is not None and room.holds(plain._builder.build)
+
+    def compare_with_rows_left_out(self, template: PodTemplate) -> None:
+        """What nominated pods keep free is left out from the beginning, by an engine that knows nothing yet."""
+        fresh = Engine(self.snapshot, default_profile(IN_TREE))
+        rejected = rejected_with_nominated(self.snapshot, fresh._plan(template, self.nominated).filters, self.nominated)
+        expected = fresh.evaluate(template, without=rejected)
+        for _ in range(2):
+            said = self.plain.evaluate(template, nominated=self.nominated)
+            assert (said.n_feasible, said.is_feasible) == (expected.n_feasible, expected.is_feasible)
+            if said.n_feasible > 1:
+                assert (said.best, said.best_rows.tolist()) == (expected.best, expected.best_rows.tolist())
+                assert (np.maximum(said.total, -1) == np.maximum(expected.total, -1)).all()
 
     def in_slots(self, pods: list[list[PodTemplate]]) -> PodsOfRows:
         there = np.arange(max(map(len, pods))) < np.array([len(of_row) for of_row in pods])[:, None]
@@ -167,6 +194,25 @@ def test_filters_in_numbers_say_what_they_say_in_columns(seed: int) -> None:
         world.change()
         world.compare()
     assert world.in_numbers > (0 if world.has_terms else STEPS // 4)
+
+
+@pytest.mark.parametrize(("kept_free", "has_sums_left"), [("n1", True), ("n2", False)])
+def test_rows_that_nominated_pods_keep_free_are_taken_away_in_the_end(kept_free: str, has_sums_left: bool) -> None:
+    """But not where the others' scores are other ones without them: the most avoided taints of a feasible node count."""
+    world = World(0)
+    for name in world.names():
+        world.snapshot.remove_node(name)
+    for name, avoided in (("n0", 0), ("n1", 1), ("n2", 2), ("n3", 1)):
+        node = a_node(name, cpu="4" if avoided else "16")
+        for number in range(avoided):
+            node.spec.taints.add(key=f"avoided-{number}", value="", effect="PreferNoSchedule")
+        world.snapshot.add_node(node)
+    template = world.templates.intern(a_pod("low", cpu="1"))
+    world.nominated = [(world.templates.intern(a_pod("hoping", cpu="4", priority=20)), world.snapshot.rows_by_name[kept_free])]
+    world.compare_with_rows_left_out(template)
+    assert bool(world.plain.n_less) == has_sums_left
+    expected = world.plain.evaluate(template, nominated=world.nominated)
+    assert expected.total[world.snapshot.rows_by_name[kept_free]] < 0
 
 
 def test_a_diagnosis_that_was_given_out_stays_as_it_was() -> None:
