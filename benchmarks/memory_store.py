@@ -85,30 +85,33 @@ class MemoryStore:
     def _txn(self, request: Any) -> Any:
         if not self._holds(request.compare):
             return rpc.TxnResponse(succeeded=False, responses=[self._found(op) for op in request.failure])
-        passed = [self._holds(op.request_txn.compare) for op in request.success]
-        if any(passed):
+        passed: list[bool] = []
+        puts: list[Any] = []
+        for op in request.success:
+            nested = op.request_txn
+            holds = self._holds(nested.compare)
+            passed.append(holds)
+            if holds:
+                puts.extend(nested.success)
+        if puts:
             self.revision += 1
+        for put in puts:
+            written = put.request_put
+            self._put(written.key, written.value)
+        answer = rpc.TxnResponse(succeeded=True)
         if all(passed):
-            for op in request.success:
-                for put in op.request_txn.success:
-                    self._put(put.request_put.key, put.request_put.value)
             known = self._committed.get(len(passed))
             if known is None:
                 known = self._committed[len(passed)] = rpc.TxnResponse(succeeded=True)
                 for _ in passed:
                     known.responses.add().response_txn.succeeded = True
-            answer = rpc.TxnResponse()
             answer.CopyFrom(known)
         else:
-            answer = rpc.TxnResponse(succeeded=True)
-            for op, ok in zip(request.success, passed, strict=True):
-                nested = answer.responses.add().response_txn
-                nested.succeeded = ok
-                if ok:
-                    for put in op.request_txn.success:
-                        self._put(put.request_put.key, put.request_put.value)
-                else:
-                    nested.responses.extend(self._found(failed) for failed in op.request_txn.failure)
+            for op, holds in zip(request.success, passed, strict=True):
+                told = answer.responses.add().response_txn
+                told.succeeded = holds
+                if not holds:
+                    told.responses.extend(self._found(failed) for failed in op.request_txn.failure)
         answer.header.revision = self.revision
         return answer
 
