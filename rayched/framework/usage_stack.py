@@ -36,8 +36,12 @@ SUMS_MIN: Final = 8
 """With fewer sums in turn each one finds so few changed rows that it knows most of their states."""
 SUMS_MAX: Final = 1_024
 """With more of them arrays are long, and it is their length that counts."""
-ROWS_MIN: Final = 128
-"""Changed rows that can be noted at least; twice as many as there are sums where that is more."""
+TURNS_NOTED: Final = 8
+"""So many changed rows are noted for each sum, as turns come irregularly; who comes later looks at its rows by itself."""
+ROWS_MIN: Final = 256
+"""Changed rows that can be noted at least."""
+NOTED_BYTES_MAX: Final = 4 << 20
+"""What may be noted, beyond ROWS_MIN rows."""
 STATES_MAX: Final = 512
 """States remembered; when there are more the stack starts over."""
 TURNS_MIN: Final = 256
@@ -143,7 +147,7 @@ class UsageStack:
 
     def _take_in(self, members: list[UsageSum], staying: list[int]) -> None:
         """`staying` are the places of those that were in it before, who come first."""
-        n_rows = 2 * max(ROWS_MIN, len(members)) if members else 0
+        n_rows = _rows_to_note(len(members), self._scale.dtype.itemsize)
         noted = np.zeros((n_rows, len(members)), self._scale.dtype)
         rows = np.zeros(n_rows, np.intp)
         n = self._end - self._start
@@ -253,6 +257,11 @@ class UsageStack:
         if rejected is not None:
             noted[rejected] = self._scale.infeasible
         return True
+
+
+def _rows_to_note(n_sums: int, bytes_each: int) -> int:
+    """None without sums."""
+    return max(ROWS_MIN, min(TURNS_NOTED * n_sums, NOTED_BYTES_MAX // (n_sums * bytes_each))) if n_sums else 0
 
 
 def stack_key(sum_: UsageSum) -> Hashable:

@@ -109,6 +109,7 @@ def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeyp
     """Pods in any order, in runs, many changes at once, nodes that come and go, small notes."""
     monkeypatch.setattr(usage_stack, "SUMS_MIN", 3)
     monkeypatch.setattr(usage_stack, "ROWS_MIN", 4)
+    monkeypatch.setattr(usage_stack, "TURNS_NOTED", 2)
     monkeypatch.setattr(usage_stack, "TURNS_MIN", 20)
     random, snapshot = Random(seed), a_snapshot(60)
     engine = an_engine(Room(), snapshot)
