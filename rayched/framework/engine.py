@@ -63,8 +63,12 @@ BYTES_MAX: Final = 128 << 20
 """Columns kept: at 5,000 nodes those of about 1,600 request shapes."""
 BYTES_A_ROW: Final = 2_048
 """What columns may take for each row of a large table: from 65,536 rows on more than BYTES_MAX."""
-ROOMS_MAX: Final = 32
-"""Plans whose filters are kept in numbers, with their diagnoses: some 25 bytes a row each."""
+ROOMS_MAX: Final = 128
+"""Plans whose filters are kept in numbers, with their diagnoses."""
+ROOMS_MIN: Final = 32
+ROOMS_BYTES_MAX: Final = 32 << 20
+"""What those beyond ROOMS_MIN may take."""
+ROOM_BYTES_A_ROW: Final = 25
 
 _SCORING: Final = frozenset((SCORE, NORMALIZE_SCORE))
 
@@ -422,7 +426,8 @@ class Engine:
             asked = self._planner.room(plan)
             room = None if asked is None else RoomFilter(self._table, plan, *asked, self._planner.codes(plan))
             self._rooms[plan.number] = room
-            if len(self._rooms) > ROOMS_MAX:
+            allowed = ROOMS_BYTES_MAX // (ROOM_BYTES_A_ROW * max(1, self._table.capacity))
+            while len(self._rooms) > max(ROOMS_MIN, min(ROOMS_MAX, allowed)):
                 self._rooms.popitem(last=False)
         self._rooms.move_to_end(plan.number)
         room = self._rooms[plan.number]

@@ -35,6 +35,8 @@ from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 
+SINGLE_ROWS_MAX: Final = 16
+"""So few rows are judged by themselves where why others are not feasible is not known, or where more rows changed since."""
 ROWS_MIN: Final = 16
 ROWS_SHARE: Final = 128
 """A pass over all rows takes as long as so many single ones and one in so many of all."""
@@ -105,6 +107,10 @@ class RoomFilter:
 
     def rejected(self, nominated: Sequence[Nomination], among: RowIndex) -> RowIndex | None:
         """Those of some rows that are not feasible with the pods that are nominated to them, ascending; None as in `diagnose`."""
+        known = self._diagnosis
+        if len(among) <= (SINGLE_ROWS_MAX if known is None else min(SINGLE_ROWS_MAX, known.n_behind)):
+            rows = sorted(set(among.tolist()))
+            return np.array([row for row in rows if not self.fits(row, nominated)], np.intp)
         found = self._diagnosed(nominated)
         return None if found is None else np.unique(among[found.rejected[among]])
 
@@ -163,6 +169,11 @@ class RoomDiagnosis:
         """Rows that are not feasible with and without the pods that are nominated to them. Shape (n_rows,)."""
         rejected: BoolColumn = self._codes != Code.SUCCESS
         return rejected
+
+    @property
+    def n_behind(self) -> int:
+        """Changes of usage that came since it was asked for last."""
+        return self._table.usage_log.end - self._position
 
     def told(self) -> Diagnosis:
         if self._last is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rayched.framework import engine as engine_module
 from rayched.framework import names
 from rayched.framework.engine import Engine
 from rayched.framework.evaluation import Evaluation
@@ -213,6 +214,18 @@ def test_rows_that_nominated_pods_keep_free_are_taken_away_in_the_end(kept_free:
     assert bool(world.plain.n_less) == has_sums_left
     expected = world.plain.evaluate(template, nominated=world.nominated)
     assert expected.total[world.snapshot.rows_by_name[kept_free]] < 0
+
+
+@pytest.mark.parametrize(("most", "bytes_max", "kept"), [(4, 1 << 20, 4), (40, 1 << 20, 9), (40, 0, 2)])
+def test_so_many_plans_are_kept_in_numbers(most: int, bytes_max: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than allowed, and above the least no more than their bytes allow."""
+    monkeypatch.setattr(engine_module, "ROOMS_MIN", 2)
+    monkeypatch.setattr(engine_module, "ROOMS_MAX", most)
+    monkeypatch.setattr(engine_module, "ROOMS_BYTES_MAX", bytes_max)
+    world = World(0)
+    for number in range(9):
+        world.plain.diagnose(world.templates.intern(a_pod("one", cpu=f"{number + 1}m")))
+    assert len(world.plain._rooms) == kept
 
 
 def test_a_diagnosis_that_was_given_out_stays_as_it_was() -> None:
