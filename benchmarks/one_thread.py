@@ -2,6 +2,10 @@
 
 `python -m benchmarks.one_thread WORKLOAD [--nodes N] [--init N] [--measure N] [--profile]`. Prints one line of JSON; exit code 1
 where pods stayed unbound or a placement is not allowed. `--profile` prints where the time went, too.
+
+`us_per_pod` has the CPU time by stage: `watch` (pods that come, bindings that come back), `decide`, `writes` (bindings and
+conditions with their transactions), `answers` (of transactions), `exchange` (pods that the queue gives), and beside the scheduler
+`queue`, `store` and `benchmark`.
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ import json
 import pstats
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from queue import Empty
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from benchmarks import workloads
 from benchmarks.memory_cluster import EPOCH, MemoryCluster, Pair
@@ -32,6 +37,7 @@ from rayched.store.list_watch import Changed
 SECONDS_MAX: Final = 120.0
 DELIVERY_MAX: Final = 512
 _SHOWN: Final = 40
+_T = TypeVar("_T")
 
 
 class OneThread:
@@ -45,6 +51,8 @@ class OneThread:
         ports = Ports(lambda: EPOCH, time.monotonic, time.time, lambda: None)
         self.core = SchedulerCore(keys, profiles, 1, "bench", 1, ports)
         self.queue = QueueCore(queue_factory(Configuration(), profiles))
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        """CPU time by what it was for."""
         self.core.watched(self.cluster.memory.listed())
         self._changes()
 
@@ -67,20 +75,27 @@ class OneThread:
         return cluster.all_bound.is_set()
 
     def _step(self) -> None:
-        core = self.core
+        core, timed = self.core, self._timed
         changes = self._changes()
         if changes:
-            core.watched(Changed(tuple(changes), changes[-1].mod_revision))
-            self.cluster.seen(changes)
-        turn = core.turn()
+            timed("watch", core.watched, Changed(tuple(changes), changes[-1].mod_revision))
+            timed("benchmark", self.cluster.seen, changes)
+        turn = timed("writes", core.turn)
         for send in turn.sends:
-            core.transaction_answered(send.number, self.cluster.memory.txn_future(send.content).result())
+            answered = timed("store", self.cluster.memory.txn_future, send.content).result()
+            timed("answers", core.transaction_answered, send.number, answered)
         answer: ExchangeAnswer | None = None
         if turn.exchange is not None:
-            answer = self.queue.exchange(turn.exchange)
-        core.decide()
+            answer = timed("queue", self.queue.exchange, turn.exchange)
+        timed("decide", core.decide)
         if answer is not None:
-            core.exchange_answered(answer)
+            timed("exchange", core.exchange_answered, answer)
+
+    def _timed(self, stage: str, call: Callable[..., _T], *arguments: Any) -> _T:
+        began = time.thread_time()
+        result = call(*arguments)
+        self.seconds[stage] += time.thread_time() - began
+        return result
 
     def _changes(self) -> list[Change]:
         found: list[Change] = []
@@ -100,6 +115,7 @@ def measure(workload: Workload, templates: int = 1, profiler: cProfile.Profile |
     meanwhile = rig.cluster.meanwhile()
     for one in meanwhile:
         one.start()
+    rig.seconds.clear()
     began = time.process_time()
     if profiler is not None:
         profiler.enable()
@@ -119,6 +135,7 @@ def measure(workload: Workload, templates: int = 1, profiler: cProfile.Profile |
         "bound": len(rig.cluster.bound),
         "placed": judge.placed,
         "pods_per_cpu_second": round(len(pods) / cpu_seconds, 1),
+        "us_per_pod": {stage: round(1e6 * seconds / len(pods), 1) for stage, seconds in rig.seconds.items()},
         "wrong": [*wrong, *judge.wrong],
     }
 

@@ -47,3 +47,6 @@ def test_what_is_printed_is_one_line_of_json(capsys: pytest.CaptureFixture[str])
     assert one_thread.main(["PreemptionBasic", "--nodes", "3", "--init", "12", "--measure", "2"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert line["bound"] == 2 and line["pods_per_cpu_second"] > 0
+    stages = line["us_per_pod"]
+    assert stages.keys() == {"watch", "decide", "writes", "answers", "exchange", "queue", "store", "benchmark"}
+    assert 0 < sum(stages.values()) < 1e6 / line["pods_per_cpu_second"]
