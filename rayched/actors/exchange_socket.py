@@ -60,9 +60,6 @@ class ExchangeCaller:
         self._lose()
 
     def _accept(self) -> None:
-        if self._listener.fileno() < 0:
-            # The inbox was looked into twice before anybody took out what it had found.
-            return
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):

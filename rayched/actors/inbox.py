@@ -12,6 +12,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 
 class Inbox:
@@ -38,7 +39,7 @@ class Inbox:
         self._poll.register(descriptor, events)
 
     def forget(self, descriptor: int) -> None:
-        """Before it is closed."""
+        """Before it is closed. What was ready is no longer looked at."""
         if self._watched.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
@@ -54,7 +55,13 @@ class Inbox:
             if descriptor == self._bell:
                 os.eventfd_read(self._bell)
             else:
-                self._calls.append(self._watched[descriptor])
+                self._calls.append(partial(self._look, descriptor))
+
+    def _look(self, descriptor: int) -> None:
+        """It may have been forgotten since it was ready."""
+        look = self._watched.get(descriptor)
+        if look is not None:
+            look()
 
     def take(self) -> Callable[[], object] | None:
         """The next call; None: there is none."""
