@@ -16,12 +16,13 @@ import logging
 import os
 import threading
 import time
-from typing import Any, Final
+from typing import Any
 
 from prometheus_client import Metric
 
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
 from rayched.actors.exchange_socket import serve_exchanges
+from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
@@ -30,9 +31,6 @@ from rayched.actors.queue_listing import list_queue
 from rayched.actors.queue_metrics import queue_metrics
 from rayched.queue.queued_pod import Moves
 from rayched.v1.services_pb2 import ListQueueRequest, ListQueueResponse
-
-_GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""With Python's own a fifth of the time goes into looking at pods that wait."""
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +43,7 @@ class QueueActor:
         send_logs(logs, "queue")
         moved = log_moves if log.isEnabledFor(logging.DEBUG) else _ignore
         # Pods come and go without cycles, and what is loaded by now lives as long as the process: the collector need not look.
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_rarely()
         gc.freeze()
         self._core = QueueCore(queue_factory(loaded.configuration, loaded.profiles, flags), time.perf_counter, moved)
         self._lock = threading.Lock()

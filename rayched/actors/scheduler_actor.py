@@ -33,6 +33,7 @@ from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, p
 from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.exchange_socket import ExchangeCaller
 from rayched.actors.explaining import CannotExplain, explain_pod
+from rayched.actors.garbage import collect_rarely
 from rayched.actors.inbox import Inbox
 from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
@@ -63,9 +64,6 @@ QUEUE_SECONDS_MAX: Final = 3.0
 """An exchange that takes longer is never answered: ordinary ones take milliseconds."""
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
-_GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""The cache lives long and makes no cycles; collecting often only walks it."""
-
 log = logging.getLogger(__name__)
 
 
@@ -146,7 +144,7 @@ class SchedulerActor:
     """Shell of the SchedulerCore. Its methods may be called from several threads."""
 
     def __init__(self, config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> None:
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_rarely()
         keys = Keys(config.root)
         loaded = profiles_of(config.profiles)
         self._belief = BeliefCell.open(config.belief_path)

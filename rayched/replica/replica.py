@@ -13,7 +13,6 @@ ended.
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib.metadata
 import logging
 import os
@@ -28,6 +27,7 @@ from typing import Final
 
 from leader.belief import BeliefCell
 from leader.channel import EndpointError, open_channel
+from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget
 from rayched.controllers.budgets import BudgetStatus
 from rayched.controllers.compaction import Compaction
@@ -54,9 +54,6 @@ from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
 _LOOP_SECONDS_MAX: Final = 0.5
-_GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""The hub's state lives long and makes no cycles; collecting often only walks it."""
-
 Loop = Housekeeping | BudgetStatus | NodeController
 
 log = logging.getLogger("rayched.replica")
@@ -72,7 +69,7 @@ def run(settings: ReplicaSettings) -> int:
     Whoever imports this module calls `block_stop_signals` before, for the import starts threads.
     """
     adopt_orphans()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    collect_rarely()
     context = _LogContext()
     log_to_stderr(settings.log_format, settings.log_level, context)
     if takes_stop_signals():
