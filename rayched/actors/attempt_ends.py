@@ -22,7 +22,6 @@ from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import QueueLink
 from rayched.actors.records import PodRecord, nominated_in
 from rayched.actors.status_writes import StatusWrites
-from rayched.api.stages import Stage
 from rayched.framework.status import error
 from rayched.scheduler.attempt import Failure
 from rayched.scheduler.scheduler import Scheduler
@@ -61,7 +60,7 @@ class AttemptEnds:
 
     def is_to_be_tried(self, record: PodRecord) -> bool:
         """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""
-        if record.stage is not Stage.PENDING or not self._scheduler.knows(record.template.scheduler_name):
+        if not self._feed.is_queued(record):
             return False
         uid = record.uid
         return self._scheduler.occupancy.assumed_on(uid) is None and not self._preemptions.is_under_way(uid)

@@ -6,7 +6,7 @@ here, before the first attempt, so that repeating one is harmless.
 
 from __future__ import annotations
 
-import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -225,10 +225,8 @@ def with_uid(item: AnyObject | Object) -> Object:
 
 
 def new_uid() -> str:
-    """A random UUID, version 4. Putting it together here takes a third of the time of `uuid`."""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    """A random UUID, version 4."""
+    return str(uuid.uuid4())
 
 
 def _kind(kind: str | Kind) -> Kind:

@@ -399,7 +399,7 @@ def _are_in_one_namespace(submissions: Sequence[_Submission]) -> bool:
 
 
 def _record_of(submission: _Submission, name: str) -> bytes:
-    """The SubmissionRecord, serialised; put together here for a third of the time."""
+    """The SubmissionRecord, serialised."""
     name_bytes, uid = name.encode(), submission.uid.encode()
     place, name_size = _place(submission.kind.name, submission.namespace), varint(len(name_bytes))
     key_size = varint(len(place) + 1 + len(name_bytes) + len(name_size))
