@@ -25,10 +25,11 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.framework.payoff import Payoff
 from rayched.framework.plugin import MAX_NODE_SCORE, FilterPlugin, ScorePlugin, StackingPlugin
 from rayched.framework.plugin_calls import PluginError, call_filter, call_score, call_stack
 from rayched.framework.questions import Part
-from rayched.framework.usage_sum import HITS_MIN, PAUSE_ROWS, PROBES, Scale, UsageSum, state_of
+from rayched.framework.usage_sum import Scale, UsageSum, state_of
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
 
@@ -54,16 +55,14 @@ class UsageStack:
     __slots__ = (
         "_by_state",
         "_end",
-        "_hits",
         "_known_from",
         "_log",
         "_members",
         "_n_joining",
         "_next_look",
         "_noted",
-        "_pause",
+        "_payoff",
         "_places",
-        "_probes",
         "_rows",
         "_scale",
         "_start",
@@ -98,7 +97,7 @@ class UsageStack:
         """Positions in the log of the first noted row and after the last one."""
         self._by_state: dict[bytes, NDArray[np.signedinteger[Any]]] = {}
         """What the sums come to on rows of a state. Shapes (sums,)."""
-        self._probes = self._hits = self._pause = 0
+        self._payoff = Payoff()
 
     def __len__(self) -> int:
         """Sums of the stack."""
@@ -204,14 +203,12 @@ class UsageStack:
 
     def _recall(self, n: int, row: int) -> bool:
         """Note one row from what is remembered of its state, else by asking. False: the plugins cannot say it."""
-        if self._pause > 0:
-            self._pause -= 1
+        if self._payoff.is_pausing():
             return self._note(n, row)
         state = state_of(self._table, row)
         found = self._by_state.get(state)
-        self._probes += 1
+        self._payoff.count(1, found is not None)
         if found is not None:
-            self._hits += 1
             self._noted[n] = found
             return True
         if not self._note(n, row):
@@ -219,11 +216,8 @@ class UsageStack:
         if len(self._by_state) >= STATES_MAX:
             self._by_state.clear()
         self._by_state[state] = self._noted[n].copy()
-        if self._probes >= PROBES:
-            if self._hits < HITS_MIN:
-                self._pause = PAUSE_ROWS
-                self._by_state.clear()
-            self._probes = self._hits = 0
+        if self._payoff.is_poor():
+            self._by_state.clear()
         return True
 
     def _note(self, n: int, row: int) -> bool:

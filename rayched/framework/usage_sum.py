@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rayched.framework.kept_columns import BuildColumns, FilterColumn, Kept
+from rayched.framework.payoff import Payoff
 from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.framework.questions import Answer, Part, Question
 from rayched.snapshot.columns import Log
@@ -36,12 +37,6 @@ STATE_BYTES: Final = 250
 """What one of them takes, roughly."""
 STATE_ROWS_MAX: Final = 16
 """More changed rows than this are evaluated at once instead of looked up one by one."""
-PROBES: Final = 512
-"""After so many look-ups the sum asks itself whether they paid off."""
-HITS_MIN: Final = PROBES // 16
-"""A look-up costs about a sixteenth of what it saves."""
-PAUSE_ROWS: Final = 8 * PROBES
-"""Rows for which a sum does not look, where it did not pay off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +83,7 @@ class UsageSum(Kept):
     """Filters and final scores that change with bindings, as one column."""
 
     __slots__ = (
-        "_hits",
-        "_pause",
-        "_probes",
+        "_payoff",
         "_states",
         "column",
         "n_installed",
@@ -123,7 +116,7 @@ class UsageSum(Kept):
         """Where it goes along with other sums."""
         self.reads_usage_alone = self.follower.logs == table.logs_of(Log.USAGE)
         self._states: dict[bytes, int] = {}
-        self._probes = self._hits = self._pause = 0
+        self._payoff = Payoff()
 
     @property
     def n_bytes(self) -> int:
@@ -157,8 +150,7 @@ class UsageSum(Kept):
             else:
                 self.column[row] = value
                 self.outside.discard(row)
-        self._probes += len(rows)
-        self._hits += len(rows) - len(unknown)
+        self._payoff.count(len(rows), len(rows) - len(unknown))
         if unknown:
             super().refresh_rows([row for row, _ in unknown], build)
             if len(states) + len(unknown) > STATES_MAX:
@@ -186,14 +178,10 @@ class UsageSum(Kept):
         self.write(slice(0, self.table.n_rows), answers)
 
     def _is_pausing(self, n_rows: int) -> bool:
-        if self._pause > 0:
-            self._pause -= n_rows
+        if self._payoff.is_pausing(n_rows):
             return True
-        if self._probes >= PROBES:
-            if self._hits < HITS_MIN:
-                self._pause = PAUSE_ROWS
-                self._states.clear()
-            self._probes = self._hits = 0
+        if self._payoff.is_poor():
+            self._states.clear()
         return False
 
     def _one(self, row: int, answers: Sequence[Answer]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.framework import usage_sum
+from rayched.framework import payoff, usage_sum
 from rayched.framework.engine import Engine, PluginError
 from rayched.framework.status import Code
 from rayched.snapshot import change_log
@@ -132,8 +132,8 @@ def test_a_score_out_of_range_is_never_remembered_as_a_good_one() -> None:
 
 
 def test_a_sum_that_never_sees_a_state_again_stops_looking_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_sum, "PROBES", 4)
-    monkeypatch.setattr(usage_sum, "PAUSE_ROWS", 3)
+    monkeypatch.setattr(payoff, "PROBES", 4)
+    monkeypatch.setattr(payoff, "PAUSE_ROWS", 3)
     monkeypatch.setattr(usage_sum, "STATES_MAX", 3)
     snapshot = a_snapshot(cpu="100")
     engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)))

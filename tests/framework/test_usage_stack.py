@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.framework import usage_stack
+from rayched.framework import payoff, usage_stack
 from rayched.framework.engine import Engine
 from rayched.framework.plugin_calls import PluginError
 from rayched.framework.usage_stack import UsageStack
@@ -71,7 +71,7 @@ def test_one_row_is_asked_about_for_all_sums_in_one_call() -> None:
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
     plugin.calls.clear()
-    the_stack(engine)._pause = 1_000
+    the_stack(engine)._payoff._pause = 1_000
     in_turns(engine, snapshot, 2, SHAPES, "again")
     assert len(the_stack(engine)) == len(SHAPES)
     assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
@@ -92,7 +92,7 @@ def test_a_row_in_a_state_that_was_there_before_is_not_asked_about(states_max: i
 
 
 def test_where_states_never_come_again_nobody_looks_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_stack, "PROBES", 32)
+    monkeypatch.setattr(payoff, "PROBES", 32)
     plugin, snapshot = Watched(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
@@ -101,7 +101,7 @@ def test_where_states_never_come_again_nobody_looks_for_a_while(monkeypatch: pyt
         name = f"n{number % 300}"
         snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), name)
         place(engine, snapshot, SHAPES[number % len(SHAPES)], f"odd-one-{number}")
-    assert stack._pause > 0 or not stack._by_state
+    assert stack._payoff._pause > 0 or not stack._by_state
 
 
 @pytest.mark.parametrize("seed", range(4))
