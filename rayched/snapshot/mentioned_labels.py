@@ -11,9 +11,10 @@ Owner: one table; selectors are told to it by whoever takes them in. Cost: a loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from rayched.snapshot.first_seen import FirstSeen
 from rayched.snapshot.pod_selection import LabelConditions, terms_of_bound
 from rayched.v1.core_pb2 import Pod
 
@@ -21,28 +22,17 @@ KEYS_MAX: Final = 4_096
 """With more keys all labels count."""
 
 
-class MentionedLabels:
-    """The keys, in the order in which they were mentioned first."""
+class MentionedLabels(FirstSeen[str]):
+    """The keys."""
 
-    __slots__ = ("_keys", "_ordered", "revision")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._keys: set[str] = set()
-        self._ordered: list[str] = []
-        self.revision = 0
-        """Grows with every key that is new."""
-
-    @property
-    def are_all(self) -> bool:
-        """Whether there are so many that every label counts."""
-        return len(self._ordered) > KEYS_MAX
+        super().__init__(KEYS_MAX)
 
     def add(self, keys: Iterable[str]) -> None:
         for key in keys:
-            if key not in self._keys and not self.are_all:
-                self._keys.add(key)
-                self._ordered.append(key)
-                self.revision += 1
+            self._add(key, key)
 
     def add_conditions(self, conditions: LabelConditions) -> None:
         self.add(condition.key for condition in conditions or ())
@@ -56,10 +46,6 @@ class MentionedLabels:
             self.add(selector.match_labels)
             self.add(one.key for one in selector.match_expressions)
             self.add(constraint.match_label_keys)
-
-    def since(self, revision: int) -> Sequence[str] | None:
-        """Keys that came after a revision; None: all labels count now."""
-        return None if self.are_all else self._ordered[revision:]
 
     def among(self, labels: Mapping[str, str]) -> dict[str, str]:
         """The labels that count."""
