@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leader.etcd_shim import rpc
 from rayched.store import transactions
 from rayched.store.errors import NotApplied, StoreBusy, StoreError, StoreFull
 from rayched.store.transactions import Guard, Outcome, Write
@@ -48,11 +47,6 @@ class Send:
     op: str = ""
     """What its writes are for."""
     n_writes: int = 0
-
-    @property
-    def request(self) -> Any:
-        """The TxnRequest."""
-        return rpc.TxnRequest.FromString(self.content)
 
 
 @dataclass(slots=True)
@@ -148,4 +142,4 @@ class WriteWindow:
         number = self._next_number
         self._next_number += 1
         self._under_way[number] = batch
-        return Send(number, transactions.build_bytes(batch.guard, batch.writes), batch.op, len(batch.writes))
+        return Send(number, transactions.build(batch.guard, batch.writes), batch.op, len(batch.writes))

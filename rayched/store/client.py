@@ -36,7 +36,7 @@ from rayched.store.calls import (
 from rayched.store.entries import Entry, Page, Reading, first_entry
 from rayched.store.errors import StoreUnavailable, store_error
 from rayched.store.leases import AsyncLeaseKeepAlives, LeaseKeepAlives
-from rayched.store.transactions import Guard, Outcome, Write, build_bytes, keys_to_settle, read, settle, split, without_answer
+from rayched.store.transactions import Guard, Outcome, Write, build, keys_to_settle, read, settle, split, without_answer
 
 PAGE_LIMIT: Final = 500
 _TXN: Final = "/etcdserverpb.KV/Txn"
@@ -118,7 +118,7 @@ class StoreClient:
 
     def send(self, guard: Guard | None, batch: Sequence[Write]) -> PendingCommit:
         """One transaction, not waited for; the batch is one of `split`. Several may be in flight, in any order of arrival."""
-        return PendingCommit(self.txn_future(build_bytes(guard, batch)), batch)
+        return PendingCommit(self.txn_future(build(guard, batch)), batch)
 
     def settle(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
         """What became of writes whose outcome is Unknown, as far as it can be known now."""
@@ -228,7 +228,7 @@ class AsyncStoreClient:
 
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         """One transaction; the batch is one of `split`. Never raises but for cancellation, after which nothing is known."""
-        call = self._txn(build_bytes(guard, batch), timeout=self._deadlines.write_seconds)
+        call = self._txn(build(guard, batch), timeout=self._deadlines.write_seconds)
         try:
             return read(await call, batch)
         except grpc.RpcError as error:

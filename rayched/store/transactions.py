@@ -182,12 +182,7 @@ def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:
     return all(key not in written or key in _keys_written(write) for write in writes for key, _ in write.also)
 
 
-def build(guard: Guard | None, writes: Sequence[Write]) -> Any:
-    """The TxnRequest for one batch."""
-    return rpc.TxnRequest.FromString(build_bytes(guard, writes))
-
-
-def build_bytes(guard: Guard | None, writes: Sequence[Write]) -> bytes:
+def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
     """The TxnRequest for one batch, serialised."""
     if not writes or len(writes) > WRITES_MAX:
         raise ValueError(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")

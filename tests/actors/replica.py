@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from leader.etcd_shim import rpc
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.queue_core import QueueCore, queue_factory
 from rayched.actors.scheduler_core import Ports, SchedulerCore
@@ -120,10 +121,10 @@ class Replica:
             return False
         send = self.to_store.pop(0)
         if lose_request:
-            self.late.append(send.request)
+            self.late.append(rpc.TxnRequest.FromString(send.content))
             self.to_core.append((send.number, StoreUnavailable("no answer")))
         else:
-            answer = self.store.txn(send.request)
+            answer = self.store.txn(rpc.TxnRequest.FromString(send.content))
             self.to_core.append((send.number, StoreUnavailable("no answer") if lose_answer else answer))
         return True
 

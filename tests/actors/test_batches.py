@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leader.etcd_shim import rpc
 from rayched.actors.queue_link import GATHER_SECONDS
 from tests.actors.builders import a_pod
 from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_pod
@@ -66,7 +67,9 @@ def test_a_thousand_pods_go_out_in_transactions_of_a_hundred_four_at_a_time() ->
         replica.exchange()
         replica.exchanged()
         replica.core.decide()
-    assert [len(send.request.success) for send in replica.to_store[1:]] == [100, 100, 100] and len(replica.to_store) == 4
+    assert [len(rpc.TxnRequest.FromString(send.content).success) for send in replica.to_store[1:]] == [100, 100, 100] and len(
+        replica.to_store
+    ) == 4
     for _ in range(3):
         assert not replica.turn() or len(replica.to_store) == 4
     replica.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leader.etcd_shim import rpc
 from rayched.actors.messages import GivenBack
 from rayched.store.errors import RequestTooLarge, StoreFull
 from rayched.store.list_watch import Changed
@@ -109,7 +110,7 @@ def test_a_full_store_is_asked_again_later_and_a_write_it_cannot_take_spoils_no_
     first, second = replica.to_store
     replica.to_store.clear()
     replica.core.transaction_answered(first.number, RequestTooLarge("etcd: request is too large"))
-    replica.core.transaction_answered(second.number, replica.store.txn(second.request))
+    replica.core.transaction_answered(second.number, replica.store.txn(rpc.TxnRequest.FromString(second.content)))
     assert replica.core.attempts == {"error": 1, "scheduled": 1}
 
 

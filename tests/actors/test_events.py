@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from leader.etcd_shim import rpc
 from rayched.actors.event_writes import (
     BURST,
     DROPPED,
@@ -220,7 +221,7 @@ def test_every_event_is_guarded_by_the_epoch_and_carries_it_and_lies_under_a_lea
     replica = a_leader(a_node("n1"))
     epoch = replica.belief
     put(replica.store, a_pod("web"))
-    while not any(b"/events/" in send.request.SerializeToString() for send in replica.to_store):
+    while not any(b"/events/" in send.content for send in replica.to_store):
         replica.watch()
         replica.answer()
         replica.exchanged()
@@ -230,7 +231,7 @@ def test_every_event_is_guarded_by_the_epoch_and_carries_it_and_lies_under_a_lea
         replica.turn()
         replica.core.decide()
     (send,) = replica.to_store
-    (write,) = send.request.success
+    (write,) = rpc.TxnRequest.FromString(send.content).success
     assert write.request_txn.success[0].request_put.lease == replica.leases == 1
     assert Stored.FromString(write.request_txn.success[0].request_put.value).leader_write.epoch == epoch
     # Another leads before it arrives.
@@ -342,7 +343,7 @@ class Writer:
             self.writes.lease_granted(self.leases, now)
         batch = self.writes.batch(self.epoch, self.store.revision, now, under_pressure)
         if batch:
-            answer = self.store.txn(build(Guard(KEYS.epoch, self.epoch), batch))
+            answer = self.store.txn(rpc.TxnRequest.FromString(build(Guard(KEYS.epoch, self.epoch), batch)))
             for write, outcome in zip(batch, read(answer, batch), strict=True):
                 self.writes.outcome(write, outcome, now)
         return batch

@@ -80,7 +80,7 @@ def test_statuses_are_sent_after_all_bindings() -> None:
     decide(replica)
     replica.turn()
     first, second = replica.to_store
-    assert b"/web" in first.request.SerializeToString() and b"/too-large" in second.request.SerializeToString()
+    assert b"/web" in first.content and b"/too-large" in second.content
 
 
 def test_a_status_that_meets_a_conflict_is_dropped() -> None:

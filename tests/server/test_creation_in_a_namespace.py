@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from leader.etcd_shim import rpc
 from rayched.api.kinds import NAMESPACE, POD, wrap
 from rayched.server.admission import Admission
 from rayched.server.changes import EventEncoder
@@ -39,7 +40,7 @@ class Store:
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         happens, self.before_next = self.before_next, lambda: None
         happens()
-        request = build(guard, batch)
+        request = rpc.TxnRequest.FromString(build(guard, batch))
         self.requests.append(request)
         return read(self.model.txn(request), batch)
 

@@ -83,7 +83,7 @@ class SimulatedStore:
         return page_of(answer, 0).entries
 
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
-        request = build(guard, batch)
+        request = rpc.TxnRequest.FromString(build(guard, batch))
         answer = await Call(lambda: self._etcd.txn(request))
         return without_answer(store_error(answer), batch) if isinstance(answer, EtcdError) else read(answer, batch)
 

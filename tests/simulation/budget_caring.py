@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leader.belief import BeliefCell
+from leader.etcd_shim import rpc
 from rayched.controllers.budget_view import BudgetView
 from rayched.store.errors import store_error
 from rayched.store.keys import Keys
@@ -76,7 +77,7 @@ class BudgetCaring(Caring):
             self._plan(_RETRY_NS if failed else 0)
             return
         batch, *rest = batches
-        request = build(Guard(self._keys.epoch, epoch), batch)
+        request = rpc.TxnRequest.FromString(build(Guard(self._keys.epoch, epoch), batch))
 
         def answered(answer: object) -> None:
             told: list[Outcome] = (

@@ -177,7 +177,7 @@ class Scheduling(Role):
             self._take_in(lambda: self.core.transaction_answered(send.number, told))
 
         def handle() -> Any:
-            answer = self.world.etcd.txn(send.request)
+            answer = self.world.etcd.txn(rpc.TxnRequest.FromString(send.content))
             self.world.fenced += not answer.succeeded
             return answer
 
