@@ -44,7 +44,7 @@ from rayched.framework.usage_sum import Scale, UsageSum
 from rayched.snapshot.columns import Log
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Pod
+from rayched.v1.core_pb2 import Pod, Toleration
 
 C = TypeVar("C", bound=Kept)
 
@@ -113,8 +113,8 @@ class Plan:
     """What the plan itself holds of the store."""
     templates: dict[int, PodTemplate] = field(default_factory=dict)
     """Those whose plan it is, by number."""
-    contents: list[bytes] = field(default_factory=list)
-    """What plugins see of a pod whose plan it is, serialised."""
+    sights: list[Hashable] = field(default_factory=list)
+    """What plugins see of pods whose plan it is, as `SeenPod.sight` gives it."""
     filters: list[Asked] = field(default_factory=list)
     scores: list[AskedScore] = field(default_factory=list)
     status: Status = SUCCESS
@@ -403,6 +403,24 @@ class SeenPod:
         if found is None:
             found = self._known[selects, tolerates] = self._reduced(selects, tolerates)
         return found
+
+    def sight(self) -> Hashable:
+        """All that plugins see where every one of them reads labels and tolerations so; cheaper than a pod for them."""
+        template, table = self._template, self._table
+        bare = Pod()
+        bare.CopyFrom(template.pod)
+        bare.metadata.ClearField("labels")
+        covering: list[Toleration] = []
+        tolerations = template.pod.spec.tolerations
+        if tolerations:
+            bare.spec.ClearField("tolerations")
+            covering = table.known_taints.counting(tolerations)
+        counting = table.mentioned_labels.among(template.labels)
+        return (
+            bare.SerializeToString(deterministic=True),
+            frozenset(counting.items()),
+            tuple([toleration.SerializeToString(deterministic=True) for toleration in covering]),
+        )
 
     def _reduced(self, selects: bool, tolerates: bool) -> Pod:
         template, pod = self._template, self._template.pod

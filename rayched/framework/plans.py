@@ -22,7 +22,7 @@ from rayched.snapshot.templates import PodTemplate
 
 TEMPLATES_MAX: Final = 16_384
 """Templates whose plan is known; a plan without columns of its own takes about 2 KB, a template that shares one 0.2."""
-CONTENTS_MAX: Final = 4_096
+SIGHTS_MAX: Final = 4_096
 """What plugins see of pods is remembered of so many, some 0.5 KB each; then from the beginning."""
 
 
@@ -30,8 +30,8 @@ class Plans:
     """Plans by template, at most `TEMPLATES_MAX`; the template that was not asked about longest goes first."""
 
     __slots__ = (
-        "_by_content",
         "_by_keys",
+        "_by_sight",
         "_by_template",
         "_evaluations",
         "_mentioned_of",
@@ -48,8 +48,8 @@ class Plans:
         self._evaluations = evaluations
         self._by_template: OrderedDict[int, Plan] = OrderedDict()
         self._by_keys: dict[tuple[Hashable, ...], Plan] = {}
-        self._by_content: dict[bytes, Plan] = {}
-        """By what plugins see of a pod, serialised, where all of them see the same."""
+        self._by_sight: dict[Hashable, Plan] = {}
+        """By what plugins see of a pod, where all of them see the same."""
         self._used: OrderedDict[int, Plan] = OrderedDict()
         """By the plan's number, the one that was used last at the end."""
         self._seen_labels = table.mentioned_labels.revision
@@ -104,16 +104,16 @@ class Plans:
             plan = self._planned_by_keys(template, seen)
         else:
             # Most templates that are new differ in a name only, or in a label that nobody mentions.
-            content = seen.pod(selects=True, tolerates=True).SerializeToString(deterministic=True)
-            known = self._by_content.get(content)
+            sight = seen.sight()
+            known = self._by_sight.get(sight)
             plan = self._planned_by_keys(template, seen) if known is None else known
             if known is None:
-                if len(self._by_content) >= CONTENTS_MAX:
-                    self._by_content.clear()
+                if len(self._by_sight) >= SIGHTS_MAX:
+                    self._by_sight.clear()
                     for one in self._used.values():
-                        one.contents.clear()
-                self._by_content[content] = plan
-                plan.contents.append(content)
+                        one.sights.clear()
+                self._by_sight[sight] = plan
+                plan.sights.append(sight)
         self._used.move_to_end(plan.number)
         plan.templates[template.id] = template
         self._by_template[template.id] = plan
@@ -156,7 +156,7 @@ class Plans:
             self._drop(plan)
 
     def _drop(self, plan: Plan) -> None:
-        for content in plan.contents:
-            del self._by_content[content]
+        for sight in plan.sights:
+            del self._by_sight[sight]
         del self._by_keys[plan.keys]
         self._planner.drop(plan)

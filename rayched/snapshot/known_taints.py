@@ -25,19 +25,27 @@ TAINTS_MAX: Final = 64
 class KnownTaints(FirstSeen[Taint]):
     """The taints."""
 
-    __slots__ = ()
+    __slots__ = ("_taint_keys",)
 
     def __init__(self) -> None:
         super().__init__(TAINTS_MAX)
+        self._taint_keys: set[str] = set()
+        """Of all of them: most tolerations are of taints of other keys."""
         self.add((Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE),))
 
     def add(self, taints: Iterable[Taint]) -> None:
         for taint in taints:
             self._add((taint.key, taint.value, taint.effect), taint)
+            if not self.are_all:
+                self._taint_keys.add(taint.key)
 
     def counting(self, tolerations: Iterable[Toleration], among: Sequence[Taint] | None = None) -> list[Toleration]:
         """The tolerations that cover any of some taints, or of all that are known."""
         if self.are_all:
             return list(tolerations)
-        taints = self._ordered if among is None else among
-        return [toleration for toleration in tolerations if any(tolerates(toleration, taint) for taint in taints)]
+        taints, keys = self._ordered if among is None else among, self._taint_keys
+        return [
+            toleration
+            for toleration in tolerations
+            if (not (key := toleration.key) or key in keys) and any(tolerates(toleration, taint) for taint in taints)
+        ]

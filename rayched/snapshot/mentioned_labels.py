@@ -39,9 +39,11 @@ class MentionedLabels(FirstSeen[str]):
 
     def add_of(self, pod: Pod) -> None:
         """What the pod's own terms and constraints mention."""
-        for term in terms_of_bound(pod):
-            self.add_conditions(term.conditions)
-        for constraint in pod.spec.topology_spread_constraints:
+        spec = pod.spec
+        if spec.HasField("affinity"):
+            for term in terms_of_bound(pod):
+                self.add_conditions(term.conditions)
+        for constraint in spec.topology_spread_constraints:
             selector = constraint.label_selector
             self.add(selector.match_labels)
             self.add(one.key for one in selector.match_expressions)
@@ -49,4 +51,7 @@ class MentionedLabels(FirstSeen[str]):
 
     def among(self, labels: Mapping[str, str]) -> dict[str, str]:
         """The labels that count."""
-        return dict(labels) if self.are_all else {key: value for key, value in labels.items() if key in self._keys}
+        if self.are_all:
+            return dict(labels)
+        known = self._keys
+        return {key: value for key, value in labels.items() if key in known}
