@@ -4,7 +4,8 @@ What the sums come to is followed by itself, with the leaders of each group. A p
 a few groups, which are numbers added to their leaders: no pass over all rows, though the totals of all have changed. Which groups
 have a feasible row, which scores depend on, is what the leaders tell anyhow.
 
-Owner: an EqualRun. Cost: 0.3 µs a group besides what the plugin takes; a pass over the rows where several groups lead.
+Owner: an EqualRun. Cost: 0.3 µs for each group that has a feasible row, besides what the plugin takes; a pass over the rows where
+several groups lead.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from rayched.framework.leaders import Leaders
 from rayched.framework.plan import CountedScore
 from rayched.framework.plugin import GroupingScorePlugin
 from rayched.framework.plugin_calls import call_groups, call_score_groups
+from rayched.framework.ranking import rank_of, row_of, total_of
 from rayched.framework.usage_sum import TotalColumn
 from rayched.snapshot.columns import BoolColumn
 from rayched.snapshot.row_groups import RowGroups
 
 GROUPS_MAX: Final = 32
-"""With more groups one pass over all rows is as good."""
+"""With more groups that have a feasible row one pass over all rows is as good."""
 MOVED_MAX: Final = 16
 """The same for rows that moved to another group."""
 MERGED_MAX: Final = 64
@@ -36,13 +38,28 @@ def groups_to_follow(score: CountedScore) -> RowGroups | None:
     if score.by_group is None:
         return None
     groups = call_groups(cast(GroupingScorePlugin, score.asked.plugin), score.asked.state)
-    return None if groups is None or len(groups) > GROUPS_MAX else groups
+    if groups is None or sum(1 for group in range(len(groups)) if groups.size(group)) > GROUPS_MAX:
+        return None
+    return groups
 
 
 class GroupLeaders:
     """Leaders by the groups of one score."""
 
-    __slots__ = ("_feasible", "_groups", "_ids", "_leaders", "_n_feasible", "_plugin", "_position", "_score", "_total")
+    __slots__ = (
+        "_added",
+        "_best",
+        "_feasible",
+        "_groups",
+        "_ids",
+        "_leaders",
+        "_n_feasible",
+        "_plugin",
+        "_position",
+        "_score",
+        "_total",
+        "_values",
+    )
 
     def __init__(self, score: CountedScore, groups: RowGroups, total: TotalColumn) -> None:
         """`total` without the score, shape (n_rows,); whoever changes it says so by `write`."""
@@ -51,17 +68,23 @@ class GroupLeaders:
         self._groups = groups
         self._total = total
         self._feasible: BoolColumn = total >= 0
-        self._n_feasible = int(np.count_nonzero(self._feasible))
         self._ids = groups.ids[: len(total)].copy()
+        self._n_feasible: list[int] = np.bincount(self._ids[self._feasible], minlength=len(groups)).tolist()
+        """Feasible rows of each group."""
         self._position = groups.log.end
-        self._leaders = [Leaders(partial(self._of_group, group)) for group in range(len(groups))]
+        self._leaders = [self._of_group(group, n_feasible) for group, n_feasible in enumerate(self._n_feasible)]
+        self._best = NOT_FEASIBLE
+        """The highest total with the score, of the last evaluation."""
+        self._values: list[tuple[int, int]] = []
+        """Of the last evaluation: the highest total with the score, and the group, of those with a feasible row."""
+        self._added: dict[int, int] = {}
+        """What the score adds to each of them."""
 
     def write(self, row: int, old: int, value: int) -> None:
         """As `Leaders.write`."""
-        self._leaders[self._ids.item(row)].write(row, old, value)
+        self._write(self._ids.item(row), row, old, value)
         if (old >= 0) is not (value >= 0):
             self._feasible[row] = value >= 0
-            self._n_feasible += 1 if value >= 0 else -1
 
     def evaluation(self) -> Evaluation | None:
         """The totals with the plugin's scores; None: it has to be evaluated as a whole. Raises PluginError."""
@@ -69,38 +92,54 @@ class GroupLeaders:
         if call_groups(self._plugin, state) is not groups or not self._follow():
             return None
         leaders = self._leaders
-        bests = [one.best() for one in leaders]
-        present = [group for group, best in enumerate(bests) if best >= 0]
-        if self._n_feasible < 2:
+        present = [group for group, n_feasible in enumerate(self._n_feasible) if n_feasible]
+        if len(present) > 2 * GROUPS_MAX:
+            return None
+        n_feasible = sum(self._n_feasible)
+        if n_feasible < 2:
             # Nobody is asked for scores.
             return (
-                Evaluation(len(total), total, bests[present[0]], n_feasible=1, ties=leaders[present[0]].ties())
+                Evaluation(len(total), total, leaders[present[0]].best(), n_feasible=1, ties=leaders[present[0]].ties())
                 if present
                 else None
             )
         scores = call_score_groups(self._plugin, state, groups, present, self._feasible)
         if scores is None:
             return None
-        weight, best = self._score.weight, NOT_FEASIBLE
-        leading: list[int] = []
-        for group, score in zip(present, scores, strict=True):
-            value = bests[group] + score * weight
-            if value > best:
-                best, leading = value, [group]
-            elif value == best:
-                leading.append(group)
+        weight = self._score.weight
+        self._added = {group: score * weight for group, score in zip(present, scores, strict=True)}
+        self._values = [(leaders[group].best() + added, group) for group, added in self._added.items()]
+        self._best = best = max(self._values)[0]
+        leading = [group for value, group in self._values if value == best]
         ties: list[int] | None = leaders[leading[0]].ties()
         if len(leading) > 1:
             several = [leaders[group].ties() for group in leading]
             ties = sorted(row for rows in several for row in rows) if sum(map(len, several)) <= MERGED_MAX else None
-        values = dict(zip(present, scores, strict=True))
-        return Evaluation(
-            len(total), total, best, n_feasible=self._n_feasible, ties=ties, added=lambda: self._added(values, weight)
-        )
+        return Evaluation(len(total), total, best, n_feasible=n_feasible, ties=ties, after=self, added=self._column)
 
-    def _added(self, scores: dict[int, int], weight: int) -> TotalColumn:
-        """What each row gets. Shape (n_rows,)."""
-        values = [scores.get(group, 0) * weight for group in range(len(self._leaders))]
+    def first_after(self, n: int) -> list[int] | None:
+        """As KeepsNext, of the last evaluation, which still holds."""
+        found: list[int] = []
+        for value, group in sorted(self._values, reverse=True):
+            if len(found) >= n and value < total_of(found[n - 1]):
+                break
+            leaders = self._leaders[group]
+            ties = leaders.ties()
+            if value < self._best:
+                found += [rank_of(row, value) for row in ties[:n]]
+            if (value == self._best or len(ties) < n) and len(ties) < self._n_feasible[group]:
+                after = leaders.first_after(n)
+                if after is None:
+                    return None
+                added = self._added[group]
+                found += [rank_of(row_of(rank), total_of(rank) + added) for rank in after]
+            found.sort()
+            del found[n:]
+        return found
+
+    def _column(self) -> TotalColumn:
+        """What each row gets from the score. Shape (n_rows,)."""
+        values = [self._added.get(group, 0) for group in range(len(self._leaders))]
         return np.array(values, self._total.dtype)[self._ids]
 
     def _follow(self) -> bool:
@@ -109,7 +148,7 @@ class GroupLeaders:
         if self._position == groups.log.end:
             return True
         moved = groups.log.since(self._position)
-        if moved is None or len(moved) > MOVED_MAX or len(groups) > 2 * GROUPS_MAX:
+        if moved is None or len(moved) > MOVED_MAX:
             return False
         self._position = groups.log.end
         for row in moved:
@@ -117,14 +156,23 @@ class GroupLeaders:
             if old == new:
                 continue
             while len(self._leaders) <= new:
-                self._leaders.append(Leaders.of_no_row(partial(self._of_group, len(self._leaders))))
+                self._leaders.append(self._of_group(len(self._leaders), 0))
+                self._n_feasible.append(0)
             value = max(self._total.item(row), NOT_FEASIBLE)
             ids[row] = new
-            self._leaders[old].write(row, value, NOT_FEASIBLE)
-            self._leaders[new].write(row, NOT_FEASIBLE, value)
+            self._write(old, row, value, NOT_FEASIBLE)
+            self._write(new, row, NOT_FEASIBLE, value)
         return True
 
-    def _of_group(self, group: int) -> TotalColumn:
+    def _write(self, group: int, row: int, old: int, value: int) -> None:
+        self._leaders[group].write(row, old, value)
+        self._n_feasible[group] += (value >= 0) - (old >= 0)
+
+    def _of_group(self, group: int, n_feasible: int) -> Leaders:
+        column = partial(self._total_of, group)
+        return Leaders(column) if n_feasible else Leaders.of_no_row(column)
+
+    def _total_of(self, group: int) -> TotalColumn:
         """Totals of the group's rows, negative elsewhere. Shape (n_rows,)."""
         found: TotalColumn = np.where(self._ids == group, self._total, self._total.dtype.type(NOT_FEASIBLE))
         return found

@@ -151,12 +151,12 @@ class GroupedScore(SharedEntry):
             self._absent = ~present
             self._position = self._log.end
             return present
-        changed = self._log.since(self._position)
-        if not same or changed is None or len(changed) > LOOKED_AT_MAX:
+        changed, moved = self._log.since(self._position), groups.log.since(self._moves)
+        if not same or changed is None or moved is None or len(changed) + len(moved) > LOOKED_AT_MAX:
             return self._look(groups, total)
         self._position = self._log.end
         ids = groups.ids
-        for row in changed:
+        for row in (*changed, *moved):
             # A row that moved into a group, or became feasible, is as good a witness as any.
             group = ids.item(row)
             if not present.item(group) and total.item(row) >= 0:

@@ -231,7 +231,7 @@ class GroupingScorePlugin(CountingScorePlugin, Protocol):
     def groups(self, state: Any) -> RowGroups | None:
         """The groups, for what `count` gave; the same object for as long as the groups keep their numbers.
 
-        None: rows are to be scored one by one. A row that is in another group than before is in the log of usage since then.
+        None: rows are to be scored one by one.
         """
 
     def score_groups(self, state: Any, groups: RowGroups, present: Sequence[int], feasible: BoolColumn) -> Sequence[int] | None:

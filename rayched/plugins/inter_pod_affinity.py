@@ -119,9 +119,7 @@ class InterPodAffinity:
         return (float(MAX_NODE_SCORE) * ((raw - low) / float(high - low))).astype(np.int64)
 
     def groups(self, state: AffinityCounts) -> RowGroups | None:
-        if state.cluster is None or state.adds_nothing:
-            return None
-        return state.groups(state.cluster)
+        return None if state.groups is None or state.adds_nothing else state.groups.groups()
 
     def score_groups(
         self,
@@ -131,10 +129,9 @@ class InterPodAffinity:
         feasible: BoolColumn,  # noqa: ARG002
     ) -> Sequence[int] | None:
         """As `score` and `normalize_rows` over the feasible rows."""
-        if state.adds_nothing:
+        if state.groups is None or state.adds_nothing:
             return None
-        vectors = [state.preferences.vector(key) for key in state.preferences.keys]
-        raw = [sum(sums.item(domain) for sums, domain in zip(vectors, groups.values[group], strict=True)) for group in present]
+        raw = state.groups.raw_scores(groups, present)
         low, high = min(raw), max(raw)
         if low == high:
             return [0] * len(raw)

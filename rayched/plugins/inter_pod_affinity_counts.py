@@ -14,18 +14,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rayched.plugins.inter_pod_affinity_groups import PreferenceGroups
+from rayched.plugins.inter_pod_affinity_sums import ByKey
 from rayched.snapshot.columns import BoolColumn
-from rayched.snapshot.domains import DomainSums, Refusals, SumByDomain, Topology
-from rayched.snapshot.pod_counts import Counted, handles_of
+from rayched.snapshot.domains import Refusals
+from rayched.snapshot.pod_counts import handles_of
 from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold
-from rayched.snapshot.row_groups import RowGroups
-from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 
-GROUPS_MAX: Final = 64
-"""With more groups, rows are scored one by one."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -55,85 +52,6 @@ class Weighing:
     """
 
 
-class ByKey:
-    """Weighted sums by domain for each topology key."""
-
-    __slots__ = ("_parts", "_vectors", "touched")
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[tuple[DomainSums, int]]] = {}
-        self._vectors: dict[str, SumByDomain] = {}
-        self.touched: dict[str, list[int] | None] = {}
-        """For each key whose sums the last `refresh` changed, the domains in question; None: any may be."""
-
-    def __bool__(self) -> bool:
-        """Whether any pod counts in any domain."""
-        return any(part.total for parts in self._parts.values() for part, _ in parts)
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(part.n_bytes for parts in self._parts.values() for part, _ in parts)
-
-    @property
-    def keys(self) -> Iterable[str]:
-        return self._parts
-
-    def add(self, cluster: Snapshot, key: str, what: Counted, weight: int = 1) -> None:
-        self._parts.setdefault(key, []).append((DomainSums(cluster.pod_counts, what, cluster.topology(key)), weight))
-
-    def refresh(self, cluster: Snapshot) -> bool:
-        """Returns whether anything may have changed."""
-        if self.touched:
-            self.touched = {}
-        for key, parts in self._parts.items():
-            # Refreshes the topology that the parts share.
-            topology = cluster.topology(key)
-            changed = False
-            touched: list[int] | None = []
-            for part, _ in parts:
-                if part.topology is not topology:
-                    part.topology.refresh()
-                if part.refresh():
-                    changed = True
-                    touched = None if touched is None or part.touched is None else touched + part.touched
-            if changed:
-                self.touched[key] = touched
-                self._follow(key, parts, touched)
-        return bool(self.touched)
-
-    def _follow(self, key: str, parts: Sequence[tuple[DomainSums, int]], touched: Sequence[int] | None) -> None:
-        if touched is None:
-            self._vectors.pop(key, None)
-            return
-        vector = self._vectors.get(key)
-        if vector is not None:
-            for domain in touched:
-                vector[domain] = sum(part.sums.item(domain) * weight for part, weight in parts)
-
-    def topology(self, key: str) -> Topology:
-        return self._parts[key][0][0].topology
-
-    def vector(self, key: str) -> SumByDomain:
-        """The sum by domain. Shape (domains + 1,), with 0 in the last place."""
-        found = self._vectors.get(key)
-        if found is None:
-            parts = self._parts[key]
-            # Sums are changed in place; what is kept here is no view of them.
-            found = parts[0][0].sums * parts[0][1]
-            for part, weight in parts[1:]:
-                found = found + part.sums * weight
-            self._vectors[key] = found
-        return found
-
-    def total(self) -> int:
-        return sum(part.total for parts in self._parts.values() for part, _ in parts)
-
-    def of_rows(self, key: str, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The sum of each row's domain, and whether it has one. Shapes (rows,)."""
-        domains = self.topology(key).column[rows.selection]
-        return self.vector(key)[domains], domains >= 0
-
-
 @dataclass(slots=True)
 class AffinityCounts:
     """Brought up to date by `refresh`; read in between."""
@@ -157,7 +75,8 @@ class AffinityCounts:
     _terms_generation: int = -1
     _terms_seen: int = -1
     _begun: int = 0
-    cluster: Snapshot | None = None
+    groups: PreferenceGroups | None = None
+    """Rows alike in the preferences."""
     _refusals: dict[tuple[int, str], Refusals] = field(default_factory=dict)
     """By the place in `_parts` and the topology key."""
     _is_first: bool = False
@@ -167,7 +86,8 @@ class AffinityCounts:
 
     @property
     def n_bytes(self) -> int:
-        return sum(part.n_bytes for part in (self.affinity, self.anti_affinity, self.carried, self.preferences))
+        groups = 0 if self.groups is None else self.groups.n_bytes
+        return groups + sum(part.n_bytes for part in (self.affinity, self.anti_affinity, self.carried, self.preferences))
 
     def refresh(self, cluster: Snapshot) -> None:
         counts, surroundings = cluster.pod_counts, cluster.surroundings
@@ -187,6 +107,8 @@ class AffinityCounts:
                     self._take_carried(cluster, term)
         for part in (*self._parts, self.preferences):
             changed |= part.refresh(cluster)
+        if self.groups is not None:
+            self.groups.follow()
         self.revision += changed
         if changed:
             self._refuse()
@@ -234,14 +156,6 @@ class AffinityCounts:
         """Where there are pods of each kind, as far as the filter asks."""
         return self._begun, tuple((one.topology.version, one.log.end) for one in self._refusals.values())
 
-    def groups(self, cluster: Snapshot) -> RowGroups | None:
-        """Rows alike in the domains that preferences are about; None: there are too many."""
-        topologies = [self.preferences.topology(key) for key in self.preferences.keys]
-        if sum(topology.n_domains for topology in topologies) > GROUPS_MAX:
-            return None
-        groups = cluster.domain_groups(topologies)
-        return groups if len(groups) <= GROUPS_MAX else None
-
     def carried_against(self, terms: Iterable[CarriedTerm]) -> dict[str, int]:
         """How many of the terms that a pod carries keep the incoming one away, by topology key."""
         found: dict[str, int] = {}
@@ -253,9 +167,9 @@ class AffinityCounts:
     def _begin(self, cluster: Snapshot) -> None:
         incoming = self.incoming
         self._begun += 1
-        self.cluster = cluster
         self.namespace_labels = dict(cluster.surroundings.labels_of(incoming.namespace))
         self.affinity, self.anti_affinity, self.carried, self.preferences = ByKey(), ByKey(), ByKey(), ByKey()
+        self.groups = PreferenceGroups(cluster, self.preferences)
         self._refusals, self._is_first = {}, False
         self.affinity_pods = tuple(self._selector(cluster, term) for term in incoming.affinity)
         self.matches_itself = all(one.matches(incoming.namespace, incoming.labels) for one in self.affinity_pods)

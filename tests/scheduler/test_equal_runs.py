@@ -32,6 +32,9 @@ WISHES: dict[str, tuple[Callable[[PodBuilder], PodBuilder], float]] = {
     "apart by zone": (lambda pod: pod.away(ZONE, WEB), 0.0),
     "together by zone": (lambda pod: pod.near(ZONE, WEB), 0.7),
     "drawn to a zone": (lambda pod: pod.near(ZONE, WEB, 20), 0.7),
+    "drawn to hosts": (lambda pod: pod.near(HOST, WEB, 20), 0.5),
+    "drawn away from hosts": (lambda pod: pod.away(HOST, WEB, 20), 0.5),
+    "drawn to hosts and zones": (lambda pod: pod.near(HOST, WEB, 20).near(ZONE, WEB, 3), 0.5),
     "soft spread, apart by host": (lambda pod: pod.spreading(ZONE, soft=True).away(HOST, WEB), 0.4),
 }
 """With the share of placed pods that follow the last one without an evaluation of all rows, at least."""
