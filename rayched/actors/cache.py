@@ -12,7 +12,8 @@ Rules:
   promised about what cannot be read.
 
 Owner: the SchedulerCore. Pods take up room through the Occupancy, nodes through the Snapshot.
-Cost: about 12 µs a pod, 25 µs a node; `progress` is called at least every PROGRESS_OBJECTS objects of a list.
+Cost: about 3 µs for a new pod like one before, 11 where its parts are known, 20 for any other; 25 µs a node. `progress` is called
+at least every PROGRESS_OBJECTS objects of a list.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from rayched.actors.pod_changes import OP_BIND, bound_behind
-from rayched.actors.pods_alike import KnownPod, PodsAlike
+from rayched.actors.pods_alike import KnownPod
+from rayched.actors.pods_by_bytes import PodsByBytes
 from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
@@ -31,7 +33,7 @@ from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.pod_facts import PodFacts, facts_of
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
-from rayched.store.codec import PoisonedObject, decode_stored
+from rayched.store.codec import PoisonedObject, decode_unversioned
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Listed
@@ -56,7 +58,7 @@ class Cache:
         self._occupancy = occupancy
         self._progress = progress
         self._templates = TemplateTable()
-        self._alike = PodsAlike()
+        self._by_bytes = PodsByBytes(self._templates, keys.prefix(kinds.POD))
         self.revision = 0
         self._revisions: dict[bytes, int] = {}
         """mod_revision of every key seen, poisoned ones and the epoch's included."""
@@ -141,7 +143,7 @@ class Cache:
             key = change.key
             quick = self._own_binding(change) if key in expected else None
             if quick is None:
-                quick = self._bound_pod(change) if key in revisions else self._alike_pod(change)
+                quick = self._bound_pod(change) if key in revisions else self._quick_pod(change)
             if quick is not None:
                 changes.append(quick)
             else:
@@ -165,13 +167,15 @@ class Cache:
             return
         self.poisoned.pop(entry.key, None)
         try:
-            stored = decode_stored(entry.value, entry.mod_revision, entry.key)
+            stored = decode_unversioned(entry.value, entry.mod_revision, entry.key)
             message = kinds.unwrap(stored.object)
             if kinds.of_message(message).name != name.kind:
                 raise ValueError(f"the object under the key is no {name.kind}")
             if isinstance(message, Pod):
                 yield from self._put_pod(entry, message, stored.leader_write)
-            elif isinstance(message, Node):
+                return
+            message.metadata.resource_version = str(entry.mod_revision)
+            if isinstance(message, Node):
                 yield self._put_node(entry.key, message)
             else:
                 self._snapshot.set_object(name.kind, name.namespace, name.name, message)
@@ -215,21 +219,20 @@ class Cache:
         self._occupancy.observe(uid, template, node_name, facts=PodFacts(name))
         return PodChanged(old, new)
 
-    def _alike_pod(self, entry: Change) -> PodChanged | None:
-        """The change, where it is a new pending pod like one that was read before."""
+    def _quick_pod(self, entry: Change) -> PodChanged | None:
+        """The change, where it is a new pending pod of which nothing but its bytes has to be read."""
         if entry.key in self._revisions or not isinstance(entry, Entry):
             return None
         key, value, created, mod_revision = entry
-        found = self._alike.find(key, value)
+        found = self._by_bytes.find(key, value)
         if found is None:
             return None
         (template, namespace, _, nominated, has_started, is_bare), name, uid = found
         if uid in self._pods:
             return None
-        self._templates.used(template)
         self._revisions[key] = mod_revision
         self._uids[key] = uid
-        kept = KeptPod(value, mod_revision, nominated, has_started, None, is_bare)
+        kept = KeptPod(value, mod_revision, nominated, has_started, is_bare)
         full_name = f"{namespace}/{name}"
         new = PodRecord(uid, full_name, key, mod_revision, created, Stage.PENDING, "", template, "", kept, value)
         self._pods[uid] = new
@@ -278,41 +281,41 @@ class Cache:
         return NodeChanged(old if isinstance(old, Node) else None, node)
 
     def _put_pod(self, entry: Entry, pod: Pod, last_write: LeaderWrite) -> Iterator[CacheChange]:
-        uid = pod.metadata.uid
+        """The pod becomes its template's."""
+        key, value, create_revision, mod_revision = entry
+        metadata = pod.metadata
+        uid, namespace, name = metadata.uid, metadata.namespace, metadata.name
         other = self._pods.get(uid)
-        if not uid or (other is not None and other.key != entry.key):
+        if not uid or (other is not None and other.key != key):
             raise ValueError("the pod has no uid" if not uid else f"the pod has the uid of pod {other and other.name}")
-        stage = stage_of(pod)
-        n_templates = self._templates.n_seen
-        template = self._templates.intern(pod)
-        nominated, has_started = pod.status.nominated_node_name, pod.status.HasField("start_time")
-        is_bare = not pod.status.conditions and not pod.spec.node_name
-        kept = KeptPod(entry.value, entry.mod_revision, nominated, has_started, pod, is_bare) if stage is Stage.PENDING else None
-        new = PodRecord(
-            uid=uid,
-            name=f"{pod.metadata.namespace}/{pod.metadata.name}",
-            key=entry.key,
-            mod_revision=entry.mod_revision,
-            create_revision=entry.create_revision,
-            stage=stage,
-            node_name=pod.spec.node_name,
-            template=template,
-            bound_by=last_write.attempt if last_write.op == OP_BIND else "",
-            kept=kept,
-            value=b"" if stage is Stage.OVER else entry.value,
-        )
-        old_uid = self._uids.get(entry.key)
+        stage, node_name, kept, facts, terminating = stage_of(pod), pod.spec.node_name, None, None, False
+        if stage is Stage.PENDING:
+            status = pod.status
+            is_bare = not status.conditions
+            kept = KeptPod(value, mod_revision, status.nominated_node_name, status.HasField("start_time"), is_bare)
+        elif stage is Stage.BOUND:
+            facts, terminating = facts_of(pod), metadata.HasField("deletion_timestamp")
+        templates = self._templates
+        n_templates = templates.n_seen
+        template = templates.intern_given(pod)
+        op = last_write.op
+        bound_by = last_write.attempt if op == OP_BIND else ""
+        if stage is Stage.OVER:
+            value = b""
+        full_name = f"{namespace}/{name}"
+        new = PodRecord(uid, full_name, key, mod_revision, create_revision, stage, node_name, template, bound_by, kept, value)
+        old_uid = self._uids.get(key)
         if old_uid is not None and old_uid != uid:
-            yield from self._gone(entry.key)
-            self._revisions[entry.key] = entry.mod_revision
+            yield from self._gone(key)
+            self._revisions[key] = mod_revision
         old = self._pods.get(uid)
-        self._pods[uid], self._uids[entry.key] = new, uid
-        if old is None and stage is Stage.PENDING and self._templates.n_seen == n_templates and not last_write.op:
-            prefix = entry.key[: -len(pod.metadata.name.encode())]
-            self._alike.learn(entry.value, KnownPod(template, pod.metadata.namespace, prefix, nominated, has_started, is_bare))
-        if stage is Stage.BOUND:
-            terminating = pod.metadata.HasField("deletion_timestamp")
-            self._occupancy.observe(uid, new.template, new.node_name, terminating=terminating, facts=facts_of(pod))
+        self._pods[uid], self._uids[key] = new, uid
+        if kept is not None and old is None and templates.n_seen == n_templates and not op:
+            prefix = key[: -len(name.encode())]
+            known = KnownPod(template, namespace, prefix, kept.nominated, kept.has_started, kept.is_bare)
+            self._by_bytes.learn(value, known)
+        if facts is not None:
+            self._occupancy.observe(uid, template, node_name, terminating=terminating, facts=facts)
         elif stage is Stage.OVER or (old is not None and old.stage is Stage.BOUND):
             self._occupancy.remove(uid)
         yield PodChanged(old, new)

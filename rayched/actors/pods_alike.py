@@ -53,14 +53,15 @@ class PodsAlike:
         if found is None:
             return None
         known, name, uid, time = found
-        if key != known.key_prefix + name or not self._is_time(time):
+        if key != known.key_prefix + name or not self.is_time(time):
             return None
         try:
             return known, name.decode(), uid.decode()
         except UnicodeDecodeError:
             return None
 
-    def _is_time(self, value: bytes) -> bool:
+    def is_time(self, value: bytes) -> bool:
+        """Whether it can be read as one; none at all can."""
         if value in self._times:
             return True
         try:

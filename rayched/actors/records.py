@@ -25,13 +25,12 @@ class KeptPod:
         mod_revision: int,
         nominated: str,
         has_started: bool = False,
-        pod: Pod | None = None,
         is_bare: bool = False,
     ) -> None:
-        """`value` is known to be readable; `pod` is what it says, where it has been read already."""
+        """`value` is known to be readable."""
         self._value = value
         self._mod_revision = mod_revision
-        self._pod = pod
+        self._pod: Pod | None = None
         self.nominated = nominated
         """The node that its status nominates, "" for none."""
         self.has_started = has_started

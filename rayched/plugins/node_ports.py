@@ -21,7 +21,7 @@ from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log
 from rayched.snapshot.rows import Rows
-from rayched.snapshot.templates import ANY_ADDRESS, HostPort, host_ports_of
+from rayched.snapshot.spec_facts import ANY_ADDRESS, HostPort, host_ports_of
 from rayched.v1.core_pb2 import Pod
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"

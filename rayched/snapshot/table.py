@@ -29,8 +29,9 @@ from rayched.snapshot.columns import BoolColumn, IdColumn, Log, ResourceTable
 from rayched.snapshot.interning import Interner
 from rayched.snapshot.known_taints import KnownTaints
 from rayched.snapshot.mentioned_labels import MentionedLabels
+from rayched.snapshot.spec_facts import HostPort
 from rayched.snapshot.template_amounts import TemplateAmounts
-from rayched.snapshot.templates import HostPort, PodTemplate
+from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Taint
 
 CPU: Final = 0

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.spec_facts import HostPort
 from rayched.snapshot.table import NO_VALUE, ImageSet, NodeTable, TaintKey
-from rayched.snapshot.templates import HostPort
 
 _ROW_NUMBERS: Final = np.int32
 """On the way, row numbers take four bytes."""

@@ -81,12 +81,12 @@ class AlikePods(Generic[K]):
                 return known, value[name:name_end], value[uid:uid_end], value[time:time_end]
         return None
 
-    def learn(self, value: bytes, known: K) -> None:
-        """Where it is too long, or not of the usual form, it is left alone."""
+    def learn(self, value: bytes, known: K, layout: Layout | None = None) -> None:
+        """Where it is too long, or not of the usual form, it is left alone. `layout` is the value's, where that is known."""
         if len(value) > VALUE_BYTES_MAX or self._n_learned > LEARNED_AT_FIRST + self._n_found // FOUND_FOR_EACH_LEARNED:
             return
         self._n_learned += 1
-        layout = layout_of(value, stored=self._stored)
+        layout = layout or layout_of(value, stored=self._stored)
         if layout is None:
             return
         if self._n_bytes > BYTES_MAX:

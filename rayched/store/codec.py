@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from rayched.api.wire import framed
 from rayched.store.entries import Entry
+from rayched.v1.meta_pb2 import ObjectMeta
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
 
@@ -59,6 +60,17 @@ def decode_entry(entry: Entry) -> Object:
 
 def decode_stored(value: bytes, mod_revision: int, key: bytes = b"") -> Stored:
     """As `decode`, with the last write of a leader."""
+    stored, metadata = _read(value, mod_revision, key)
+    metadata.resource_version = str(mod_revision)
+    return stored
+
+
+def decode_unversioned(value: bytes, mod_revision: int, key: bytes) -> Stored:
+    """As `decode_stored`, but the object's resource version is not filled in."""
+    return _read(value, mod_revision, key)[0]
+
+
+def _read(value: bytes, mod_revision: int, key: bytes) -> tuple[Stored, ObjectMeta]:
     try:
         stored = Stored.FromString(value)
     except DecodeError as error:
@@ -67,11 +79,10 @@ def decode_stored(value: bytes, mod_revision: int, key: bytes = b"") -> Stored:
     field = item.WhichOneof("kind")
     if field is None:
         raise PoisonedObject(key, mod_revision, "holds no object")
-    metadata = getattr(item, field).metadata
+    metadata: ObjectMeta = getattr(item, field).metadata
     if key and not _names(key, metadata.namespace, metadata.name):
         raise PoisonedObject(key, mod_revision, f"calls itself {field} {metadata.namespace}/{metadata.name}")
-    metadata.resource_version = str(mod_revision)
-    return stored
+    return stored, metadata
 
 
 def last_attempt(entry: Entry) -> str:

@@ -49,7 +49,7 @@ class Exchanged:
         there.spec.node_name = node
         uid, name = pod.metadata.uid, f"default/{pod.metadata.name}"
         template = self._templates.intern(there)
-        kept = None if node else KeptPod(b"", 1, there.status.nominated_node_name, there)
+        kept = None if node else KeptPod(b"", 1, there.status.nominated_node_name)
         return PodRecord(uid, name, name.encode(), 1, 1, stage_of(there), node, template, "", kept)
 
     def nominated(self, name: str, node: str, *, priority: int = 0) -> PodRecord:

@@ -44,7 +44,7 @@ NOW = 1_700_000_000.6
 def bound_value(pod: Pod, stored: bytes, node_name: str, write: LeaderWrite, now_unix: float) -> bytes:
     """The pod on a node, as bindings write it."""
     uid, name = pod.metadata.uid, pod.metadata.name
-    kept = KeptPod(stored, 1, "", pod=pod, is_bare=not pod.status.conditions)
+    kept = KeptPod(stored, 1, "", is_bare=not pod.status.conditions)
     record = PodRecord(uid, f"default/{name}", b"key", 1, 1, Stage.PENDING, "", TemplateTable().intern(pod), "", kept, stored)
     return BindingValues(write.epoch, now_unix).value(record, node_name, write.attempt, write.decided_at_revision)
 
@@ -97,7 +97,7 @@ def test_a_binding_put_behind_is_what_protobuf_encodes(node_name: str, attempt: 
 def test_bindings_that_are_written_together_may_be_decided_at_different_revisions() -> None:
     pod = a_pod("a")
     stored = encode(kinds.wrap(pod))
-    kept = KeptPod(stored, 1, "", pod=pod, is_bare=True)
+    kept = KeptPod(stored, 1, "", is_bare=True)
     record = PodRecord("a", "default/a", b"k", 1, 1, Stage.PENDING, "", TemplateTable().intern(pod), "", kept, stored)
     values = BindingValues(3, NOW)
     written = [Stored.FromString(values.value(record, "n", f"i-{at}", at)).leader_write for at in (9, 9, 0, 11)]

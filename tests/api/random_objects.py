@@ -12,6 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import strategies as st
 
 from rayched.api.kinds import KINDS
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Object
 
 SHARE_SET = 0.45
@@ -37,6 +38,13 @@ def random_object(seed: int) -> Object:
     _fill(source, message)
     message.api_version, message.kind = kind.api_version, kind.name
     return item
+
+
+def random_pod(source: random.Random) -> Pod:
+    """Whatever a pod may say."""
+    pod = Pod()
+    _fill(source, pod)
+    return pod
 
 
 def _fill(source: random.Random, message: Any) -> None:

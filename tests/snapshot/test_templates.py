@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Pod
+from tests.api.random_objects import SEEDS, random_pod
 from tests.snapshot.objects import a_pod
 
 
@@ -50,6 +54,21 @@ def test_pods_share_a_template_if_scheduling_reads_the_same_of_them(change: Call
     template = table.intern(changed(lambda _: None))
     other = table.intern(changed(change))
     assert (other is template) is same
+
+
+@settings(deadline=None)
+@given(SEEDS, st.sampled_from([b"", b"\xfa\x07\x01x"]))
+def test_a_pod_that_is_given_away_has_the_template_of_one_that_stays_as_it_is(seed: int, unknown: bytes) -> None:
+    """`unknown`: a field whose number no message has."""
+    pod = random_pod(Random(seed))
+    metadata = pod.metadata.SerializeToString() + unknown
+    pod.ClearField("metadata")
+    pod.metadata.MergeFromString(metadata)
+    pod.MergeFromString(unknown)
+    table = TemplateTable()
+    template, content = table.intern(pod), pod.SerializeToString(deterministic=True)
+    assert pod.SerializeToString(deterministic=True) == content
+    assert table.intern_given(pod) is template
 
 
 def test_the_order_of_labels_makes_no_difference() -> None:

@@ -1,0 +1,143 @@
+"""Stored pods of the usual form, cut into the parts that scheduling reads and those that it does not, without a message of them.
+
+The usual form is what the codec writes for a pod that no leader has written yet: each field once, in the order of their numbers,
+no field that is not known here, labels in the order of their keys, and no length longer than it has to be. So a part that is kept
+is byte for byte what a message of it alone is serialised to. Anything else is left to whoever reads messages.
+
+What spec and status say is not looked at. Pure. Cost: 4 µs a pod with two labels.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from rayched.api.wire import length_delimited, read_varint
+from rayched.store.alike_pods import Layout
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.meta_pb2 import ObjectMeta, OwnerReference
+from rayched.v1.storage_pb2 import Stored
+from rayched.v1.workloads_pb2 import Object
+
+VALUE_BYTES_MAX: Final = 8_192
+"""Longer values are left to messages, as parts of them are kept."""
+
+
+def _tags(message: type[Stored | Object | Pod | ObjectMeta], *fields: str) -> list[int]:
+    """First bytes of fields that hold messages or texts."""
+    return [length_delimited(message.DESCRIPTOR.fields_by_name[field].number)[0] for field in fields]
+
+
+(_OBJECT,) = _tags(Stored, "object")
+(_POD,) = _tags(Object, "pod")
+_API_VERSION, _METADATA, _SPEC, _STATUS = _tags(Pod, "api_version", "metadata", "spec", "status")
+_NAME, _NAMESPACE, _UID, _TIME, _LABELS, _ANNOTATIONS, _OWNERS = _tags(
+    ObjectMeta, "name", "namespace", "uid", "creation_timestamp", "labels", "annotations", "owner_references"
+)
+_KIND: Final = Pod(api_version="v1", kind="Pod").SerializeToString(deterministic=True)
+_KEY, _VALUE = (length_delimited(number)[0] for number in (1, 2))
+"""Of an entry of a map."""
+
+
+class PlainPod(NamedTuple):
+    """A pod without a leader's write. All are parts of its value."""
+
+    layout: Layout
+    namespace: bytes
+    labels: dict[str, str]
+    kept: bytes
+    """Of its metadata what templates hold: namespace, labels and controller, as fields."""
+    spec: bytes
+    status: bytes
+    """Empty where there is none."""
+
+
+def plain_pod(value: bytes) -> PlainPod | None:
+    """None: the value is of another form, or cannot be read."""
+    if len(value) > VALUE_BYTES_MAX:
+        return None
+    try:
+        return _plain_pod(value)
+    except (ValueError, IndexError, DecodeError):
+        return None
+
+
+def _plain_pod(value: bytes) -> PlainPod:
+    whole = len(value)
+    item, end = _part(value, 0, _OBJECT)
+    pod, pod_end = _part(value, item, _POD)
+    if end != whole or pod_end != whole:
+        raise ValueError("something stands behind the pod")
+    if value[pod] == _API_VERSION:
+        if not value.startswith(_KIND, pod):
+            raise ValueError("not the kind of a pod")
+        pod += len(_KIND)
+    at, metadata_end = _part(value, pod, _METADATA)
+    name, name_end = _part(value, at, _NAME)
+    start, namespace_end = _part(value, name_end, _NAMESPACE)
+    namespace = value[start:namespace_end]
+    uid, at = _part(value, namespace_end, _UID)
+    layout = Layout(name, name_end, uid, at, at, at)
+    if at < metadata_end and value[at] == _TIME:
+        time, time_end = _part(value, at, _TIME)
+        layout = Layout(name, name_end, uid, at, time, time_end)
+        at = time_end
+    first = at
+    labels: dict[str, str] = {}
+    last = b""
+    while at < metadata_end and value[at] == _LABELS:
+        entry, at = _part(value, at, _LABELS)
+        key, key_end = _part(value, entry, _KEY)
+        content, content_end = _part(value, key_end, _VALUE)
+        key_bytes = value[key:key_end]
+        if content_end != at or (labels and key_bytes <= last):
+            raise ValueError("not an entry of a label, or not in order")
+        labels[key_bytes.decode()] = value[content:at].decode()
+        last = key_bytes
+    kept = value[name_end:namespace_end] + value[first:at]
+    if at != metadata_end:
+        kept += _controllers(value, at, metadata_end)
+    spec, spec_end = _part(value, metadata_end, _SPEC)
+    if spec_end == whole:
+        status = b""
+    else:
+        start, end = _part(value, spec_end, _STATUS)
+        if end != whole:
+            raise ValueError("something stands behind the status")
+        status = value[start:]
+    return PlainPod(layout, namespace, labels, kept, value[spec:spec_end], status)
+
+
+def _controllers(value: bytes, at: int, end: int) -> bytes:
+    """The fields of owners that control the pod, where nothing but annotations stands before them, and nothing behind."""
+    kept = b""
+    before = at
+    while at < end and value[at] == _ANNOTATIONS:
+        _, at = _part(value, at, _ANNOTATIONS)
+    ObjectMeta.FromString(value[before:at])
+    while at < end:
+        begin = at
+        owner, at = _part(value, at, _OWNERS)
+        content = value[owner:at]
+        reference = OwnerReference.FromString(content)
+        if reference.SerializeToString(deterministic=True) != content:
+            raise ValueError("an owner is not written as it should be")
+        if reference.controller:
+            kept += value[begin:at]
+    if at != end:
+        raise ValueError("a field ends behind its message")
+    return kept
+
+
+def _part(value: bytes, at: int, tag: int) -> tuple[int, int]:
+    """Begin and end of the content of the field at this place. Raises ValueError, IndexError."""
+    if value[at] != tag:
+        raise ValueError("another field")
+    size = value[at + 1]
+    if size < 128:
+        return at + 2, at + 2 + size
+    size, start = read_varint(value, at + 1)
+    if not value[start - 1]:
+        raise ValueError("a length is longer than it has to be")
+    return start, start + size
