@@ -62,6 +62,10 @@ class CombinedSum(SharedEntry):
         """The columns that it is made of."""
         return [self._usage, *self._filters]
 
+    def bring_along(self) -> bool:
+        """Bring the usage sum up to date where that can be done with others; False: nothing was done."""
+        return self._usage.bring_along()
+
     def refresh(self, build: BuildColumns) -> None:
         """Bring up to date. Raises PluginError."""
         if not self.follower.is_behind():

@@ -171,6 +171,13 @@ class Engine:
             except PluginError as problem:
                 if problem.point not in _SCORING:
                     raise
+        elif plan.filtering is None and plan.scoring.usage.bring_along() and plan.scoring.was_built():
+            # All that was new about it is known of each state of a row.
+            try:
+                return self._scored_at_first(plan, plan.scoring, without)
+            except PluginError as problem:
+                if problem.point not in _SCORING:
+                    raise
         return self._filtered_first(plan, plan.scoring, without)
 
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:

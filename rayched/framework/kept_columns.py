@@ -158,8 +158,12 @@ class Kept(SharedEntry):
 
     def install(self, answers: Sequence[Answer]) -> None:
         """Take over answers for all rows of the table as it is now. Shapes (n_rows,)."""
-        self._answered = [answer is not None for answer in answers]
         self.write_all(answers)
+        self.has_answers([answer is not None for answer in answers])
+
+    def has_answers(self, answered: list[bool]) -> None:
+        """All rows are as of now; `answered`: which questions had another answer than None."""
+        self._answered = answered
         self.follower.catch_up()
 
     @abstractmethod

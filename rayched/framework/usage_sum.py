@@ -25,7 +25,8 @@ from rayched.framework.payoff import Payoff
 from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.framework.questions import Answer, Part, Question
 from rayched.snapshot.columns import Log
-from rayched.snapshot.rows import Selection
+from rayched.snapshot.row_states import state_of
+from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.table import NodeTable
 
 TotalColumn = NDArray[np.signedinteger[Any]]
@@ -55,11 +56,6 @@ class Scale:
     def below_open(self) -> np.signedinteger[Any]:
         """From there to `infeasible`."""
         return self.dtype.type(2 * self.infeasible)
-
-
-def state_of(table: NodeTable, row: int) -> bytes:
-    """All that plugins which read nothing but usage go by on a row."""
-    return table.amounts[:, row].tobytes()
 
 
 def scale_for(weights: Sequence[int]) -> Scale:
@@ -135,6 +131,25 @@ class UsageSum(Kept):
     def refresh(self, build: BuildColumns) -> None:
         if self.stack is None or not self.follower.is_behind() or not self.stack.bring(self):
             super().refresh(build)
+
+    def bring_along(self) -> bool:
+        """Bring up to date where that can be done with other sums; False: nothing was done."""
+        return self.stack is not None and (not self.follower.is_behind() or self.stack.bring(self))
+
+    def values(self, rows: Rows) -> TotalColumn | None:
+        """What it comes to on these rows; None where it cannot be said in a number. Shape (rows,). Raises PluginError."""
+        answers = [question.ask(rows) for question in self.questions]
+        if any(answer is None for answer in answers):
+            return None
+        values, outside = self._added_up(answers, rows.n)
+        return values if outside is None else None
+
+    def take_over(self, values: TotalColumn) -> None:
+        """The values of all rows as they are now; each question has an answer and no score is outside. Shape (n_rows,)."""
+        self.n_installed += 1
+        self.column[: len(values)] = values
+        self.outside.clear()
+        self.has_answers([True] * len(self.questions))
 
     def refresh_rows(self, rows: list[int], build: BuildColumns) -> None:
         if not self.reads_usage_alone or len(rows) > STATE_ROWS_MAX or self._is_pausing(len(rows)):

@@ -205,14 +205,11 @@ class NodeTable:
 
     def _use_amounts(self, amounts: ResourceTable) -> None:
         """Of `used` and, behind it, of `allocatable`. Shape (2 + 2 * resources, capacity)."""
-        middle = (len(amounts) + _NON_ZERO) // 2
         self.amounts = amounts
         """All that plugins read which read nothing but usage: all amounts of a row are taken at one stroke."""
-        self.used: ResourceTable = amounts[:middle]
+        self.non_zero_requested, self.requested, self.allocatable = amounts_apart(amounts)
+        self.used: ResourceTable = amounts[: _NON_ZERO + len(self.requested)]
         """What bound pods take up: `non_zero_requested` and, behind it, `requested`."""
-        self.non_zero_requested: ResourceTable = amounts[:_NON_ZERO]
-        self.requested: ResourceTable = amounts[_NON_ZERO:middle]
-        self.allocatable: ResourceTable = amounts[middle:]
 
     def intern_taints(self, taints: TaintKey) -> int:
         """The number of a set of taints."""
@@ -283,6 +280,12 @@ class NodeTable:
 
 VECTORS_MAX: Final = 65_536
 """Templates whose vectors are kept."""
+
+
+def amounts_apart(amounts: ResourceTable) -> tuple[ResourceTable, ResourceTable, ResourceTable]:
+    """`non_zero_requested`, `requested` and `allocatable` of a table's `amounts`, as views."""
+    middle = (len(amounts) + _NON_ZERO) // 2
+    return amounts[:_NON_ZERO], amounts[_NON_ZERO:middle], amounts[middle:]
 
 
 def clipped(amount: int) -> int:

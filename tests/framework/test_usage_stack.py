@@ -1,4 +1,4 @@
-"""Usage sums that take turns: one call for the row that changed, and the same sums as without."""
+"""Usage sums that take turns: one call for a state that is new, and the same sums as without."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.framework import payoff, usage_stack
+from rayched.framework import usage_stack
 from rayched.framework.engine import Engine
 from rayched.framework.plugin_calls import PluginError
 from rayched.framework.usage_stack import UsageStack
+from rayched.snapshot import row_states
 from rayched.snapshot.columns import ScoreColumn
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -66,51 +67,77 @@ def in_turns(engine: Engine, snapshot: Snapshot, rounds: int, shapes: list[str],
             place(engine, snapshot, cpu, f"{prefix}-{number}-{cpu}")
 
 
-def test_one_row_is_asked_about_for_all_sums_in_one_call() -> None:
+def test_a_new_state_is_asked_about_for_all_sums_in_one_call() -> None:
     plugin, snapshot = Watched(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
     plugin.calls.clear()
-    the_stack(engine)._payoff._pause = 1_000
-    in_turns(engine, snapshot, 2, SHAPES, "again")
+    for number, cpu in enumerate(2 * SHAPES):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{200 + number}")
+        assert engine.evaluate(a_template(cpu)).is_feasible
     assert len(the_stack(engine)) == len(SHAPES)
     assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
 
 
-@pytest.mark.parametrize("states_max", [usage_stack.STATES_MAX, 5])
-def test_a_row_in_a_state_that_was_there_before_is_not_asked_about(states_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_stack, "STATES_MAX", states_max)
+def test_a_row_in_a_state_that_was_there_before_is_not_asked_about() -> None:
     plugin, snapshot = Watched(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 4, SHAPES)
-    stack, plugin.calls = the_stack(engine), []
+    plugin.calls = []
     in_turns(engine, snapshot, 2, SHAPES, "again")
-    assert len(stack._by_state) <= states_max
-    assert (plugin.calls == []) is (states_max > len(SHAPES)), "all of them went to nodes that were empty"
-    in_turns(engine, snapshot, 2, MANY_SHAPES, "more")
-    assert len(stack) > 2 * len(SHAPES), "what is remembered is forgotten when others join"
+    assert plugin.calls == [], "all of them went to nodes that were empty"
 
 
-def test_where_states_never_come_again_nobody_looks_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payoff, "PROBES", 32)
+def test_a_new_sum_asks_about_each_state_once() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 4, SHAPES)
+    plugin.calls = []
+    engine.evaluate(a_template("95m"))
+    assert plugin.calls == [(1 + len(SHAPES), 1)], "an empty node, and one with a pod of each shape"
+    in_turns(engine, snapshot, 1, MANY_SHAPES, "more")
+    assert len(the_stack(engine)) == 1 + len(MANY_SHAPES)
+
+
+def test_of_many_new_states_each_sum_asks_for_itself_when_its_turn_comes() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.calls.clear()
+    for number in range(40):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
+    in_turns(engine, snapshot, 1, SHAPES, "after")
+    assert plugin.calls == [(40, 1)] * len(SHAPES)
+
+
+def test_where_rows_are_in_too_many_states_the_stack_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "STATES_MIN", 16)
+    monkeypatch.setattr(usage_stack, "BYTES_MAX", 64 * 2 * len(SHAPES))
+    monkeypatch.setattr(usage_stack, "REST_TURNS", 300)
     plugin, snapshot = Watched(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
     stack = the_stack(engine)
-    for number in range(2 * 32):
-        name = f"n{number % 300}"
-        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), name)
-        place(engine, snapshot, SHAPES[number % len(SHAPES)], f"odd-one-{number}")
-    assert stack._payoff._pause > 0 or not stack._by_state
+    for number in range(100):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
+    in_turns(engine, snapshot, 10, SHAPES, "rest")
+    assert len(stack) == 0
+    for number in range(100):
+        snapshot.unbind(f"odd-{number}")
+    in_turns(engine, snapshot, 40, SHAPES, "later")
+    assert len(stack) == len(SHAPES)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods in any order, in runs, many changes at once, nodes that come and go, small notes."""
+    """Pods in any order, in runs, many changes at once, nodes that come and go, resources that are new, little room."""
     monkeypatch.setattr(usage_stack, "SUMS_MIN", 3)
-    monkeypatch.setattr(usage_stack, "ROWS_MIN", 4)
-    monkeypatch.setattr(usage_stack, "TURNS_NOTED", 2)
+    monkeypatch.setattr(usage_stack, "STATES_MIN", 4)
+    monkeypatch.setattr(usage_stack, "BYTES_MAX", 1 << 20 if seed % 2 else 4_000)
+    monkeypatch.setattr(usage_stack, "REST_TURNS", 30)
     monkeypatch.setattr(usage_stack, "TURNS_MIN", 20)
+    monkeypatch.setattr(row_states, "CHANGED_MAX", 16)
+    monkeypatch.setattr(row_states, "NUMBERED_MAX", 50 if seed < 2 else 4_096)
     random, snapshot = Random(seed), a_snapshot(60)
     engine = an_engine(Room(), snapshot)
     for number in range(400):
@@ -123,6 +150,8 @@ def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeyp
             snapshot.unbind(f"u{number - 7}")
         if random.random() < 0.02:
             snapshot.remove_node(f"n{random.randrange(60)}")
+        if number == 200:
+            snapshot.bind("device", TEMPLATES.intern(a_pod({"cpu": "10m", "x/new": "1"})), "n5")
 
 
 def test_a_sum_that_is_not_asked_for_leaves_and_few_make_no_stack(monkeypatch: pytest.MonkeyPatch) -> None:
