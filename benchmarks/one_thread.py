@@ -36,6 +36,7 @@ from rayched.store.list_watch import Changed
 
 SECONDS_MAX: Final = 120.0
 DELIVERY_MAX: Final = 512
+QUIET_SECONDS: Final = 1.0
 _SHOWN: Final = 40
 _T = TypeVar("_T")
 
@@ -59,7 +60,10 @@ class OneThread:
     def prepare(self) -> bool:
         """Pods that are there before; whether those got their nodes that are to have them."""
         before = list(self.cluster.workload.pods_before())
-        self.cluster.memory.put_all([self.cluster.pair(pod) for group, pod in before if group.gated])
+        gated = [self.cluster.pair(pod) for group, pod in before if group.gated]
+        if gated:
+            self.cluster.memory.put_all(gated)
+            self._settle()
         return self.bind([self.cluster.pair(pod) for group, pod in before if not group.gated])
 
     def bind(self, pairs: Sequence[Pair]) -> bool:
@@ -73,6 +77,14 @@ class OneThread:
         while not cluster.all_bound.is_set() and time.process_time() < deadline:
             self._step()
         return cluster.all_bound.is_set()
+
+    def _settle(self) -> None:
+        """Until nothing is written any more: conditions of pods that wait."""
+        revision, until = -1, 0.0
+        while revision != self.cluster.memory.revision or time.monotonic() < until:
+            if revision != self.cluster.memory.revision:
+                revision, until = self.cluster.memory.revision, time.monotonic() + QUIET_SECONDS
+            self._step()
 
     def _step(self) -> None:
         core, timed = self.core, self._timed

@@ -90,7 +90,7 @@ class Engine:
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
         self._run: EqualRun | None = None
         """What the next pod may follow, if it is like the last one."""
-        self._scored_last: Stage | None = None
+        self._evaluated_last: Stage | None = None
         """A run begins with the second pod of a kind: where each is of another kind than the last one, all the others would be
         made for nothing."""
         self._rooms: OrderedDict[int, RoomFilter | None] = OrderedDict()
@@ -152,7 +152,7 @@ class Engine:
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, without)
         run = self._run
-        if run is not None and without is None and run.stage is plan.scoring:
+        if run is not None and without is None and (run.stage is plan.scoring or run.stage is plan.filtering):
             try:
                 followed = run.next(self._builder.build)
             except PluginError as problem:
@@ -282,6 +282,8 @@ class Engine:
         self._account(plan.filtering.entries)
         feasible = (total >= 0).nonzero()[0]
         if len(feasible) <= 1:
+            if len(feasible):
+                self._begin_run(plan.filtering, total, without)
             return Evaluation(len(total), total, 0 if len(feasible) else NOT_FEASIBLE, n_feasible=len(feasible))
         try:
             evaluation = self._scored_at_first(plan, scoring, without)
@@ -339,12 +341,16 @@ class Engine:
         if stage.counted and self._add_counted(stage, total, without):
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
-        again, self._scored_last = stage is self._scored_last, stage
-        if again and without is None:
-            self._run = EqualRun.begin(stage, len(total))
+        self._begin_run(stage, total, without)
         if self._run is None and scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
         return evaluation
+
+    def _begin_run(self, stage: Stage, total: TotalColumn, without: RowIndex | None) -> None:
+        """The stage was evaluated: the next pod may follow it."""
+        again, self._evaluated_last = stage is self._evaluated_last, stage
+        if again and without is None:
+            self._run = EqualRun.begin(stage, len(total))
 
     def _sum(self, stage: Stage, without: RowIndex | None) -> TotalColumn:
         """Refresh and add up a stage's sums, by the bounds that held last. Shape (n_rows,); valid until the next one."""
@@ -419,7 +425,7 @@ class Engine:
         return self._plans.of(template, would_be)
 
     def _forget(self) -> None:
-        self._run = self._scored_last = None
+        self._run = self._evaluated_last = None
         self._plans.drop_all()
         self._planner.forget()
         self._rooms.clear()

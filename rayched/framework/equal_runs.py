@@ -7,6 +7,8 @@ repaired (`Leaders`). No pass over all rows is needed until the last of them is 
 Counting filters lower the ceilings of some rows; which ones is seen by a comparison with the ceilings before. One counting score
 may be added, if it is one for groups of rows (`GroupLeaders`).
 
+Where one row alone is feasible, nobody is asked for scores, and filters are followed by themselves until another one is.
+
 It says nothing, and the engine evaluates as ever, where a node object changed, the bounds of a normalised score, which counting
 plugins have a score to add, or the ceilings of many rows, as when a zone is full. So what comes of it is the same to the bit.
 
@@ -137,6 +139,10 @@ class EqualRun:
         best = leaders.best()
         if best < 0 or not self._bounds_hold():
             return None
+        if not self.stage.scores:
+            # With two feasible rows scores are asked for.
+            alone = len(leaders.ties()) == 1
+            return Evaluation(len(total), total, best, n_feasible=1, ties=leaders.ties(), after=leaders) if alone else None
         return Evaluation(len(total), total, best, ties=leaders.ties(), after=leaders)
 
     def _bounds_hold(self) -> bool:

@@ -78,6 +78,8 @@ class Stage:
     """Counting scores; added to each total, last."""
     entries: list[SharedEntry]
     """What the stage holds of the store."""
+    scores: bool
+    """Without scores its totals only tell which rows are feasible."""
     bounds: AllBounds | None = None
     """The bounds that held last; None before the first evaluation."""
     run_pause: int = 0
@@ -268,7 +270,7 @@ class Planner:
             [raw for question, raw in raws if not self._is_volatile(question.asked)],
         )
         loose = tuple(raw for question, raw in raws if self._is_volatile(question.asked))
-        return Stage(usage, static, loose, rejections, counted, entries)
+        return Stage(usage, static, loose, rejections, counted, entries, with_scores)
 
     def codes(self, plan: Plan) -> list[FilterColumn | CountedRejection]:
         """The codes of each filter of the plan, in order; the plan holds them from now on. Nothing is evaluated yet."""

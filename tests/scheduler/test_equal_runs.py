@@ -35,6 +35,8 @@ WISHES: dict[str, tuple[Callable[[PodBuilder], PodBuilder], float]] = {
     "drawn to hosts": (lambda pod: pod.near(HOST, WEB, 20), 0.5),
     "drawn away from hosts": (lambda pod: pod.away(HOST, WEB, 20), 0.5),
     "drawn to hosts and zones": (lambda pod: pod.near(HOST, WEB, 20).near(ZONE, WEB, 3), 0.5),
+    "one node alone": (lambda pod: pod.selecting(**{HOST: "n0"}), 0.4),
+    "one of two nodes": (lambda pod: pod.selecting(pair="yes"), 0.4),
     "soft spread, apart by host": (lambda pod: pod.spreading(ZONE, soft=True).away(HOST, WEB), 0.4),
 }
 """With the share of placed pods that follow the last one without an evaluation of all rows, at least."""
@@ -58,6 +60,8 @@ def a_cluster(random: Random) -> list[Node]:
     for number in range(random.choice((12, 30, 66))):
         node = a_node(f"n{number}").offering(cpu=random.choice(("4", "4", "6")), memory="8Gi", pods="12").node
         node.metadata.labels[HOST] = f"n{number}"
+        if number < 2:
+            node.metadata.labels["pair"] = "yes"
         if random.random() < 0.95:
             node.metadata.labels[ZONE] = random.choice("abc")
         nodes.append(node)
@@ -115,3 +119,20 @@ def test_pods_of_a_run_go_where_a_plain_serial_evaluation_puts_them(wish: str, s
             # Of one alone the total means nothing.
             assert decision.best == serial.best, f"pod {number}"
     assert sum(followed) >= share * placed
+
+
+def test_where_one_node_alone_is_feasible_pods_follow_each_other_until_there_is_another(followed: list[bool]) -> None:
+    profile = default_profile(IN_TREE)
+    memoised = Memoised(profile)
+    for number in range(12):
+        cpu = "8" if number < 2 else "100m"
+        memoised.snapshot.add_node(a_node(f"n{number}").offering(cpu=cpu, memory="8Gi", pods="99").node)
+    pods = [a_pod().requesting(cpu=cpu).pod for cpu in ("8", "500m")]
+    for pod in pods:
+        pod.spec.scheduler_name = profile.scheduler_name
+    filling = memoised.place("filling", pods[0])
+    other = "n1" if filling == "n0" else "n0"
+    assert [memoised.place(f"u{n}", pods[1]) for n in range(8)] == [other] * 8
+    assert followed == [True] * 6
+    memoised.scheduler.occupancy.remove("filling")
+    assert [memoised.place(f"v{n}", pods[1]) for n in range(8)] == [filling] * 8
