@@ -86,8 +86,9 @@ class TaintToleration:
 
 def _present(rows: Rows) -> list[tuple[int, tuple[Taint, ...]]]:
     """The sets of taints among the rows, with their numbers. Rows that are no nodes have number -1, the last slot of a table."""
-    sets = rows.snapshot.taint_sets
-    return [(number, sets[number]) for number in np.unique(rows.taint_set).tolist() if number >= 0]
+    sets, column = rows.snapshot.taint_sets, rows.taint_set
+    numbers = np.unique(column).tolist() if len(column) > 1 else column.tolist()
+    return [(number, sets[number]) for number in numbers if number >= 0]
 
 
 def _after_node(pod: Pod, old: Node | None, new: Node) -> Hint:

@@ -83,6 +83,86 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return answers
 
 
+def changed(random: Random, node: Node) -> Node:
+    """The node with one of the things that its owner or its agent may change; or with nothing that anybody reads."""
+    new = Node()
+    new.CopyFrom(node)
+    match random.randrange(8):
+        case 0:
+            new.metadata.labels["rack"] = random.choice("xyz")
+        case 1:
+            new.metadata.labels[ZONE] = random.choice("abc")
+        case 2:
+            new.metadata.annotations["seen"] = str(random.random())
+        case 3:
+            new.spec.unschedulable = not new.spec.unschedulable
+        case 4:
+            new.spec.ClearField("taints")
+            if random.random() < 0.7:
+                effect = random.choice(("NoSchedule", "PreferNoSchedule", "PreferNoSchedule"))
+                new.spec.taints.add(key=random.choice("kl"), effect=effect)
+        case 5:
+            new.status.allocatable["cpu"].string = random.choice(("2", "4", "6"))
+        case 6:
+            new.status.ClearField("images")
+            for image in random.sample(("app:1", "app:2", "base:1"), random.randrange(3)):
+                new.status.images.add(names=[image], size_bytes=200_000_000)
+        case 7:
+            new.status.conditions.add(type="Ready", status="True").last_heartbeat_time.seconds = random.randrange(1_000_000)
+    return new
+
+
+@pytest.mark.row("F6", "F23")
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_run_goes_on_while_nodes_change_come_and_go(wish: str, seed: int, followed: list[bool]) -> None:
+    random = Random(100 + seed)
+    profile = default_profile(IN_TREE)
+    memoised, serial = Memoised(profile), RankingSerial(profile)
+    nodes = {node.metadata.name: node for node in a_cluster(random)}
+    away: dict[str, Node] = {}
+    for node in nodes.values():
+        memoised.snapshot.add_node(node)
+        serial.snapshot.add_node(node)
+    wishing, _ = WISHES[wish]
+    pod = wishing(a_pod().named(app="web").requesting(cpu="100m", memory="50Mi")).pod
+    pod.spec.containers[0].image = "app:1"
+    pod.spec.scheduler_name = profile.scheduler_name
+    n_changes = after_changes = 0
+    for number in range(PODS // 2):
+        if random.random() < 0.5:
+            n_changes += 1
+            name = random.choice(list(nodes))
+            what = random.random()
+            if what < 0.1 and len(nodes) > 4:
+                away[name] = nodes.pop(name)
+            elif what < 0.2 and away:
+                name, node = away.popitem()
+                nodes[name] = node
+            elif what < 0.25:
+                name = f"new{number}"
+                nodes[name] = a_node(name).offering(cpu="4", memory="8Gi", pods="12").node
+                nodes[name].metadata.labels[HOST] = name
+            else:
+                nodes[name] = changed(random, nodes[name])
+            for snapshot in (memoised.snapshot, serial.snapshot):
+                if name in nodes:
+                    snapshot.add_node(nodes[name])
+                else:
+                    snapshot.remove_node(name)
+            n_asked = len(followed)
+        else:
+            n_asked = -1
+        expected = serial.place(f"u{number}", pod)
+        assert memoised.place(f"u{number}", pod) == expected, f"pod {number}"
+        after_changes += n_asked >= 0 and any(followed[n_asked:])
+        decision = memoised.scheduler.decisions.of(f"u{number}")
+        if expected and decision is not None and len(serial.best) > 1:
+            assert decision.best == serial.best, f"pod {number}"
+    if wish == "nothing":
+        assert after_changes > 0.4 * n_changes
+
+
 @pytest.mark.row("F6", "F23")
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("wish", WISHES)
