@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import numpy as np
+import numpy.ma  # np.unique loads it when it is called first, which would be a wait of 10 ms for a pod
 from numpy.typing import NDArray
 
 BoolColumn = NDArray[np.bool_]
