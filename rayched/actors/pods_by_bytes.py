@@ -52,7 +52,7 @@ class PodsByBytes:
         plain = plain_pod(value)
         if plain is None:
             return None
-        layout, namespace, labels, kept, spec, status = plain
+        layout, namespace, labels, kept, unlabelled, spec, status = plain
         name, uid = value[layout.name : layout.name_end], value[layout.uid : layout.uid_end]
         key_prefix = self._prefix + namespace + b"/"
         if key != key_prefix + name or not name or key.count(b"/", len(self._prefix)) != 1:
@@ -65,7 +65,7 @@ class PodsByBytes:
         name_text, uid_text = name.decode(), uid.decode()
         templates = self._templates
         n_templates = templates.n_seen
-        template = templates.intern_parts(namespace, labels, kept, spec)
+        template = templates.intern_parts(namespace, labels, kept, unlabelled, spec)
         known = KnownPod(template, template.namespace, key_prefix, *of_status)
         if templates.n_seen == n_templates:
             self._alike.learn(value, known, layout)

@@ -44,7 +44,7 @@ from rayched.framework.usage_sum import Scale, UsageSum
 from rayched.snapshot.columns import Log
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Pod, Toleration
+from rayched.v1.core_pb2 import Pod
 
 C = TypeVar("C", bound=Kept)
 
@@ -397,7 +397,7 @@ class SeenPod:
     def __init__(self, template: PodTemplate, table: NodeTable) -> None:
         self._template = template
         self._table = table
-        self._known: dict[tuple[bool, bool], Pod] = {(False, False): template.pod}
+        self._known: dict[tuple[bool, bool], Pod] = {}
 
     def pod(self, *, selects: bool, tolerates: bool) -> Pod:
         """The pod for a plugin that reads labels through selectors alone, tolerations of known taints alone."""
@@ -409,24 +409,17 @@ class SeenPod:
     def sight(self) -> Hashable:
         """All that plugins see where every one of them reads labels and tolerations so; cheaper than a pod for them."""
         template, table = self._template, self._table
-        bare = Pod()
-        bare.CopyFrom(template.pod)
-        bare.metadata.ClearField("labels")
-        covering: list[Toleration] = []
-        tolerations = template.pod.spec.tolerations
-        if tolerations:
-            bare.spec.ClearField("tolerations")
-            covering = table.known_taints.counting(tolerations)
         counting = table.mentioned_labels.among(template.labels)
+        covering = table.known_taints.counting(template.tolerations)
         return (
-            bare.SerializeToString(deterministic=True),
+            template.bare,
             frozenset(counting.items()),
             tuple([toleration.SerializeToString(deterministic=True) for toleration in covering]),
         )
 
     def _reduced(self, selects: bool, tolerates: bool) -> Pod:
         template, pod = self._template, self._template.pod
-        labels, tolerations = template.labels, pod.spec.tolerations
+        labels, tolerations = template.labels, template.tolerations
         counting = self._table.mentioned_labels.among(labels) if selects else labels
         covering = self._table.known_taints.counting(tolerations) if tolerates else tolerations
         if len(counting) == len(labels) and len(covering) == len(tolerations):

@@ -75,7 +75,7 @@ class Plans:
             if type(would_be) is tuple:
                 # Anything else may name others the next time.
                 self._mentioned_of = would_be
-        if template.id not in self._by_template:
+        if template.mentions_labels and template.id not in self._by_template:
             mentioned.add_of(template.pod)
         if mentioned.revision != self._seen_labels or taints.revision != self._seen_taints:
             self._drop_outdated()
@@ -142,7 +142,7 @@ class Plans:
         self._seen_labels, self._seen_taints = mentioned.revision, known.revision
         for number, plan in list(self._by_template.items()):
             template = plan.templates[number]
-            labels, tolerations = template.labels, template.pod.spec.tolerations
+            labels, tolerations = template.labels, template.tolerations
             has_label = labels and (keys is None or any(key in labels for key in keys))
             if has_label or (tolerations and (taints is None or known.counting(tolerations, taints))):
                 self._forget(number)

@@ -219,7 +219,7 @@ class PodCounts:
     def _bound_template(self, template: PodTemplate, terminating: bool) -> _BoundTemplate:
         if len(self._templates) >= 2 * self._empty_looked_at:
             self._forget_templates()
-        bound = _BoundTemplate(template, terminating, terms_of_bound(template.pod))
+        bound = _BoundTemplate(template, terminating, terms_of_bound(template.pod) if template.has_affinity else ())
         self._templates[template.id, terminating] = bound
         for handle in bound.handles:
             self._templates_by_handle.setdefault(handle, []).append(bound)

@@ -17,7 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from rayched.api import resources
 from rayched.api.wire import length_delimited, read_varint
-from rayched.v1.core_pb2 import Pod, PodSpec
+from rayched.v1.core_pb2 import Pod, PodSpec, Toleration
 
 PARTS_MAX: Final = 2_048
 
@@ -45,26 +45,48 @@ class SpecFacts(NamedTuple):
     priority: int
     has_affinity: bool
     """Whether it says anything of affinity, to nodes or pods."""
+    mentions_labels: bool
+    """Whether it may say anything of other pods' labels: there are affinity or spread constraints."""
+    tolerations: tuple[Toleration, ...]
+    """Not to be changed."""
 
 
 def facts_of_pod(pod: Pod) -> SpecFacts:
     """Of a resize in place the pod's status tells."""
     spec = pod.spec
+    has_affinity = spec.HasField("affinity")
     return SpecFacts(
-        *resources.room_taken(pod), host_ports_of(pod), spec.scheduler_name, spec.priority, spec.HasField("affinity")
+        *resources.room_taken(pod),
+        host_ports_of(pod),
+        spec.scheduler_name,
+        spec.priority,
+        has_affinity,
+        has_affinity or bool(spec.topology_spread_constraints),
+        tuple(spec.tolerations),
     )
 
 
-def facts_of_bytes(spec: bytes) -> SpecFacts:
-    """Of the spec of a pod without a node and without statuses of containers.
+def facts_of_bytes(spec: bytes) -> tuple[SpecFacts, tuple[bytes, bytes]]:
+    """Of the spec of a pod without a node and without statuses of containers; and its containers, and all else but tolerations.
 
     Raises ValueError, IndexError, DecodeError: it has a node, or is not what a message of it is serialised to.
     """
     end = _containers_end(spec)
     rest = _rest(spec[end:])
+    containers = _containers(spec[:end])
     if rest.takes_room:
-        return facts_of_pod(Pod(spec=_read(spec)))
-    return SpecFacts(*_containers(spec[:end]), rest.scheduler_name, rest.priority, rest.has_affinity)
+        facts = facts_of_pod(Pod(spec=_read(spec)))
+    else:
+        facts = SpecFacts(
+            *containers.room,
+            containers.host_ports,
+            rest.scheduler_name,
+            rest.priority,
+            rest.has_affinity,
+            rest.mentions_labels,
+            rest.tolerations,
+        )
+    return facts, (containers.part, rest.bare)
 
 
 def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
@@ -90,11 +112,23 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
 class _Rest(NamedTuple):
     """Of all that stands behind the containers."""
 
+    bare: bytes
+    """Without tolerations."""
+    takes_room: bool
+    """Beside the containers: there are overhead or resources of the pod as a whole."""
     scheduler_name: str
     priority: int
     has_affinity: bool
-    takes_room: bool
-    """Beside the containers: there are overhead or resources of the pod as a whole."""
+    mentions_labels: bool
+    tolerations: tuple[Toleration, ...]
+
+
+class _Containers(NamedTuple):
+    part: bytes
+    """The same bytes object for all that are equal."""
+    room: tuple[Mapping[str, int], Mapping[str, int], tuple[int, int]]
+    """As `resources.room_taken`."""
+    host_ports: tuple[HostPort, ...]
 
 
 @lru_cache(maxsize=PARTS_MAX)
@@ -102,14 +136,24 @@ def _rest(part: bytes) -> _Rest:
     spec = _read(part)
     if spec.node_name:
         raise ValueError("the pod has a node")
-    takes_room = bool(spec.overhead) or spec.HasField("resources")
-    return _Rest(spec.scheduler_name, spec.priority, spec.HasField("affinity"), takes_room)
+    tolerations = tuple(Toleration.FromString(one.SerializeToString()) for one in spec.tolerations)
+    spec.ClearField("tolerations")
+    has_affinity = spec.HasField("affinity")
+    return _Rest(
+        spec.SerializeToString(deterministic=True),
+        bool(spec.overhead) or spec.HasField("resources"),
+        spec.scheduler_name,
+        spec.priority,
+        has_affinity,
+        has_affinity or bool(spec.topology_spread_constraints),
+        tolerations,
+    )
 
 
 @lru_cache(maxsize=PARTS_MAX)
-def _containers(part: bytes) -> tuple[Mapping[str, int], Mapping[str, int], tuple[int, int], tuple[HostPort, ...]]:
+def _containers(part: bytes) -> _Containers:
     pod = Pod(spec=_read(part))
-    return *resources.room_taken(pod), host_ports_of(pod)
+    return _Containers(part, resources.room_taken(pod), host_ports_of(pod))
 
 
 def _read(part: bytes) -> PodSpec:

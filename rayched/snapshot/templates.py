@@ -40,6 +40,7 @@ class PodTemplate:
     """A compiled template; immutable, compared by identity."""
 
     __slots__ = (
+        "_bare",
         "_pod",
         "accounted",
         "content",
@@ -47,17 +48,27 @@ class PodTemplate:
         "host_ports",
         "id",
         "labels",
+        "mentions_labels",
         "namespace",
         "non_zero",
         "priority",
         "requests",
         "scheduler_name",
+        "tolerations",
     )
 
     def __init__(
-        self, number: int, content: bytes, namespace: str, labels: Mapping[str, str], facts: SpecFacts, pod: Pod | None = None
+        self,
+        number: int,
+        content: bytes,
+        namespace: str,
+        labels: Mapping[str, str],
+        facts: SpecFacts,
+        *,
+        pod: Pod | None = None,
+        bare: tuple[bytes, ...] | None = None,
     ) -> None:
-        """`pod` is what `content` says, where it has been read already."""
+        """`pod` is what `content` says; it or `bare` has been worked out already."""
         self.id: Final = number
         """Unique in its table, never given again."""
         self.content: Final = content
@@ -65,8 +76,9 @@ class PodTemplate:
         self.namespace: Final = namespace
         self.labels: Final = labels
         self._pod = pod
+        self._bare = bare
         # As SpecFacts tells of them.
-        requests, accounted, non_zero, host_ports, scheduler_name, priority, has_affinity = facts
+        requests, accounted, non_zero, host_ports, scheduler_name, priority, has_affinity, mentions_labels, tolerations = facts
         self.requests: Final = requests
         self.accounted: Final = accounted
         self.non_zero: Final = non_zero
@@ -74,6 +86,8 @@ class PodTemplate:
         self.scheduler_name: Final = scheduler_name
         self.priority: Final = priority
         self.has_affinity: Final = has_affinity
+        self.mentions_labels: Final = mentions_labels
+        self.tolerations: Final = tolerations
 
     @property
     def pod(self) -> Pod:
@@ -81,6 +95,17 @@ class PodTemplate:
         if self._pod is None:
             self._pod = Pod.FromString(self.content)
         return self._pod
+
+    @property
+    def bare(self) -> tuple[bytes, ...]:
+        """All that the pod says but its labels and its tolerations: pods of which it is equal differ in these alone."""
+        if self._bare is None:
+            bare = Pod()
+            bare.CopyFrom(self.pod)
+            bare.metadata.ClearField("labels")
+            bare.spec.ClearField("tolerations")
+            self._bare = (bare.SerializeToString(deterministic=True),)
+        return self._bare
 
 
 class TemplateTable:
@@ -119,31 +144,40 @@ class TemplateTable:
             pod = _reduced(pod, with_node_name=False)
         return self._of(pod)
 
-    def intern_parts(self, namespace: bytes, labels: Mapping[str, str], metadata: bytes, spec: bytes) -> PodTemplate:
+    def intern_parts(
+        self, namespace: bytes, labels: Mapping[str, str], metadata: bytes, unlabelled: bytes, spec: bytes
+    ) -> PodTemplate:
         """The template of a pod without a node and without statuses of containers, by its serialised parts.
 
-        `metadata` has namespace, labels and controller. Both it and `spec` are what messages of them are serialised to; the spec
-        is looked at for that. Raises ValueError, IndexError, DecodeError where it is not so, or has a node.
+        `metadata` has namespace, labels and controller, and `unlabelled` all of it but labels. They and `spec` are what messages
+        of them are serialised to; the spec is looked at for that. Raises ValueError, IndexError, DecodeError where it is not so,
+        or has a node.
         """
-        facts = facts_of_bytes(spec)
+        facts, bare_spec = facts_of_bytes(spec)
         content = b"".join((_METADATA, varint(len(metadata)), metadata, _SPEC, varint(len(spec)), spec))
-        template = self._by_content.get(content)
-        if template is not None:
-            self._by_content.move_to_end(content)
-            return template
-        return self._add(content, namespace.decode(), labels, facts, None)
+        template = self._known(content)
+        if template is None:
+            bare = (unlabelled, *bare_spec)
+            template = self._add(PodTemplate(self._next_id, content, namespace.decode(), labels, facts, bare=bare))
+        return template
 
     def _of(self, reduced: Pod) -> PodTemplate:
         content = reduced.SerializeToString(deterministic=True)
+        template = self._known(content)
+        if template is None:
+            metadata, facts = reduced.metadata, facts_of_pod(reduced)
+            made = PodTemplate(self._next_id, content, metadata.namespace, dict(metadata.labels), facts, pod=reduced)
+            template = self._add(made)
+        return template
+
+    def _known(self, content: bytes) -> PodTemplate | None:
         template = self._by_content.get(content)
         if template is not None:
             self._by_content.move_to_end(content)
-            return template
-        metadata = reduced.metadata
-        return self._add(content, metadata.namespace, dict(metadata.labels), facts_of_pod(reduced), reduced)
+        return template
 
-    def _add(self, content: bytes, namespace: str, labels: Mapping[str, str], facts: SpecFacts, pod: Pod | None) -> PodTemplate:
-        template = self._by_content[content] = PodTemplate(self._next_id, content, namespace, labels, facts, pod)
+    def _add(self, template: PodTemplate) -> PodTemplate:
+        self._by_content[template.content] = template
         self._next_id += 1
         if len(self._by_content) > self._limit:
             self._by_content.popitem(last=False)

@@ -48,6 +48,8 @@ class PlainPod(NamedTuple):
     labels: dict[str, str]
     kept: bytes
     """Of its metadata what templates hold: namespace, labels and controller, as fields."""
+    unlabelled: bytes
+    """The same without labels."""
     spec: bytes
     status: bytes
     """Empty where there is none."""
@@ -95,9 +97,12 @@ def _plain_pod(value: bytes) -> PlainPod:
             raise ValueError("not an entry of a label, or not in order")
         labels[key_bytes.decode()] = value[content:at].decode()
         last = key_bytes
-    kept = value[name_end:namespace_end] + value[first:at]
+    unlabelled = value[name_end:namespace_end]
+    kept = unlabelled + value[first:at]
     if at != metadata_end:
-        kept += _controllers(value, at, metadata_end)
+        controllers = _controllers(value, at, metadata_end)
+        kept += controllers
+        unlabelled += controllers
     spec, spec_end = _part(value, metadata_end, _SPEC)
     if spec_end == whole:
         status = b""
@@ -106,7 +111,7 @@ def _plain_pod(value: bytes) -> PlainPod:
         if end != whole:
             raise ValueError("something stands behind the status")
         status = value[start:]
-    return PlainPod(layout, namespace, labels, kept, value[spec:spec_end], status)
+    return PlainPod(layout, namespace, labels, kept, unlabelled, value[spec:spec_end], status)
 
 
 def _controllers(value: bytes, at: int, end: int) -> bytes:

@@ -22,7 +22,7 @@ from tests.actors.builders import a_pod
 from tests.actors.test_pods_alike import KEYS, a_cache, entry
 from tests.api.random_objects import SEEDS, random_pod
 
-FACTS = [name for name in PodTemplate.__slots__ if name not in ("id", "_pod")] + ["pod"]
+FACTS = [name for name in PodTemplate.__slots__ if name != "id" and not name.startswith("_")] + ["pod"]
 
 
 def stored_pod(seed: int) -> Pod:
@@ -69,6 +69,8 @@ def assert_read_the_same(one: Entry) -> bool:
     assert not other.poisoned and found is not None and expected is not None
     assert found._replace(template=expected.template) == expected
     assert facts(found.template) == facts(expected.template)
+    metadata, *spec = found.template.bare
+    assert (framed(3, metadata) + framed(4, b"".join(spec)),) == expected.template.bare
     # Read the other way, it has the very same template.
     assert cache._templates._of(expected.template.pod) is found.template
     return True

@@ -135,3 +135,37 @@ def test_a_template_does_not_change_with_the_pod_it_came_from() -> None:
     pod.metadata.labels["app"] = "db"
     pod.spec.containers[0].image = "other"
     assert template.pod == before and template.labels == {"app": "web"}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (lambda p: p.metadata.labels.update({"app": "db"}), True),
+        (lambda p: p.spec.tolerations.add(key="k"), True),
+        (lambda p: setattr(p.metadata, "namespace", "other"), False),
+        (lambda p: p.metadata.owner_references.add(name="a", kind="ReplicaSet", controller=True), False),
+        (lambda p: setattr(p.spec.containers[0], "image", "other"), False),
+        (lambda p: setattr(p.spec, "priority", 5), False),
+        (lambda p: p.spec.node_selector.update({"a": "b"}), False),
+        (lambda p: resized(p, "2"), False),
+    ],
+)
+def test_templates_are_bare_the_same_if_they_differ_in_labels_and_tolerations_alone(
+    change: Callable[[Pod], Any], same: bool
+) -> None:
+    table = TemplateTable()
+    template, other = table.intern(changed(lambda _: None)), table.intern(changed(change))
+    assert (other.bare == template.bare) is same
+
+
+@pytest.mark.parametrize(
+    ("change", "mentions"),
+    [
+        (lambda p: p.spec.tolerations.add(key="k"), False),
+        (lambda p: p.spec.affinity.SetInParent(), True),
+        (lambda p: p.spec.topology_spread_constraints.add(topology_key="zone"), True),
+    ],
+)
+def test_a_template_says_whether_it_may_mention_labels_of_pods(change: Callable[[Pod], Any], mentions: bool) -> None:
+    pod = changed(change)
+    assert TemplateTable().intern(pod).mentions_labels is mentions
