@@ -28,6 +28,7 @@ from rayched.actors.pods_by_bytes import PodsByBytes
 from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
+from rayched.api.node_difference import node_difference
 from rayched.api.stages import Stage, stage_of
 from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.pod_facts import PodFacts, facts_of
@@ -274,11 +275,17 @@ class Cache:
             yield ObjectChanged(kind, gone, None)
 
     def _put_node(self, key: bytes, node: Node) -> NodeChanged:
-        self._snapshot.add_node(node)
-        self._node_guards[node.metadata.name] = key, self._revisions[key]
         old = self._objects.get(key)
+        if isinstance(old, Node):
+            difference = node_difference(old, node)
+            self._snapshot.update_node(node, difference)
+            change = NodeChanged(old, node, difference)
+        else:
+            self._snapshot.add_node(node)
+            change = NodeChanged(None, node)
+        self._node_guards[node.metadata.name] = key, self._revisions[key]
         self._objects[key] = node
-        return NodeChanged(old if isinstance(old, Node) else None, node)
+        return change
 
     def _put_pod(self, entry: Entry, pod: Pod, last_write: LeaderWrite) -> Iterator[CacheChange]:
         """The pod becomes its template's."""

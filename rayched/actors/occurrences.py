@@ -117,7 +117,7 @@ def of_change(change: CacheChange, snapshot: Snapshot) -> Iterable[Occurrence]:
         # Pods change all the time, and bindings are told of elsewhere.
         is_on_node = change.old is not None and change.old.stage is Stage.BOUND
         return _of_pod(change, snapshot) if is_on_node else ()
-    return _of_node(change.old, change.new) if isinstance(change, NodeChanged) else ()
+    return _of_node(change) if isinstance(change, NodeChanged) else ()
 
 
 def _of_pod(change: PodChanged, snapshot: Snapshot) -> Iterator[Occurrence]:
@@ -138,7 +138,13 @@ def _pod_of(record: PodRecord) -> Pod:
     return decode_stored(record.value, record.mod_revision, record.key).object.pod
 
 
-def _of_node(old: Node | None, new: Node | None) -> Iterator[Occurrence]:
+def _of_node(change: NodeChanged) -> Iterable[Occurrence]:
+    difference = change.difference
+    is_told = difference.conditions or difference.cordoned or difference.uncordoned
+    return _told_of_node(change.old, change.new) if change.old is None or change.new is None or is_told else ()
+
+
+def _told_of_node(old: Node | None, new: Node | None) -> Iterator[Occurrence]:
     node = new or old
     if node is None:
         return

@@ -37,10 +37,9 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
     Resource,
 )
-from rayched.queue.changes import node_change_events, pod_change_events
+from rayched.queue.changes import events_of, pod_change_events
 from rayched.queue.hints import HintTable
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Node
 
 _RESOURCES: Final = {
     kinds.NAMESPACE.name: Resource.NAMESPACE,
@@ -83,7 +82,7 @@ class QueueFeed:
                 return (self.pending_pod(new, now),) if self._knows(new.template.scheduler_name) else ()
             return [*self._pending(old, new, now), *self._assigned(old, new), *self._nomination(old, new)]
         if isinstance(change, NodeChanged):
-            return self._node(change.old, change.new)
+            return self._node(change)
         if isinstance(change, ObjectChanged):
             return self._object(change.kind, change.old, change.new)
         assert_never(change)
@@ -134,11 +133,12 @@ class QueueFeed:
         went = AssignedPod(template.id, "", node_name)
         yield ClusterChange(ASSIGNED_POD_DELETE, went, priority_max=template.priority), (template,)
 
-    def _node(self, old: Node | None, new: Node | None) -> Iterator[Told]:
+    def _node(self, change: NodeChanged) -> Iterator[Told]:
+        old, new, difference = change
         if new is None:
             events: tuple[ClusterEvent, ...] = (NODE_DELETE,)
         else:
-            events = (NODE_ADD,) if old is None else node_change_events(old, new)
+            events = (NODE_ADD,) if old is None else events_of(difference)
         wanted = [event for event in events if self._hints.is_of_interest(event)]
         if wanted:
             before, after = _sent(kinds.NODE.name, old), _sent(kinds.NODE.name, new)

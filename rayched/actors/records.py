@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rayched.api.kinds import AnyObject
+from rayched.api.node_difference import EVERYTHING, NodeDifference
 from rayched.api.stages import Stage
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Pod
@@ -98,6 +99,8 @@ class NodeChanged(NamedTuple):
 
     old: Node | None
     new: Node | None
+    difference: NodeDifference = EVERYTHING
+    """Of a node that changed."""
 
 
 class ObjectChanged(NamedTuple):

@@ -5,7 +5,7 @@ many as apply, perhaps none. `is_pod_updated` tells whether anything that people
 itself writes; an update without such a change wakes nobody, or the status that a failed attempt writes would wake its own pod.
 
 Known from 1.34 and kept: cordoning is no event, uncordoning is a change of taints; tolerations are compared by their number, as
-they can only be added; conditions by type and status.
+they can only be added. What of a node differs `api.node_difference` tells.
 
 Source: PodSchedulingPropertiesChange, NodeSchedulingPropertiesChange, isPodUpdated of kube-scheduler 1.34.
 Cost: a comparison of both messages.
@@ -13,10 +13,10 @@ Cost: a comparison of both messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from rayched.api import quantity, resources
+from rayched.api import resources
+from rayched.api.node_difference import NodeDifference, node_difference
 from rayched.framework.cluster_event import (
     NODE_ALLOCATABLE_UPDATE,
     NODE_ANNOTATION_UPDATE,
@@ -28,7 +28,7 @@ from rayched.framework.cluster_event import (
     Resource,
 )
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.meta_pb2 import ObjectMeta, Quantity
+from rayched.v1.meta_pb2 import ObjectMeta
 
 _WRITTEN_BY_THE_SYSTEM: Final = ("resource_version", "generation", "finalizers")
 
@@ -57,18 +57,23 @@ def pod_change_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
 
 def node_change_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
     """The events of a node's update; empty where scheduling reads nothing of what changed."""
+    return events_of(node_difference(old, new))
+
+
+def events_of(difference: NodeDifference) -> tuple[ClusterEvent, ...]:
+    """The events of a node's update by what it changed."""
     events: list[ClusterEvent] = []
-    if old.spec.unschedulable and not new.spec.unschedulable:
+    if difference.uncordoned:
         events.append(NODE_TAINT_UPDATE)
-    if not _same_amounts(old.status.allocatable, new.status.allocatable):
+    if difference.allocatable:
         events.append(NODE_ALLOCATABLE_UPDATE)
-    if old.metadata.labels != new.metadata.labels:
+    if difference.labels:
         events.append(NODE_LABEL_UPDATE)
-    if list(old.spec.taints) != list(new.spec.taints):
+    if difference.taints:
         events.append(NODE_TAINT_UPDATE)
-    if _condition_statuses(old) != _condition_statuses(new):
+    if difference.conditions:
         events.append(NODE_CONDITION_UPDATE)
-    if old.metadata.annotations != new.metadata.annotations:
+    if difference.annotations:
         events.append(NODE_ANNOTATION_UPDATE)
     return tuple(events)
 
@@ -91,18 +96,3 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
         if now_amount is None or amount.milli_value() > now_amount.milli_value():
             return True
     return False
-
-
-def _same_amounts(old: Mapping[str, Quantity], new: Mapping[str, Quantity]) -> bool:
-    """Amounts count, not how they are written."""
-    if old.keys() != new.keys():
-        return False
-    return all(
-        quantity.parse(found.string).compare(quantity.parse(new[name].string)) == 0
-        for name, found in old.items()
-        if found.string != new[name].string
-    )
-
-
-def _condition_statuses(node: Node) -> dict[str, str]:
-    return {condition.type: condition.status for condition in node.status.conditions}
