@@ -9,7 +9,7 @@ speak, sets of nodes are intersected, and an empty intersection is a rejection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -155,6 +155,7 @@ class Planner:
         "_store",
         "_table",
         "_tolerating",
+        "_using",
         "_volatile",
         "sees_one_pod",
     )
@@ -189,6 +190,7 @@ class Planner:
         self._stacks: dict[Hashable, UsageStack] = {}
         # Sets of flags take a microsecond to compare.
         self._volatile = frozenset(plugin.name for plugin in profile.plugins() if _reads(plugin) & VOLATILE)
+        self._using = frozenset(plugin.name for plugin in profile.plugins() if _reads(plugin) & Log.USAGE)
 
     def ask(self, template: PodTemplate, seen: SeenPod) -> Asking:
         """Ask each plugin for its key. Raises PluginError."""
@@ -241,36 +243,37 @@ class Planner:
     def stage(self, plan: Plan, *, with_scores: bool) -> Stage:
         """The plan's sums; nothing is evaluated yet."""
         entries: list[SharedEntry] = []
-        filters = [Question(asked, Part.FILTER) for asked in plan.filters if not isinstance(asked, CountedAsked)]
-        rejections = tuple(self._rejection(entries, asked) for asked in plan.filters if isinstance(asked, CountedAsked))
-        wanted = plan.scores if with_scores else []
-        counted = tuple(
-            self._counted(entries, plan, score.asked, score.weight) for score in wanted if isinstance(score.asked, CountedAsked)
-        )
-        scores = [(Question(score.asked, Part.SCORE), score) for score in wanted if not isinstance(score.asked, CountedAsked)]
-        raws = [
-            (question, WeightedRaw(self._column(entries, RawScoreColumn, question), score.weight))
-            for question, score in scores
-            if score.normalizes
-        ]
-        finals = [(question, score.weight) for question, score in scores if not score.normalizes]
-        usage = self._usage_sum(
-            entries,
-            [question for question in filters if self._is_volatile(question.asked)],
-            [(question, weight) for question, weight in finals if self._is_volatile(question.asked)],
-        )
-        static = self._static_sum(
-            entries,
-            [self._column(entries, FilterColumn, question) for question in filters if not self._is_volatile(question.asked)],
-            [
-                WeightedFinal(self._column(entries, FinalScoreColumn, question), weight)
-                for question, weight in finals
-                if not self._is_volatile(question.asked)
-            ],
-            [raw for question, raw in raws if not self._is_volatile(question.asked)],
-        )
-        loose = tuple(raw for question, raw in raws if self._is_volatile(question.asked))
-        return Stage(usage, static, loose, rejections, counted, entries, with_scores)
+        volatile = self._volatile
+        rejections: list[CountedRejection] = []
+        filters: list[FilterColumn] = []
+        usage_filters: list[Question] = []
+        for asked in plan.filters:
+            if isinstance(asked, CountedAsked):
+                rejections.append(self._rejection(entries, asked))
+            elif asked.plugin.name in volatile:
+                usage_filters.append(Question(asked, Part.FILTER))
+            else:
+                filters.append(self._column(entries, FilterColumn, Question(asked, Part.FILTER)))
+        counted: list[CountedScore] = []
+        finals: list[WeightedFinal] = []
+        raws: list[WeightedRaw] = []
+        loose: list[WeightedRaw] = []
+        usage_scores: list[tuple[Question, int]] = []
+        for asked, weight, normalizes in plan.scores if with_scores else ():
+            if isinstance(asked, CountedAsked):
+                counted.append(self._counted(entries, plan, asked, weight))
+                continue
+            question = Question(asked, Part.SCORE)
+            if normalizes:
+                raw = WeightedRaw(self._column(entries, RawScoreColumn, question), weight)
+                (loose if asked.plugin.name in volatile else raws).append(raw)
+            elif asked.plugin.name in volatile:
+                usage_scores.append((question, weight))
+            else:
+                finals.append(WeightedFinal(self._column(entries, FinalScoreColumn, question), weight))
+        usage = self._usage_sum(entries, usage_filters, usage_scores)
+        static = self._static_sum(entries, filters, finals, raws)
+        return Stage(usage, static, tuple(loose), tuple(rejections), tuple(counted), entries, with_scores)
 
     def codes(self, plan: Plan) -> list[FilterColumn | CountedRejection]:
         """The codes of each filter of the plan, in order; the plan holds them from now on. Nothing is evaluated yet."""
@@ -357,13 +360,17 @@ class Planner:
     def _usage_sum(
         self, entries: list[SharedEntry], volatile: Sequence[Question], scores: Sequence[tuple[Question, int]]
     ) -> UsageSum | CombinedSum:
-        filters = [question for question in volatile if question.asked.plugin.reads & Log.USAGE]
-        key = ("usage", _keys(filters), _keys(question for question, _ in scores))
+        filters = [question for question in volatile if question.asked.plugin.name in self._using]
+        key = ("usage", tuple(filters), tuple([question for question, _ in scores]))
         found = self._store.take(key, lambda: self._new_usage_sum(key, filters, scores))
         entries.append(found)
         if len(filters) == len(volatile):
             return found
-        columns = [self._column(entries, FilterColumn, question) for question in volatile if question not in filters]
+        columns = [
+            self._column(entries, FilterColumn, question)
+            for question in volatile
+            if question.asked.plugin.name not in self._using
+        ]
         combined_key = ("combined", found, tuple(columns))
         combined = self._store.take(combined_key, lambda: CombinedSum(combined_key, found, columns))
         entries.append(combined)
@@ -372,7 +379,11 @@ class Planner:
     def _new_usage_sum(self, key: Hashable, filters: Sequence[Question], scores: Sequence[tuple[Question, int]]) -> UsageSum:
         made = UsageSum(key, self._table, self._scale, filters, scores)
         if can_be_stacked(made, self._stacking):
-            made.stack = self._stacks.setdefault(stack_key(made), UsageStack(self._table, self._scale))
+            stack_of = stack_key(made)
+            stack = self._stacks.get(stack_of)
+            if stack is None:
+                stack = self._stacks[stack_of] = UsageStack(self._table, self._scale)
+            made.stack = stack
         return made
 
     def _static_sum(
@@ -433,10 +444,6 @@ class SeenPod:
             reduced.spec.ClearField("tolerations")
             reduced.spec.tolerations.extend(covering)
         return reduced
-
-
-def _keys(questions: Iterable[Question]) -> tuple[Hashable, ...]:
-    return tuple(question.key for question in questions)
 
 
 def _reads(plugin: object) -> Log:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,9 @@ class Part(enum.Enum):
 
     FILTER = "filter"
     SCORE = "score"
+
+    # As members are the only ones of their kind; Enum's hash is worked out in Python, and this one is asked for all the time.
+    __hash__ = object.__hash__
 
 
 class Asked(SharedEntry):
@@ -45,8 +47,7 @@ class Asked(SharedEntry):
         return self.prepared
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One half of a plugin."""
 
     asked: Asked
@@ -62,7 +63,7 @@ class Question:
     @property
     def key(self) -> Hashable:
         # There is one Asked for a key, which is longer to hash.
-        return self.part, self.asked
+        return self
 
 
 def join(plugin: str, part: Part, answers: Sequence[Answer]) -> Answer:

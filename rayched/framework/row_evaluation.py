@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ from rayched.snapshot.columns import CodeColumn, ScoreColumn
 from rayched.snapshot.rows import Rows
 
 
-@dataclass(frozen=True, slots=True)
-class AskedScore:
+class AskedScore(NamedTuple):
     """A score plugin that is asked, with its weight."""
 
     asked: Asked

@@ -64,6 +64,8 @@ class NodeResourcesBalancedAllocation:
         """Requests side by side in place of rows."""
         if self._resources != _CPU_AND_MEMORY:
             return None
+        if len(states) == 1:
+            return states[0]
         return Prepared((), np.concatenate([state.column for state in states], axis=1))
 
     def _amounts(self, pod: Pod) -> tuple[int, ...]:

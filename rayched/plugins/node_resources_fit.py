@@ -133,7 +133,9 @@ class NodeResourcesFit:
         """Requests side by side in place of rows."""
         if self._resources != _CPU_AND_MEMORY:
             return None
-        names = dict.fromkeys(name for state in states for name, _ in state.others)
+        if len(states) == 1:
+            return states[0]
+        names = dict.fromkeys([name for state in states if state.others for name, _ in state.others])
         amounts = [dict(state.others) for state in states] if names else []
         return Prepared(
             filtered=(),
