@@ -34,6 +34,7 @@ class Plans:
         "_by_sight",
         "_by_template",
         "_evaluations",
+        "_heeded",
         "_mentioned_of",
         "_planner",
         "_seen_labels",
@@ -50,6 +51,8 @@ class Plans:
         self._by_keys: dict[tuple[Hashable, ...], Plan] = {}
         self._by_sight: dict[Hashable, Plan] = {}
         """By what plugins see of a pod, where all of them see the same."""
+        self._heeded: set[bytes] = set()
+        """Parts of pods whose mentions were taken note of, at most SIGHTS_MAX: mentioned labels are never forgotten."""
         self._used: OrderedDict[int, Plan] = OrderedDict()
         """By the plan's number, the one that was used last at the end."""
         self._seen_labels = table.mentioned_labels.revision
@@ -76,7 +79,7 @@ class Plans:
                 # Anything else may name others the next time.
                 self._mentioned_of = would_be
         if template.mentions_labels and template.id not in self._by_template:
-            mentioned.add_of(template.pod)
+            self._heed(template)
         if mentioned.revision != self._seen_labels or taints.revision != self._seen_taints:
             self._drop_outdated()
         plan = self._by_template.get(template.id)
@@ -85,6 +88,15 @@ class Plans:
         self._by_template.move_to_end(template.id)
         self._used.move_to_end(plan.number)
         return plan
+
+    def _heed(self, template: PodTemplate) -> None:
+        """Take note of labels that the pod mentions; what mentions them stands in the last part of it."""
+        part = template.bare[-1]
+        if part not in self._heeded:
+            if len(self._heeded) >= SIGHTS_MAX:
+                self._heeded.clear()
+            self._heeded.add(part)
+            self._table.mentioned_labels.add_of(template.pod)
 
     def drop_oldest(self) -> None:
         """Let go of the plan that was not used longest. Raises KeyError where there is none."""

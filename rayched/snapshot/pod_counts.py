@@ -140,6 +140,8 @@ class PodCounts:
         self._templates: dict[tuple[int, bool], _BoundTemplate] = {}
         self._templates_by_handle: dict[Hashable, list[_BoundTemplate]] = {}
         self._empty_looked_at = TEMPLATES_MIN
+        self._carried: dict[tuple[str, bytes], tuple[CarriedTerm, ...]] = {}
+        """Terms by namespace and part of a pod, of TEMPLATES_MIN at most."""
         self._carriers: dict[CarriedTerm, int] = {}
         self._terms: dict[Hashable, list[CarriedTerm]] = {}
         self.terms_generation = 0
@@ -219,13 +221,23 @@ class PodCounts:
     def _bound_template(self, template: PodTemplate, terminating: bool) -> _BoundTemplate:
         if len(self._templates) >= 2 * self._empty_looked_at:
             self._forget_templates()
-        bound = _BoundTemplate(template, terminating, terms_of_bound(template.pod) if template.has_affinity else ())
+        bound = _BoundTemplate(template, terminating, self._carried_by(template) if template.has_affinity else ())
         self._templates[template.id, terminating] = bound
         for handle in bound.handles:
             self._templates_by_handle.setdefault(handle, []).append(bound)
             for counter in self._counters_by_handle.get(handle, ()):
                 bound.count_from(counter)
         return bound
+
+    def _carried_by(self, template: PodTemplate) -> tuple[CarriedTerm, ...]:
+        """The terms of its pods. The last part of a pod has them; what they say of its own namespace depends on that."""
+        part = template.namespace, template.bare[-1]
+        carried = self._carried.get(part)
+        if carried is None:
+            if len(self._carried) >= TEMPLATES_MIN:
+                self._carried.clear()
+            carried = self._carried[part] = terms_of_bound(template.pod)
+        return carried
 
     def _forget_templates(self) -> None:
         """Let go of templates without pods."""
