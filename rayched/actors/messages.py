@@ -163,6 +163,8 @@ class ExchangeAnswer:
     """Uids of pods that PreEnqueue refused."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Pods in each place: active, backoff, unschedulable, gated, in_flight."""
+    awaits_bindings: bool = False
+    """A waiting pod may be woken by pods that get their nodes."""
     suggested: tuple[tuple[str, str], ...] = ()
     """Uid and name of pods that the queue holds, to be stated in a roll."""
     problems: tuple[str, ...] = ()

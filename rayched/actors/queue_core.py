@@ -31,6 +31,7 @@ from rayched.actors.messages import (
 )
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
+from rayched.framework.cluster_event import ASSIGNED_POD_ADD
 from rayched.framework.configuration import Configuration
 from rayched.framework.profile import Profile
 from rayched.queue.audit import Invariant, QueueAudit, Standing
@@ -151,6 +152,7 @@ class QueueCore:
                 "gated": counts.gated,
                 "in_flight": counts.in_flight,
             },
+            awaits_bindings=queue.is_awaited(ASSIGNED_POD_ADD),
             suggested=self.audit.suggest(request.suggest),
             problems=tuple(problems),
             lost=tuple(lost),

@@ -4,7 +4,7 @@ Rules:
 
 * One call at a time. It is made when there is something to tell, or pods are wanted and the queue may have some. The next one is
   under way while this hand is being decided.
-* That attempts have ended, and that pods got their nodes while no pod waits for any news, changes nothing that the queue hands
+* That attempts have ended, and that pods got their nodes while no pod waits for such news, changes nothing that the queue hands
   out: it waits for the next call, at most GATHER_SECONDS. So pods that come one by one take a call each, not two or three.
 * Until the whole log has crossed no pod is asked for: the first to be tried might be in the rest. But where the rest is of the
   kind that comes in a burst, new pods of one priority and attempts that ended well, it counts as having come after the call, and
@@ -40,7 +40,6 @@ from rayched.actors.messages import (
 from rayched.actors.queue_feed import Told
 from rayched.actors.roll_call import RollCall
 from rayched.framework.cluster_event import ClusterEvent
-from rayched.queue.queued_pod import Place
 from rayched.scheduler.attempt import Failure
 from rayched.snapshot.templates import PodTemplate
 
@@ -56,8 +55,6 @@ TIME_STEP_SECONDS: Final = 1e-6
 """Between pods that came at one moment: the queue orders pods of equal priority by their times."""
 _MEASURED_MIN: Final = 16
 """Fewer pods say little about the speed."""
-_PLACES_THAT_WAIT: Final = (Place.UNSCHEDULABLE.value, Place.BACKOFF.value, Place.GATED.value)
-"""Whoever is there may be woken by an event."""
 
 
 class QueueLink:
@@ -69,6 +66,8 @@ class QueueLink:
         """Position of the last entry of the log."""
         self.counts: Mapping[str, int] = {}
         """Pods in each place of the queue, as of the last answer."""
+        self._bindings_awaited = False
+        """A waiting pod may be woken by pods that get their nodes, as of the last answer."""
         self._log: deque[Told] = deque()
         self._crossed: OrderedDict[int, None] = OrderedDict()
         self._hand: deque[tuple[str, int]] = deque()
@@ -261,7 +260,7 @@ class QueueLink:
             return False
         if self._told_since is None:
             self._told_since = now
-        return self._is_urgent or now >= self._told_since + GATHER_SECONDS or any(map(self.counts.get, _PLACES_THAT_WAIT))
+        return self._is_urgent or now >= self._told_since + GATHER_SECONDS or self._bindings_awaited
 
     def _to_cross(self, entries_max: int) -> tuple[list[LogEntry], dict[int, bytes]]:
         """The next entries, and the templates in them that have not crossed."""
@@ -288,6 +287,7 @@ class QueueLink:
         self._may_have_more = answer.more
         self._next_due = answer.next_due
         self.counts = answer.counts
+        self._bindings_awaited = answer.awaits_bindings
         for uid in answer.uids:
             self._in_flight.add(uid)
             priority = priorities.get(uid)

@@ -262,7 +262,10 @@ class QueueAudit:
 
     def _judged(self, event: _Event, pod: QueuedPod) -> bool:
         judge = self._hints.judge
-        return any(judge(pod, event.event, old, new, _unheard) is not Requeue.SKIP for old, new in event.changes())
+        # Objects are made for the hints alone.
+        return self._hints.may_wake(pod, event.event) and any(
+            judge(pod, event.event, old, new, _unheard) is not Requeue.SKIP for old, new in event.changes()
+        )
 
     def _event_at(self, position: int, label: str) -> _Event | None:
         """A pod's own update may be several events at one position."""

@@ -185,6 +185,12 @@ class HintTable:
         registrations = (registration for plugin in rejectors for registration in plugins.get(plugin, ()))
         return tuple(sorted({part.label for registration in registrations for part in registration.event.parts()}))
 
+    def may_wake(self, pod: QueuedPod, event: ClusterEvent) -> bool:
+        """Whether `judge` may say anything but SKIP, whatever the objects are."""
+        if not pod.rejectors or event.is_wildcard or not self.knows(pod.scheduler_name):
+            return True
+        return bool(self.asked(pod.scheduler_name, event, pod.rejectors))
+
     def judge(self, pod: QueuedPod, event: ClusterEvent, old: object, new: object, failed: HintFailure) -> Requeue:
         """What the event means for a pod whose last attempt was rejected. A hint function that raises counts as QUEUE."""
         rejectors = pod.rejectors

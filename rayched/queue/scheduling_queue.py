@@ -265,6 +265,10 @@ class SchedulingQueue:
         in_flight.record(event, None, None, news=news)
         return tuple(moves)
 
+    def is_awaited(self, event: ClusterEvent) -> bool:
+        """Whether a plugin that holds a waiting pod registered for the event: else it moves nobody."""
+        return any(self._wakes.concerned_by(event))
+
     def activate(self, keys: Iterable[str], now: float) -> Moves:
         """These pods are to be tried at once, whatever they wait for. One in flight is tried again if its attempt fails."""
         moves: list[Move] = []

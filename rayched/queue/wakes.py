@@ -69,7 +69,8 @@ class Wakes:
         if not pod.rejectors or occurrences is None:
             return Requeue.AFTER_BACKOFF
         verdict = Requeue.AFTER_BACKOFF if flight.woken else Requeue.SKIP
-        for position, event, old, new in _each(occurrences):
+        # Objects are made for the hints alone.
+        for position, event, old, new in _each(one for one in occurrences if self._hints.may_wake(pod, one.event)):
             if verdict is Requeue.AFTER_BACKOFF and not pod.pending_plugins:
                 break
             requeue = self._hints.judge(pod, event, old, new, self.hint_failed)

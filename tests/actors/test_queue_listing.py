@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rayched.actors.queue_link import GATHER_SECONDS
 from rayched.actors.queue_listing import list_queue
 from rayched.api import kinds
 from rayched.v1.services_pb2 import ListQueueRequest, ListQueueResponse, PendingPod
@@ -90,6 +91,9 @@ def test_a_pod_that_is_being_scheduled_is_in_flight_and_one_that_is_bound_is_not
     assert replica.queue.queue.pop(replica.clock.now) is not None
     assert [(told.position, told.queue) for told in listed(replica, name="b").pods] == [(0, "in_flight")]
     replica.lose_queue()
+    replica.settle()
+    # That they are bound is told with the next call, as nobody here waits for it.
+    replica.clock.now += GATHER_SECONDS
     replica.settle()
     assert sorted(told.name for told in listed(replica).pods) == ["gated", "large"]
 

@@ -14,12 +14,13 @@ from rayched.actors.messages import (
     AttemptsEnded,
     ClusterChange,
     ExchangeAnswer,
+    ExchangeRequest,
     LogEntry,
     PendingPodGone,
     PendingPodSeen,
 )
 from rayched.actors.pod_changes import OP_BIND, BindingValues, bound_behind
-from rayched.actors.queue_link import ENTRIES_IN_A_BURST, QueueLink
+from rayched.actors.queue_link import ENTRIES_IN_A_BURST, GATHER_SECONDS, QueueLink
 from rayched.actors.records import KeptPod, PodRecord
 from rayched.actors.roll_call import RollCall
 from rayched.api import kinds
@@ -274,6 +275,40 @@ def test_pods_that_got_their_nodes_cross_together_but_never_across_the_begin_of_
     assert set(request.templates) == {web.id, other.id}
     link.assigned(ASSIGNED_POD_ADD, web, "n5")
     assert len(request.entries[-1].node_names) == 1 and link.end == 5, "what has crossed does not grow"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+def test_pods_that_got_their_nodes_are_told_at_once_where_a_waiting_pod_may_be_woken_by_them(awaited: bool) -> None:
+    roll_call = RollCall(Replica(ModelStore(), Clock()).core.cache, lambda record: True)
+    link, web = QueueLink(1), TemplateTable().intern(a_pod("web"))
+    link.tell(PendingPodSeen("a", "default/a", web.id, 0, 1.0), (web,))
+    assert link.request(1.0, roll_call) is not None
+    link.answered(ExchangeAnswer(1, ("a",), counts={"unschedulable": 5}, awaits_bindings=awaited), {"a": 0})
+    link.ended("a")
+    link.assigned(ASSIGNED_POD_ADD, web, "n1")
+    assert (link.request(1.0, roll_call) is not None) is awaited
+    if not awaited:
+        assert link.next_due() == 1.0 + GATHER_SECONDS
+        request = link.request(1.0 + GATHER_SECONDS, roll_call)
+        assert request is not None and len(request.entries) == 2
+
+
+@pytest.mark.parametrize(("affinity", "awaits"), [(True, True), (False, False)])
+def test_the_queue_says_whether_a_pod_that_waits_may_be_woken_by_pods_that_get_their_nodes(affinity: bool, awaits: bool) -> None:
+    replica = a_leader({"n1": []})
+    waiting = a_pod("waiting")
+    if affinity:
+        term = waiting.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.add()
+        term.topology_key = "kubernetes.io/hostname"
+        term.label_selector.match_labels["app"] = "web"
+    else:
+        waiting.spec.node_selector["colour"] = "red"
+    put(replica.store, waiting)
+    replica.settle()
+    queue = replica.queue
+    assert queue.queue.pending().unschedulable == 1
+    assert queue.queue.is_awaited(ASSIGNED_POD_ADD) is awaits
+    assert queue.exchange(ExchangeRequest(queue.session, 1, (), replica.clock.now, 0)).awaits_bindings is awaits
 
 
 def test_pods_that_got_their_nodes_are_told_by_the_core_in_one_entry_and_wake_who_waits_for_one() -> None:

@@ -17,10 +17,12 @@ from rayched.framework.cluster_event import (
     Resource,
 )
 from rayched.framework.queueing_hints import Hint, Registration
+from rayched.queue.audit import QueueAudit, Standing
 from rayched.queue.hints import default_events
 from rayched.queue.in_flight import InFlightPods
 from rayched.queue.queued_pod import Move, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight
+from rayched.queue.several import Several
 from rayched.snapshot.columns import Log
 from rayched.v1.core_pb2 import Pod
 from tests.queue.builders import ON_NODES, a_pod, a_queue, gated_queue, to
@@ -53,6 +55,28 @@ def test_an_outcome_for_a_pod_that_is_in_a_queue_is_an_error(queue: str) -> None
 def test_an_outcome_for_a_pod_that_was_never_handed_out_is_an_error() -> None:
     with pytest.raises(NotInFlight, match="uid-a is neither in flight nor in the queue"):
         a_queue().fail("a", "Fit")
+
+
+def test_nobody_makes_the_objects_of_events_that_the_pods_plugins_did_not_register_for() -> None:
+    def make() -> list[object]:
+        raise AssertionError("the objects were made")
+
+    q = a_queue({**ON_NODES, "Other": [Registration(ASSIGNED_POD_ADD)]})
+    audit = QueueAudit(q.queue.places, q.queue.hints)
+    q.unschedulable("w")
+    q.add()
+    assert q.pop() == "a"
+    news = Several(2, make)
+    audit.happened(ASSIGNED_POD_ADD, None, None, 7, news=news)
+    q.queue.move_all_for_each(ASSIGNED_POD_ADD, q.now, news, position=7)
+    q.fail("a", "Fit")
+    assert (q.place("a"), q.place("w")) == (Place.UNSCHEDULABLE, Place.UNSCHEDULABLE)
+    assert list(audit.faults("uid-w", "default/w", Standing.QUEUED, q.now)) == []
+    q.after(60).add("b")
+    assert q.pop() == "b"
+    q.queue.move_all_for_each(ASSIGNED_POD_ADD, q.now, news, position=20)
+    with pytest.raises(AssertionError, match="the objects were made"):
+        q.fail("b", "Other")
 
 
 @pytest.mark.row("Q41")
