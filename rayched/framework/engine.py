@@ -33,7 +33,7 @@ from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.counting import CountedRejection, score_counted
 from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright, row_reasons
 from rayched.framework.dry_run import DryRun
-from rayched.framework.equal_runs import EqualRun
+from rayched.framework.equal_runs import Runs
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
 from rayched.framework.narrowed_rows import NarrowedRows
@@ -88,11 +88,7 @@ class Engine:
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
         self._total: TotalColumn = np.zeros(0, self._scale.dtype)
-        self._run: EqualRun | None = None
-        """What the next pod may follow, if it is like the last one."""
-        self._evaluated_last: Stage | None = None
-        """A run begins with the second pod of a kind: where each is of another kind than the last one, all the others would be
-        made for nothing."""
+        self._runs = Runs(self._builder.build)
         self._rooms: OrderedDict[int, RoomFilter | None] = OrderedDict()
         """Filters in numbers, by the plan's number, of those that were asked about so last."""
         self._evaluations = PluginEvaluations(profile)
@@ -112,6 +108,9 @@ class Engine:
         plan.tally.count += 1
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
+        followed = self._followed(plan, nominated) if without is None else None
+        if followed is not None:
+            return followed
         try:
             evaluation = self._evaluated(plan, without)
         except PluginError:
@@ -151,18 +150,9 @@ class Engine:
     def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, without)
-        run = self._run
-        if run is not None and without is None and (run.stage is plan.scoring or run.stage is plan.filtering):
-            try:
-                followed = run.next(self._builder.build)
-            except PluginError as problem:
-                # A score may have been asked for of a row that is feasible no longer.
-                self._run = None
-                if problem.point not in _SCORING:
-                    raise
-                followed = None
-            if followed is not None:
-                return followed
+        followed = self._followed(plan, ()) if without is None else None
+        if followed is not None:
+            return followed
         if plan.scoring is None:
             plan.scoring = self._planner.stage(plan, with_scores=True)
         if plan.scoring.was_built():
@@ -179,6 +169,22 @@ class Engine:
                 if problem.point not in _SCORING:
                     raise
         return self._filtered_first(plan, plan.scoring, without)
+
+    def _followed(self, plan: Plan, nominated: Sequence[Nomination]) -> Evaluation | None:
+        """What follows the last decision, where that can be known beside pods that are nominated. Raises PluginError."""
+        kept_free: frozenset[int] | None = frozenset()
+        if nominated:
+            room = self._room(plan) if self._runs.is_of(plan.scoring) else None
+            kept_free = None if room is None else room.kept_free(nominated)
+        if kept_free is None:
+            return None
+        try:
+            return self._runs.follow(plan, kept_free)
+        except PluginError as problem:
+            # A score may have been asked for of a row that is feasible no longer.
+            if problem.point not in _SCORING:
+                raise
+            return None
 
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
         """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
@@ -283,7 +289,7 @@ class Engine:
         feasible = (total >= 0).nonzero()[0]
         if len(feasible) <= 1:
             if len(feasible):
-                self._begin_run(plan.filtering, total, without)
+                self._runs.evaluated(plan.filtering, len(total), whole=without is None)
             return Evaluation(len(total), total, 0 if len(feasible) else NOT_FEASIBLE, n_feasible=len(feasible))
         try:
             evaluation = self._scored_at_first(plan, scoring, without)
@@ -341,20 +347,15 @@ class Engine:
         if stage.counted and self._add_counted(stage, total, without):
             best = int(total[total.argmax()])
         evaluation = Evaluation(len(total), total, best)
-        self._begin_run(stage, total, without)
-        if self._run is None and scores_may_be_outside(stage) and evaluation.n_feasible > 1:
+        self._runs.evaluated(stage, len(total), whole=without is None)
+        if not self._runs and scores_may_be_outside(stage) and evaluation.n_feasible > 1:
             check_scores(stage, total)
         return evaluation
 
-    def _begin_run(self, stage: Stage, total: TotalColumn, without: RowIndex | None) -> None:
-        """The stage was evaluated: the next pod may follow it."""
-        again, self._evaluated_last = stage is self._evaluated_last, stage
-        if again and without is None:
-            self._run = EqualRun.begin(stage, len(total))
-
     def _sum(self, stage: Stage, without: RowIndex | None) -> TotalColumn:
         """Refresh and add up a stage's sums, by the bounds that held last. Shape (n_rows,); valid until the next one."""
-        build, self._run = self._builder.build, None
+        build = self._builder.build
+        self._runs.drop()
         stage.usage.refresh(build)
         stage.static.refresh(build)
         if stage.bounds is None:
@@ -425,7 +426,7 @@ class Engine:
         return self._plans.of(template, would_be)
 
     def _forget(self) -> None:
-        self._run = self._evaluated_last = None
+        self._runs.forget()
         self._plans.drop_all()
         self._planner.forget()
         self._rooms.clear()

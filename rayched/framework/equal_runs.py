@@ -29,7 +29,8 @@ from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation
 from rayched.framework.grouped_leaders import GroupLeaders, groups_to_follow
 from rayched.framework.kept_columns import BuildColumns
 from rayched.framework.leaders import Leaders
-from rayched.framework.plan import CountedScore, Stage
+from rayched.framework.plan import CountedScore, Plan, Stage
+from rayched.framework.plugin_calls import PluginError
 from rayched.framework.usage_sum import TotalColumn
 from rayched.snapshot.row_groups import RowGroups
 
@@ -42,6 +43,59 @@ PAUSE: Final = 64
 counting scores let none begin."""
 
 
+_NO_ROWS: Final[frozenset[int]] = frozenset()
+
+
+class Runs:
+    """The run that the next pod may follow, if it is like the last one."""
+
+    __slots__ = ("_build", "_evaluated_last", "_run")
+
+    def __init__(self, build: BuildColumns) -> None:
+        self._build = build
+        self._run: EqualRun | None = None
+        self._evaluated_last: Stage | None = None
+        """A run begins with the second pod of a kind: where each is of another kind than the last one, all the others would be
+        made for nothing."""
+
+    def __bool__(self) -> bool:
+        return self._run is not None
+
+    def is_of(self, stage: Stage | None) -> bool:
+        return self._run is not None and self._run.stage is stage
+
+    def drop(self) -> None:
+        """Something else is evaluated."""
+        self._run = None
+
+    def forget(self) -> None:
+        """What was evaluated last is no more."""
+        self._run = self._evaluated_last = None
+
+    def evaluated(self, stage: Stage, n_rows: int, *, whole: bool) -> None:
+        """The stage was evaluated just now; `whole`: no rows were left out. Raises PluginError."""
+        again, self._evaluated_last = stage is self._evaluated_last, stage
+        if again and whole:
+            self._run = EqualRun.begin(stage, n_rows)
+
+    def follow(self, plan: Plan, left_out: frozenset[int] = _NO_ROWS) -> Evaluation | None:
+        """What follows the last decision, where that was of this plan; None: it has to be evaluated as a whole.
+
+        Raises PluginError, and drops the run.
+        """
+        run = self._run
+        if run is None or (run.stage is not plan.scoring and run.stage is not plan.filtering):
+            return None
+        try:
+            found = run.next(self._build, left_out)
+        except PluginError:
+            self._run = None
+            raise
+        if found is None:
+            self._run = None
+        return found
+
+
 class EqualRun:
     """The last decision of a stage, ready to be followed by the next."""
 
@@ -51,6 +105,7 @@ class EqualRun:
         "_followed",
         "_groups",
         "_leaders",
+        "_left_out",
         "_logs",
         "_n_installed",
         "_revision",
@@ -82,6 +137,8 @@ class EqualRun:
         """Without the counting score. Shape (n_rows,)."""
         if self._ceiling is not None:
             np.minimum(self._total, self._ceiling, out=self._total)
+        self._left_out = _NO_ROWS
+        """Rows that are infeasible in the total for reasons that no plugin knows."""
         self._leaders = Leaders(lambda: self._total)
         self._groups = None if speaking is None or groups is None else GroupLeaders(speaking, groups, self._total)
 
@@ -102,8 +159,11 @@ class EqualRun:
             return None
         return cls(stage, n_rows, speaking[0], groups)
 
-    def next(self, build: BuildColumns) -> Evaluation | None:
-        """The template once more; None: it has to be evaluated as a whole. Raises PluginError."""
+    def next(self, build: BuildColumns, left_out: frozenset[int] = _NO_ROWS) -> Evaluation | None:
+        """The template once more; None: it has to be evaluated as a whole. Raises PluginError.
+
+        `left_out`: rows that are not feasible for reasons that no plugin knows.
+        """
         usage, static = self.stage.usage, self.stage.static
         n_rows, follower = len(self._total), usage.follower
         changed: list[int] = []
@@ -132,6 +192,9 @@ class EqualRun:
                 return None
             if lifted:
                 changed = [*changed, *lifted]
+        if left_out is not self._left_out:
+            changed = [*changed, *(left_out ^ self._left_out)]
+            self._left_out = left_out
         for row in changed:
             self._write(row)
         self._followed += 1
@@ -195,6 +258,8 @@ class EqualRun:
         value = self.stage.usage.column.item(row) + self._static.item(row)
         if self._ceiling is not None:
             value = min(value, self._ceiling.item(row))
+        if row in self._left_out:
+            value = self.stage.static.scale.infeasible
         old = self._total.item(row)
         if value == old:
             return

@@ -42,6 +42,10 @@ ROWS_SHARE: Final = 128
 """A pass over all rows takes as long as so many single ones and one in so many of all."""
 
 
+KEPT_FREE_MAX: Final = 64
+"""Of so many nominated pods those rows are known that they keep free; with more all rows are judged at once."""
+
+
 class RoomFilter:
     """The filters of one plan. `holds` comes first, after any change."""
 
@@ -72,6 +76,8 @@ class RoomFilter:
         """Rows that are nodes, and that none of the lasting filters rejects. Shape (n_rows,)."""
         self._asks: Hashable = None
         self._diagnosis: RoomDiagnosis | None = None
+        self._kept_free: tuple[tuple[Nomination, ...], int, frozenset[int]] = (), -1, frozenset()
+        """What `kept_free` said last, of whom, and the position in the log of usage."""
 
     def holds(self, build: BuildColumns) -> bool:
         """Bring it up to date; whether it says all that the filters say. Raises PluginError."""
@@ -86,6 +92,7 @@ class RoomFilter:
                 if one.column is not None:
                     passing &= one.column[:n_rows] == Code.SUCCESS
             self.passing, self._diagnosis, self._asks = passing, None, None
+            self._kept_free = (), -1, frozenset()
             self._follower.catch_up()
         return True
 
@@ -113,6 +120,19 @@ class RoomFilter:
             return np.array([row for row in rows if not self.fits(row, nominated)], np.intp)
         found = self._diagnosed(nominated)
         return None if found is None else np.unique(among[found.rejected[among]])
+
+    def kept_free(self, nominated: Sequence[Nomination]) -> frozenset[int] | None:
+        """Rows with nominated pods that are not feasible with them; the same object while it is the same. None: too many pods."""
+        if len(nominated) > KEPT_FREE_MAX:
+            return None
+        (given, position, kept), now = self._kept_free, tuple(nominated)
+        log = self.table.usage_log
+        changed = log.since(position) if position >= 0 and now == given else None
+        if changed is None or not {row for _, row in nominated}.isdisjoint(changed):
+            found = frozenset(row for _, row in nominated if not self.fits(row, nominated))
+            kept = kept if found == kept else found
+        self._kept_free = now, log.end, kept
+        return kept
 
     def stay(self, row: int, pods: Sequence[PodTemplate], nominated: Sequence[PodTemplate]) -> tuple[bool, ...] | None:
         """As `Room.stay`; None also where a lasting filter rejects the row."""

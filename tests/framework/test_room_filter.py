@@ -12,7 +12,9 @@ import pytest
 from rayched.framework import engine as engine_module
 from rayched.framework import names
 from rayched.framework.engine import Engine
+from rayched.framework.equal_runs import EqualRun
 from rayched.framework.evaluation import Evaluation
+from rayched.framework.kept_columns import BuildColumns
 from rayched.framework.nominations import Nomination, rejected_with_nominated
 from rayched.framework.plan import Plan
 from rayched.framework.plugin_args import NodeResourcesFitArgs
@@ -195,6 +197,35 @@ def test_filters_in_numbers_say_what_they_say_in_columns(seed: int) -> None:
         world.change()
         world.compare()
     assert world.in_numbers > (0 if world.has_terms else STEPS // 4)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_equal_pods_follow_each_other_beside_pods_that_are_nominated(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow = EqualRun.next
+    followed: list[bool] = []
+
+    def noted(run: EqualRun, build: BuildColumns, left_out: frozenset[int]) -> Evaluation | None:
+        found = follow(run, build, left_out)
+        followed.append(bool(left_out) and found is not None)
+        return found
+
+    monkeypatch.setattr(EqualRun, "next", noted)
+    world = World(3 * seed)
+    # Most of the time no node goes, and the same pod comes again and again.
+    for number in range(20, 26):
+        world.snapshot.add_node(a_node(f"n{number}", cpu="8"))
+    template = world.templates.intern(a_pod("low", cpu="1"))
+    for _ in range(3 * STEPS):
+        if world.random.random() < 0.8:
+            there = [uid for name in world.names() for uid in world.snapshot.pods_on(name)]
+            if len(there) > 10 and world.random.random() < 0.5:
+                world.snapshot.unbind(world.random.choice(there))
+            else:
+                world.bind()
+        else:
+            world.change()
+        world.compare_with_rows_left_out(template)
+    assert sum(followed) > STEPS
 
 
 @pytest.mark.parametrize(("kept_free", "has_sums_left"), [("n1", True), ("n2", False)])

@@ -74,8 +74,8 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     answers: list[bool] = []
     follow = EqualRun.next
 
-    def noted(run: EqualRun, build: BuildColumns) -> Evaluation | None:
-        found = follow(run, build)
+    def noted(run: EqualRun, build: BuildColumns, left_out: frozenset[int]) -> Evaluation | None:
+        found = follow(run, build, left_out)
         answers.append(found is not None)
         return found
 
