@@ -139,6 +139,8 @@ class PodCounts:
         self._counters_by_handle: dict[Hashable, list[PodCounter]] = {}
         self._templates: dict[tuple[int, bool], _BoundTemplate] = {}
         self._templates_by_handle: dict[Hashable, list[_BoundTemplate]] = {}
+        self._unindexed: list[_BoundTemplate] = []
+        """Templates that came while there were no counters, and are not found by their handles yet."""
         self._empty_looked_at = TEMPLATES_MIN
         self._carried: dict[tuple[str, bytes], tuple[CarriedTerm, ...]] = {}
         """Terms by namespace and part of a pod, of TEMPLATES_MIN at most."""
@@ -157,6 +159,7 @@ class PodCounts:
         if counter is not None:
             self._counters.move_to_end(what)
             return counter
+        self._index()
         self._let_some_go()
         counter = self._counters[what] = PodCounter(what, self._capacity)
         for handle in counter.handles:
@@ -223,10 +226,9 @@ class PodCounts:
             self._forget_templates()
         bound = _BoundTemplate(template, terminating, self._carried_by(template) if template.has_affinity else ())
         self._templates[template.id, terminating] = bound
-        for handle in bound.handles:
-            self._templates_by_handle.setdefault(handle, []).append(bound)
-            for counter in self._counters_by_handle.get(handle, ()):
-                bound.count_from(counter)
+        self._unindexed.append(bound)
+        if self._counters:
+            self._index()
         return bound
 
     def _carried_by(self, template: PodTemplate) -> tuple[CarriedTerm, ...]:
@@ -239,8 +241,17 @@ class PodCounts:
             carried = self._carried[part] = terms_of_bound(template.pod)
         return carried
 
+    def _index(self) -> None:
+        for bound in self._unindexed:
+            for handle in bound.handles:
+                self._templates_by_handle.setdefault(handle, []).append(bound)
+                for counter in self._counters_by_handle.get(handle, ()):
+                    bound.count_from(counter)
+        self._unindexed.clear()
+
     def _forget_templates(self) -> None:
         """Let go of templates without pods."""
+        self._index()
         self._templates = {key: bound for key, bound in self._templates.items() if bound.pods}
         self._empty_looked_at = max(TEMPLATES_MIN, len(self._templates))
         self._templates_by_handle = {}

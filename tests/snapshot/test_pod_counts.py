@@ -137,6 +137,21 @@ def test_counters_that_had_to_go_are_counted_anew(seed: int, monkeypatch: pytest
         verify(snapshot)
 
 
+def test_pods_that_came_before_the_first_counter_count_once_however_many_templates_were_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pod_counts, "TEMPLATES_MIN", 2)
+    snapshot, templates = Snapshot(), TemplateTable()
+    snapshot.pod_counts._empty_looked_at = 2
+    snapshot.add_node(a_node("a"))
+    for number in range(20):
+        snapshot.bind(str(number), templates.intern(a_pod(f"app-{number}")), "a")
+        if number % 3:
+            snapshot.unbind(str(number))
+    assert [column(snapshot, pods_of(f"app-{number}")) for number in range(20)] == [[int(not number % 3)] for number in range(20)]
+    verify(snapshot)
+
+
 def test_counters_grow_with_the_table() -> None:
     snapshot, templates = Snapshot(), TemplateTable()
     web = templates.intern(a_pod("web"))
