@@ -228,6 +228,11 @@ class QueueLink:
         dues = (self._next_due, None if self._told_since is None else self._told_since + GATHER_SECONDS)
         return None if self._calling else min((due for due in dues if due is not None), default=None)
 
+    @property
+    def has_full_call(self) -> bool:
+        """The queue has nothing to do, and as much is to be told as a call takes while pods come in a burst."""
+        return not self._calling and len(self._log) >= ENTRIES_IN_A_BURST
+
     def request(self, now: float, roll_call: RollCall) -> ExchangeRequest | None:
         """The call to make now, if any is worth making."""
         if self._calling:

@@ -303,12 +303,16 @@ class SchedulerActor:
         return idle if due is None else min(idle, max(0.0, due - _boottime()))
 
     def _take_inputs(self, seconds: float) -> None:
-        """What is there, as far as it is done in INPUT_SECONDS; if nothing is, what comes within the time."""
+        """What is there, as far as it is done in INPUT_SECONDS; if nothing is, what comes within the time.
+
+        The rest waits for a turn, too, once there is a full call for the queue: it works on that meanwhile.
+        """
         self._inbox.wait(seconds)
         until = _boottime() + INPUT_SECONDS
         while (call := self._inbox.take()) is not None:
             call()
-            if _boottime() >= until:
+            link = self._core.link
+            if (link is not None and link.has_full_call) or _boottime() >= until:
                 return
 
     def _send(self, send: Send) -> None:

@@ -181,6 +181,7 @@ def parse(text: str) -> Amount:
     return Amount(-unscaled if sign == "-" else unscaled, exponent, form, wide=not narrow, text=kept)
 
 
+@lru_cache(maxsize=16_384)
 def value(text: str) -> int:
     """The quantity in units, rounded up away from zero; raises QuantityError."""
     return parse(text).value()

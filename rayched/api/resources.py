@@ -165,9 +165,27 @@ def _plain_of(pod: Pod) -> _Plain | None:
 @lru_cache(maxsize=_PLAIN_MAX)
 def _plain(containers: tuple[bytes, ...]) -> _Plain:
     """From the serialised resources of each container."""
+    found = [ResourceRequirements.FromString(serialised) for serialised in containers]
+    return _plain_one(found[0].requests) if len(found) == 1 else _plain_several(found)
+
+
+def _plain_one(requests: Mapping[str, Quantity]) -> _Plain:
+    """Where there is nothing to add, nothing but the end result is worked out."""
+    named = {
+        name: quantity.milli_value(found.string) if name == CPU else quantity.value(found.string)
+        for name, found in requests.items()
+    }
+    return _Plain(
+        named=named,
+        counted={name: amount for name, amount in named.items() if _is_counted(name)},
+        with_defaults={CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY} | named,
+    )
+
+
+def _plain_several(containers: Iterable[ResourceRequirements]) -> _Plain:
     pod = Pod()
-    for serialised in containers:
-        pod.spec.containers.add(resources=ResourceRequirements.FromString(serialised))
+    for found in containers:
+        pod.spec.containers.add(resources=found)
     amounts = requested(pod)
     return _Plain(
         named=_integers(amounts, all_names=True),
@@ -308,7 +326,12 @@ def _raise(total: Amounts, least: Amounts) -> None:
 
 
 def _integers(amounts: Amounts, *, all_names: bool = False) -> dict[str, int]:
-    return {name: _integer(amounts, name) for name in amounts if all_names or name in _NATIVE_RESOURCES or is_scalar(name)}
+    return {name: _integer(amounts, name) for name in amounts if all_names or _is_counted(name)}
+
+
+def _is_counted(name: str) -> bool:
+    """Whether nodes are asked for it."""
+    return name in _NATIVE_RESOURCES or is_scalar(name)
 
 
 def _integer(amounts: Amounts, name: str) -> int:

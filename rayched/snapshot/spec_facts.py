@@ -75,7 +75,7 @@ def facts_of_bytes(spec: bytes) -> tuple[SpecFacts, tuple[bytes, bytes]]:
     rest = _rest(spec[end:])
     containers = _containers(spec[:end])
     if rest.takes_room:
-        facts = facts_of_pod(Pod(spec=_read(spec)))
+        facts = facts_of_pod(_read(spec))
     else:
         facts = SpecFacts(
             *containers.room,
@@ -133,7 +133,7 @@ class _Containers(NamedTuple):
 
 @lru_cache(maxsize=PARTS_MAX)
 def _rest(part: bytes) -> _Rest:
-    spec = _read(part)
+    spec = _read(part).spec
     if spec.node_name:
         raise ValueError("the pod has a node")
     tolerations = tuple(Toleration.FromString(one.SerializeToString()) for one in spec.tolerations)
@@ -152,15 +152,18 @@ def _rest(part: bytes) -> _Rest:
 
 @lru_cache(maxsize=PARTS_MAX)
 def _containers(part: bytes) -> _Containers:
-    pod = Pod(spec=_read(part))
+    pod = _read(part)
     return _Containers(part, resources.room_taken(pod), host_ports_of(pod))
 
 
-def _read(part: bytes) -> PodSpec:
-    spec = PodSpec.FromString(part)
+def _read(part: bytes) -> Pod:
+    """A pod with this spec."""
+    pod = Pod()
+    spec = pod.spec
+    spec.MergeFromString(part)
     if len(UnknownFieldSet(spec)) or spec.SerializeToString(deterministic=True) != part:
         raise ValueError("a spec is not written as it should be")
-    return spec
+    return pod
 
 
 def _containers_end(spec: bytes) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rayched.actors.inbox import Inbox
 from rayched.actors.messages import (
     ENTRIES_MAX,
     AssignedPods,
@@ -23,6 +26,7 @@ from rayched.actors.pod_changes import OP_BIND, BindingValues, bound_behind
 from rayched.actors.queue_link import ENTRIES_IN_A_BURST, GATHER_SECONDS, QueueLink
 from rayched.actors.records import KeptPod, PodRecord
 from rayched.actors.roll_call import RollCall
+from rayched.actors.scheduler_actor import SchedulerActor
 from rayched.api import kinds
 from rayched.api.stages import Stage
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD, NODE_ADD
@@ -251,6 +255,29 @@ def test_a_burst_of_pods_crosses_in_short_calls_that_ask_for_pods_already(
 ) -> None:
     found, want = crossing(QueueLink(1), Replica(ModelStore(), Clock()), entries)
     assert (found, want > 0) == (crosses, asks)
+
+
+def test_inputs_wait_for_a_turn_once_there_is_a_full_call_for_the_queue() -> None:
+    link, inbox = QueueLink(1), Inbox()
+    roll_call = RollCall(Replica(ModelStore(), Clock()).core.cache, lambda record: True)
+    actor = SchedulerActor.__new__(SchedulerActor)
+    actor._inbox, actor._core = inbox, SimpleNamespace(link=link)  # type: ignore[assignment]
+
+    def told(entries: list[LogEntry]) -> None:
+        for entry in entries:
+            link.tell(entry)
+
+    for first in range(0, 4 * ENTRIES_IN_A_BURST, ENTRIES_IN_A_BURST // 2):
+        inbox.put(partial(told, pods(ENTRIES_IN_A_BURST // 2, first=first)))
+    actor._take_inputs(0.0)
+    assert link.backlog == ENTRIES_IN_A_BURST
+    assert link.request(1.0, roll_call) is not None
+    actor._take_inputs(0.0)
+    assert link.backlog == 3 * ENTRIES_IN_A_BURST, "the queue has something to do"
+    actor._core.link = None  # type: ignore[misc]
+    inbox.put(lambda: None)
+    actor._take_inputs(0.0)
+    assert inbox.take() is None
 
 
 def test_pods_that_got_their_nodes_cross_together_but_never_across_the_begin_of_a_cycle() -> None:

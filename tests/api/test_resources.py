@@ -87,6 +87,17 @@ def test_only_an_absent_request_counts_as_the_default(requests: Any, milli_cpu: 
     assert resources.balanced_requests(pod, ("x/gpu",)) == (0,)
 
 
+TEXTS = st.sampled_from(
+    ["0", "1", "-1", "100m", "1n", "-1500m", "0.1Ki", "1.5Gi", "1e3", "9223372036854775807", "10E", "1e30", "-1e30"]
+)
+
+
+@given(st.dictionaries(st.sampled_from(["cpu", "memory", "ephemeral-storage", "pods", "gpu", "x/gpu", "hugepages-2Mi"]), TEXTS))
+def test_a_single_container_is_counted_as_several_are(requests: dict[str, str]) -> None:
+    only = container(requests).resources
+    assert resources._plain_one(only.requests) == resources._plain_several([only])
+
+
 @pytest.mark.parametrize(
     ("name", "scalar", "extended"),
     [
