@@ -401,7 +401,10 @@ class Planner:
 
 
 class SeenPod:
-    """A template's pod as plugins may see it: without labels that nobody mentions, without tolerations of unknown taints."""
+    """A template's pod as plugins may see it: without labels that nobody mentions, without tolerations of unknown taints.
+
+    Labels whose values nobody mentions have another one, that no pod has.
+    """
 
     __slots__ = ("_known", "_table", "_template")
 
@@ -433,13 +436,13 @@ class SeenPod:
         labels, tolerations = template.labels, template.tolerations
         counting = self._table.mentioned_labels.among(labels) if selects else labels
         covering = self._table.known_taints.counting(tolerations) if tolerates else tolerations
-        if len(counting) == len(labels) and len(covering) == len(tolerations):
+        if counting == labels and len(covering) == len(tolerations):
             return pod
         reduced = Pod()
         reduced.CopyFrom(pod)
-        for label in labels:
-            if label not in counting:
-                del reduced.metadata.labels[label]
+        if counting != labels:
+            reduced.metadata.ClearField("labels")
+            reduced.metadata.labels.update(counting)
         if len(covering) < len(tolerations):
             reduced.spec.ClearField("tolerations")
             reduced.spec.tolerations.extend(covering)

@@ -1,8 +1,9 @@
 """The plans of templates. Templates of which all plugins read the same have one plan, whatever else they differ in.
 
 A plugin's key is all that it reads of a pod, so equal keys of all plugins make equal plans. Labels that no selector mentions and
-tolerations of taints that no node has are left out before plugins are asked, where these allow it; when such a label or taint
-comes up for the first time, templates that have to do with it are planned anew.
+tolerations of taints that no node has are left out before plugins are asked, where these allow it, and values of labels that no
+selector mentions are told apart no longer; when such a label or taint comes up for the first time, templates that have to do with
+it are planned anew.
 
 Owner: one Engine. Cost: a template whose plan is known 0.5 µs; one seen for the first time 6 µs where plugins see the same of it
 as of another, else a key of each plugin, some 30 µs, and a plan where no other has the same keys.
@@ -11,12 +12,13 @@ as of another, else a key of each plugin, some 30 µs, and a plan where no other
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 from rayched.framework.plan import Plan, Planner, SeenPod
 from rayched.framework.plugin_evaluations import PluginEvaluations
 from rayched.framework.questions import Asked
+from rayched.snapshot.mentioned_labels import Mention
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 
@@ -24,6 +26,8 @@ TEMPLATES_MAX: Final = 16_384
 """Templates whose plan is known; a plan without columns of its own takes about 2 KB, a template that shares one 0.2."""
 SIGHTS_MAX: Final = 4_096
 """What plugins see of pods is remembered of so many, some 0.5 KB each; then from the beginning."""
+LABELS_MAX: Final = 65_536
+"""Labels of templates, or twice as many as those have whose plan is known; then the others are left out."""
 
 
 class Plans:
@@ -35,6 +39,8 @@ class Plans:
         "_by_template",
         "_evaluations",
         "_heeded",
+        "_labels",
+        "_labels_max",
         "_mentioned_of",
         "_planner",
         "_seen_labels",
@@ -53,6 +59,9 @@ class Plans:
         """By what plugins see of a pod, where all of them see the same."""
         self._heeded: set[bytes] = set()
         """Parts of pods whose mentions were taken note of, at most SIGHTS_MAX: mentioned labels are never forgotten."""
+        self._labels: set[Mention] = set()
+        """Those of all templates whose plan is known, and of some that were let go."""
+        self._labels_max = LABELS_MAX
         self._used: OrderedDict[int, Plan] = OrderedDict()
         """By the plan's number, the one that was used last at the end."""
         self._seen_labels = table.mentioned_labels.revision
@@ -128,6 +137,12 @@ class Plans:
                 plan.sights.append(sight)
         self._used.move_to_end(plan.number)
         plan.templates[template.id] = template
+        self._labels.update(template.labels.items())
+        if len(self._labels) > self._labels_max:
+            self._labels = {
+                label for one in self._used.values() for each in one.templates.values() for label in each.labels.items()
+            }
+            self._labels_max = max(LABELS_MAX, 2 * len(self._labels))
         self._by_template[template.id] = plan
         if len(self._by_template) > TEMPLATES_MAX:
             self._forget(next(iter(self._by_template)))
@@ -149,13 +164,18 @@ class Plans:
     def _drop_outdated(self) -> None:
         """Labels or taints count now that did not: forget the plans of templates that have to do with them."""
         mentioned, known = self._table.mentioned_labels, self._table.known_taints
-        keys = mentioned.since(self._seen_labels) if mentioned.revision != self._seen_labels else ()
+        mentions = mentioned.since(self._seen_labels) if mentioned.revision != self._seen_labels else ()
         taints = known.since(self._seen_taints) if known.revision != self._seen_taints else ()
         self._seen_labels, self._seen_taints = mentioned.revision, known.revision
+        if mentions and not taints and taints is not None:
+            # An application's value is mostly mentioned with its first pod; then no template that is known has it.
+            mentions = [one for one in mentions if one[1] is None or one in self._labels]
+            if not mentions:
+                return
         for number, plan in list(self._by_template.items()):
             template = plan.templates[number]
             labels, tolerations = template.labels, template.tolerations
-            has_label = labels and (keys is None or any(key in labels for key in keys))
+            has_label = labels and (mentions is None or any(_has(labels, *mention) for mention in mentions))
             if has_label or (tolerations and (taints is None or known.counting(tolerations, taints))):
                 self._forget(number)
 
@@ -172,3 +192,8 @@ class Plans:
             del self._by_sight[sight]
         del self._by_keys[plan.keys]
         self._planner.drop(plan)
+
+
+def _has(labels: Mapping[str, str], key: str, value: str | None) -> bool:
+    """Whether this value is among the labels; None: any value of the key."""
+    return key in labels if value is None else labels.get(key) == value

@@ -192,7 +192,8 @@ class CountingPlugin(ColumnPlugin, Protocol):
 class SelectingPlugin(ColumnPlugin, Protocol):
     """A plugin that reads labels of the incoming pod through selectors alone, be they its own or others', or not at all.
 
-    `key` and `prepare` then get a pod without the labels that no selector mentions, see `MentionedLabels`.
+    `key` and `prepare` then get a pod without the labels that no selector mentions, and with "*" in place of values that none
+    mentions, see `MentionedLabels`.
     """
 
     @property

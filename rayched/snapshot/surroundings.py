@@ -60,10 +60,10 @@ class Surroundings:
             case Namespace():
                 changed = _put(self._namespaces, name, dict(message.metadata.labels))
             case Service():
-                self._mentioned.add(message.spec.selector)
+                self._mentioned.add_labels(message.spec.selector)
                 changed = _put(self._services.setdefault(namespace, {}), name, dict(message.spec.selector))
             case ReplicationController():
-                self._mentioned.add(message.spec.selector)
+                self._mentioned.add_labels(message.spec.selector)
                 changed = _put(self._controllers, (kind, namespace, name), dict(message.spec.selector))
             case ReplicaSet() | StatefulSet():
                 conditions = _selector_of(message)

@@ -23,12 +23,13 @@ from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.columns import CodeColumn, Log
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Pod, Service
+from rayched.v1.core_pb2 import Pod, PodAffinityTerm, Service
 from tests.plugins.builders import PodBuilder, a_node, a_pod, a_term, pods_with
 from tests.plugins.engine_case import Case
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
+APPS = "pqrstuv"
 
 
 def a_case(n_nodes: int = 12, **args: object) -> Case:
@@ -105,6 +106,73 @@ def test_labels_count_from_when_somebody_mentions_them(seed: int) -> None:
             assert_as_from_nothing(case, template, f"seed {seed}, step {step}", nominated)
 
 
+def a_selecting_term(random: Random) -> PodAffinityTerm:
+    """With any operator."""
+    term = PodAffinityTerm()
+    operator = random.choice(("In", "In", "NotIn", "Exists", "DoesNotExist"))
+    values = random.sample(APPS, 2) if operator in ("In", "NotIn") else ()
+    term.label_selector.match_expressions.add(key=random.choice(("app", "tier")), operator=operator, values=values)
+    return term
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_values_are_told_apart_from_when_somebody_mentions_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications of which few are mentioned, by whatever operator, or by the pod's own value."""
+    monkeypatch.setattr(mentioned_labels, "VALUES_MAX", 3 if seed % 2 else 64)
+    monkeypatch.setattr(plans, "LABELS_MAX", 5 if seed % 3 else 65_536)
+    random, case = Random(seed), a_case()
+    pods = [a_pod().requesting(cpu="100m").named(app=app, tier=tier) for app in APPS for tier in "12"]
+    for pod in pods[::5]:
+        pod.spreading(random.choice((ZONE, HOST)), soft=random.random() < 0.5, selector={"tier": "1"})
+        if random.random() < 0.5:
+            pod.pod.spec.topology_spread_constraints[0].match_label_keys.append("app")
+    pods += [a_pod().requesting(cpu="100m"), a_pod().requesting(cpu="100m").named(tier="1")]
+    templates = [template_of(case, pod) for pod in pods]
+    for step in range(30):
+        match random.randrange(4):
+            case 0:
+                carrier = a_pod().named(role="c").away(HOST, a_selecting_term(random), random.choice((0, 7)))
+                case.snapshot.bind(f"c{step}", template_of(case, carrier), f"n{random.randrange(12)}")
+            case 1:
+                service = Service()
+                service.metadata.name, service.metadata.namespace = f"s{random.randrange(3)}", "default"
+                service.spec.selector["app"] = random.choice(APPS)
+                case.snapshot.set_object("Service", "default", service.metadata.name, service)
+            case _:
+                case.snapshot.bind(f"u{step}", random.choice(templates), f"n{random.randrange(12)}")
+        for template in random.sample(templates, 6):
+            assert_as_from_nothing(case, template, f"seed {seed}, step {step}")
+
+
+def test_pods_that_differ_in_values_that_nobody_mentions_have_one_plan() -> None:
+    case = a_case()
+    service = Service()
+    service.metadata.name, service.metadata.namespace = "s", "default"
+    service.spec.selector["app"] = "a3"
+    case.snapshot.set_object("Service", "default", "s", service)
+    for number in range(20):
+        template = template_of(case, a_pod().requesting(cpu="100m").named(app=f"a{number}"))
+        assert_as_from_nothing(case, template, number)
+    assert len(case.engine._plans) == 2
+    assert_as_from_nothing(case, template_of(case, a_pod().requesting(cpu="100m")))
+    assert len(case.engine._plans) == 3, "to have no such label is something else"
+
+
+def test_with_very_many_values_of_a_key_all_of_them_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mentioned_labels, "VALUES_MAX", 2)
+    mentioned = a_case().snapshot.mentioned_labels
+    mentioned.add_labels({"app": "x"})
+    assert mentioned.among({"app": "x"}) == {"app": "x"} and mentioned.among({"app": "y"}) == {"app": mentioned_labels.OTHER}
+    mentioned.add_labels({"app": "y"})
+    assert mentioned.among({"app": "z"}) == {"app": mentioned_labels.OTHER}
+    before = mentioned.revision
+    mentioned.add_labels({"app": "v"})
+    assert mentioned.among({"app": "z"}) == {"app": "z"} and mentioned.since(before) == [("app", None)]
+    mentioned.add_labels({"app": "w"})
+    mentioned.add(["app"])
+    assert mentioned.revision == before + 1
+
+
 def test_with_very_many_mentioned_keys_all_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentioned_labels, "KEYS_MAX", 3)
     case = a_case()
@@ -112,7 +180,7 @@ def test_with_very_many_mentioned_keys_all_labels_count(monkeypatch: pytest.Monk
     template = template_of(case, a_pod().named(app="x", other="y"))
     assert_as_from_nothing(case, template)
     mentioned.add(["a", "b", "a"])
-    assert mentioned.among({"a": "1", "other": "y"}) == {"a": "1"} and mentioned.since(1) == ["b"]
+    assert mentioned.among({"a": "1", "other": "y"}) == {"a": "1"} and mentioned.since(1) == [("b", None)]
     mentioned.add(["c", "d", "e"])
     assert mentioned.among({"a": "1", "other": "y"}) == {"a": "1", "other": "y"} and mentioned.since(0) is None
     assert mentioned.revision == 4
