@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from rayched.actors.pods_alike import KnownPod, PodsAlike
 from rayched.api.stages import TERMINAL_PHASES
 from rayched.snapshot.templates import TemplateTable
+from rayched.store.alike_pods import Layout
 from rayched.store.plain_pods import plain_pod
 from rayched.v1.core_pb2 import PodStatus
 
@@ -52,12 +53,11 @@ class PodsByBytes:
         plain = plain_pod(value)
         if plain is None:
             return None
-        layout, namespace, labels, kept, unlabelled, spec, status = plain
-        name, uid = value[layout.name : layout.name_end], value[layout.uid : layout.uid_end]
+        name, uid, time, namespace, labels, kept, unlabelled, spec, status, places = plain
         key_prefix = self._prefix + namespace + b"/"
         if key != key_prefix + name or not name or key.count(b"/", len(self._prefix)) != 1:
             return None
-        if not self._alike.is_time(value[layout.time : layout.time_end]):
+        if not self._alike.is_time(time):
             return None
         of_status = _status(status)
         if of_status is None:
@@ -68,7 +68,7 @@ class PodsByBytes:
         template = templates.intern_parts(namespace, labels, kept, unlabelled, spec)
         known = KnownPod(template, template.namespace, key_prefix, *of_status)
         if templates.n_seen == n_templates:
-            self._alike.learn(value, known, layout)
+            self._alike.learn(value, known, Layout(*places))
         return known, name_text, uid_text
 
 

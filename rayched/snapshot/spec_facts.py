@@ -74,18 +74,7 @@ def facts_of_bytes(spec: bytes) -> tuple[SpecFacts, tuple[bytes, bytes]]:
     end = _containers_end(spec)
     rest = _rest(spec[end:])
     containers = _containers(spec[:end])
-    if rest.takes_room:
-        facts = facts_of_pod(_read(spec))
-    else:
-        facts = SpecFacts(
-            *containers.room,
-            containers.host_ports,
-            rest.scheduler_name,
-            rest.priority,
-            rest.has_affinity,
-            rest.mentions_labels,
-            rest.tolerations,
-        )
+    facts = facts_of_pod(_read(spec)) if rest.takes_room else SpecFacts._make(containers.facts + rest.facts)
     return facts, (containers.part, rest.bare)
 
 
@@ -116,19 +105,15 @@ class _Rest(NamedTuple):
     """Without tolerations."""
     takes_room: bool
     """Beside the containers: there are overhead or resources of the pod as a whole."""
-    scheduler_name: str
-    priority: int
-    has_affinity: bool
-    mentions_labels: bool
-    tolerations: tuple[Toleration, ...]
+    facts: tuple[str, int, bool, bool, tuple[Toleration, ...]]
+    """The last ones of SpecFacts."""
 
 
 class _Containers(NamedTuple):
     part: bytes
     """The same bytes object for all that are equal."""
-    room: tuple[Mapping[str, int], Mapping[str, int], tuple[int, int]]
-    """As `resources.room_taken`."""
-    host_ports: tuple[HostPort, ...]
+    facts: tuple[Mapping[str, int], Mapping[str, int], tuple[int, int], tuple[HostPort, ...]]
+    """The first ones of SpecFacts."""
 
 
 @lru_cache(maxsize=PARTS_MAX)
@@ -139,21 +124,18 @@ def _rest(part: bytes) -> _Rest:
     tolerations = tuple(Toleration.FromString(one.SerializeToString()) for one in spec.tolerations)
     spec.ClearField("tolerations")
     has_affinity = spec.HasField("affinity")
+    mentions_labels = has_affinity or bool(spec.topology_spread_constraints)
     return _Rest(
         spec.SerializeToString(deterministic=True),
         bool(spec.overhead) or spec.HasField("resources"),
-        spec.scheduler_name,
-        spec.priority,
-        has_affinity,
-        has_affinity or bool(spec.topology_spread_constraints),
-        tolerations,
+        (spec.scheduler_name, spec.priority, has_affinity, mentions_labels, tolerations),
     )
 
 
 @lru_cache(maxsize=PARTS_MAX)
 def _containers(part: bytes) -> _Containers:
     pod = _read(part)
-    return _Containers(part, resources.room_taken(pod), host_ports_of(pod))
+    return _Containers(part, (*resources.room_taken(pod), host_ports_of(pod)))
 
 
 def _read(part: bytes) -> Pod:

@@ -9,12 +9,12 @@ What spec and status say is not looked at. Pure. Cost: 4 µs a pod with two labe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from rayched.api.wire import length_delimited, read_varint
-from rayched.store.alike_pods import Layout
+from rayched.api.wire import length_delimited, read_varint, varint
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.meta_pb2 import ObjectMeta, OwnerReference
 from rayched.v1.storage_pb2 import Stored
@@ -22,6 +22,10 @@ from rayched.v1.workloads_pb2 import Object
 
 VALUE_BYTES_MAX: Final = 8_192
 """Longer values are left to messages, as parts of them are kept."""
+
+
+_FRAME_MAX: Final = 3
+"""Bytes before a message of that length: its tag and its length."""
 
 
 def _tags(message: type[Stored | Object | Pod | ObjectMeta], *fields: str) -> list[int]:
@@ -43,7 +47,10 @@ _KEY, _VALUE = (length_delimited(number)[0] for number in (1, 2))
 class PlainPod(NamedTuple):
     """A pod without a leader's write. All are parts of its value."""
 
-    layout: Layout
+    name: bytes
+    uid: bytes
+    time: bytes
+    """Empty where there is none, as is the status."""
     namespace: bytes
     labels: dict[str, str]
     kept: bytes
@@ -52,7 +59,8 @@ class PlainPod(NamedTuple):
     """The same without labels."""
     spec: bytes
     status: bytes
-    """Empty where there is none."""
+    places: tuple[int, int, int, int, int, int]
+    """As a Layout has them."""
 
 
 def plain_pod(value: bytes) -> PlainPod | None:
@@ -67,34 +75,40 @@ def plain_pod(value: bytes) -> PlainPod | None:
 
 def _plain_pod(value: bytes) -> PlainPod:
     whole = len(value)
-    item, end = _part(value, 0, _OBJECT)
-    pod, pod_end = _part(value, item, _POD)
-    if end != whole or pod_end != whole:
-        raise ValueError("something stands behind the pod")
-    if value[pod] == _API_VERSION:
-        if not value.startswith(_KIND, pod):
+    opening = _opening(whole)
+    if not value.startswith(opening):
+        raise ValueError("no pod alone")
+    at = len(opening)
+    if value[at] == _API_VERSION:
+        if not value.startswith(_KIND, at):
             raise ValueError("not the kind of a pod")
-        pod += len(_KIND)
-    at, metadata_end = _part(value, pod, _METADATA)
+        at += len(_KIND)
+    at, metadata_end = _part(value, at, _METADATA)
     name, name_end = _part(value, at, _NAME)
     start, namespace_end = _part(value, name_end, _NAMESPACE)
     namespace = value[start:namespace_end]
-    uid, at = _part(value, namespace_end, _UID)
-    layout = Layout(name, name_end, uid, at, at, at)
+    uid, uid_end = _part(value, namespace_end, _UID)
+    time = at = uid_end
     if at < metadata_end and value[at] == _TIME:
-        time, time_end = _part(value, at, _TIME)
-        layout = Layout(name, name_end, uid, at, time, time_end)
-        at = time_end
-    first = at
+        time, at = _part(value, at, _TIME)
+    time_end = first = at
     labels: dict[str, str] = {}
     last = b""
     while at < metadata_end and value[at] == _LABELS:
-        entry, at = _part(value, at, _LABELS)
-        key, key_end = _part(value, entry, _KEY)
-        content, content_end = _part(value, key_end, _VALUE)
+        entry, entry_end = at + 2, at + 2 + value[at + 1]
+        key, key_end = entry + 2, entry + 2 + value[entry + 1]
+        content = key_end + 2
+        if entry_end > at + 129 or value[entry] != _KEY or value[key_end] != _VALUE or content + value[key_end + 1] != entry_end:
+            # It is long, or nothing of the kind.
+            entry, entry_end = _part(value, at, _LABELS)
+            key, key_end = _part(value, entry, _KEY)
+            content, content_end = _part(value, key_end, _VALUE)
+            if content_end != entry_end:
+                raise ValueError("not an entry of a label")
+        at = entry_end
         key_bytes = value[key:key_end]
-        if content_end != at or (labels and key_bytes <= last):
-            raise ValueError("not an entry of a label, or not in order")
+        if labels and key_bytes <= last:
+            raise ValueError("labels are not in order")
         labels[key_bytes.decode()] = value[content:at].decode()
         last = key_bytes
     unlabelled = value[name_end:namespace_end]
@@ -111,7 +125,32 @@ def _plain_pod(value: bytes) -> PlainPod:
         if end != whole:
             raise ValueError("something stands behind the status")
         status = value[start:]
-    return PlainPod(layout, namespace, labels, kept, unlabelled, value[spec:spec_end], status)
+    return PlainPod(
+        value[name:name_end],
+        value[uid:uid_end],
+        value[time:time_end],
+        namespace,
+        labels,
+        kept,
+        unlabelled,
+        value[spec:spec_end],
+        status,
+        (name, name_end, uid, uid_end, time, time_end),
+    )
+
+
+@lru_cache(maxsize=VALUE_BYTES_MAX)
+def _opening(size: int) -> bytes:
+    """What a Stored of so many bytes begins with that has nothing but a pod, up to what the pod begins with.
+
+    Raises ValueError: there is none of so many bytes.
+    """
+    for pod_size in range(max(0, size - 2 * _FRAME_MAX), size):
+        opening = bytes((_POD,)) + varint(pod_size)
+        opening = bytes((_OBJECT,)) + varint(len(opening) + pod_size) + opening
+        if len(opening) + pod_size == size:
+            return opening
+    raise ValueError(f"no pod has a value of {size} bytes")
 
 
 def _controllers(value: bytes, at: int, end: int) -> bytes:

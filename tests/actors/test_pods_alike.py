@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,11 +80,13 @@ def test_a_cache_that_has_read_like_pods_knows_the_same_as_one_that_reads_each_a
             assert found.template.content == expected.template.content
 
 
-def test_from_the_third_pod_of_a_kind_on_they_are_alike() -> None:
+@pytest.mark.parametrize("seconds", [0, 1_700_000_000])
+def test_from_the_third_pod_of_a_kind_on_they_are_alike(seconds: int) -> None:
     templates, alike = TemplateTable(), 0
     pods = PodsByBytes(templates, KEYS.prefix(kinds.POD))
     for revision in range(1, 12):
-        one = entry(a_pod(f"web-{revision:02}", uid=f"uid-{revision:02}"), revision)
+        pod = _with_time(a_pod(f"web-{revision:02}", uid=f"uid-{revision:02}"), seconds and seconds + revision)
+        one = entry(pod, revision)
         alike += pods._alike.find(one.key, one.value) is not None
         assert pods.find(one.key, one.value) is not None
     assert alike == 9 and templates.n_seen == 1

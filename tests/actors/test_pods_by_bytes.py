@@ -185,6 +185,7 @@ def torn(metadata: bytes, field: bytes) -> Entry:
         (written(NAMED + LABEL_B + LABEL_A), False),
         (written(NAMED + LABEL_A + LABEL_A), False),
         (written(NAMED + framed(10, framed(1, b"a") + framed(2, b"v") + UNKNOWN)), False),
+        (written(NAMED + framed(10, framed(1, b"a") + framed(3, b"v"))), False),
         (written(NAMED + LONG_FORM), False),
         (written(NAMED + LABEL_A + UNKNOWN), False),
         (written(NAMED + framed(12, b"\x28\x01" + framed(1, b"v1"))), False),
