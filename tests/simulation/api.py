@@ -28,7 +28,7 @@ from rayched.store.keys import Keys
 from rayched.store.transactions import Guard, Outcome, Write, build, read, without_answer
 from rayched.v1.workloads_pb2 import Object
 from tests.simulation.candidate import MachineClock
-from tests.simulation.etcd import EtcdError
+from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.world import SECOND, Answer, Link, Process, World
 
 CALL_NS: Final = SECOND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import CLOCK_REALTIME
 from typing import Final
 
 from leader.belief import BeliefCell
@@ -13,7 +14,7 @@ from rayched.store.list_watch import Changed, Delivery, Listed
 from rayched.store.transactions import Fenced, Guard, GuardedPut, Outcome, Refused, Unknown, build, read, split, without_answer
 from tests.simulation.api import CALL_NS
 from tests.simulation.candidate import MachineClock
-from tests.simulation.etcd import EtcdError
+from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.following import Following
 from tests.simulation.role import Caring
 from tests.simulation.world import MS, SECOND, Link, Process, World
@@ -39,7 +40,7 @@ class BudgetCaring(Caring):
         if epoch != self._term:
             self._begin(epoch)
         if epoch and self._view is not None and self._view.revision >= epoch and self._view.has_budgets:
-            writes = self._view.writes(epoch, self._clock.now().wall_us // 1_000_000)
+            writes = self._view.writes(epoch, self._machine_clock.gettime_ns(CLOCK_REALTIME) // SECOND)
             if writes:
                 self._write(self._view, epoch, list(split(writes)), [])
                 return

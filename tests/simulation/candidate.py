@@ -24,7 +24,7 @@ from leader.etcd_shim import rpc
 from leader.etcd_watch import WatchCursor
 from leader.lease_use import LeaseUse
 from leader.record import View
-from tests.simulation.etcd import EtcdError
+from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.world import MS, SECOND, Link, Process, Stream, Violation, World
 
 _EPOCH_NS: Final = 1_700_000_000 * SECOND

@@ -25,44 +25,12 @@ from typing import Any, Final
 import grpc
 
 from leader.etcd_shim import kv, rpc
+from tests.simulation.etcd_errors import EtcdError, compacted, future_revision, no_lease
+from tests.simulation.etcd_transactions import Path, Transaction, check_operations, in_range, keys_written, read_transaction
 
 CLUSTER_ID: Final = 77
 TXN_OPS_MAX: Final = 128
 """etcd's default."""
-
-
-class EtcdError(grpc.RpcError):
-    """What a call on etcd ends with."""
-
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(details)
-        self._code, self._details = code, details
-
-    def code(self) -> grpc.StatusCode:
-        return self._code
-
-    def details(self) -> str:
-        return self._details
-
-
-def compacted() -> EtcdError:
-    return EtcdError(grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
-
-
-def future_revision() -> EtcdError:
-    return EtcdError(grpc.StatusCode.OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision")
-
-
-def duplicate_key() -> EtcdError:
-    return EtcdError(grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: duplicate key given in txn request")
-
-
-def no_lease() -> EtcdError:
-    return EtcdError(grpc.StatusCode.NOT_FOUND, "etcdserver: requested lease not found")
-
-
-def too_many_operations() -> EtcdError:
-    return EtcdError(grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
 
 
 @dataclass(slots=True)
@@ -111,7 +79,7 @@ class ModelEtcd:
         begin = max(0, revision - 2)
         if begin >= len(self.history):
             return []
-        return [event for change in self.history[begin:] for event in change.events if _in_range(event.kv.key, key, range_end)]
+        return [event for change in self.history[begin:] for event in change.events if in_range(event.kv.key, key, range_end)]
 
     # ----------------------------------------------------------------------------------------------------------- requests
 
@@ -137,15 +105,16 @@ class ModelEtcd:
         return answer
 
     def txn(self, request: Any) -> Any:
-        _check_operations(request, TXN_OPS_MAX)
-        _keys_written(request.success)
-        _keys_written(request.failure)
-        paths = self._compared(request)
-        self._check(request, paths, "request_put", self._check_put)
-        self._check(request, paths, "request_range", self._check_range)
+        transaction = read_transaction(request)
+        check_operations(transaction, TXN_OPS_MAX)
+        keys_written(transaction.success)
+        keys_written(transaction.failure)
+        path = self._compared(transaction)
+        self._check(path, "request_put", self._check_put)
+        self._check(path, "request_range", self._check_range)
         self._begin()
         answer = rpc.TxnResponse()
-        self._run(request, paths, answer)
+        self._run(path, answer)
         self._commit()
         answer.header.CopyFrom(self.header())
         return answer
@@ -187,12 +156,11 @@ class ModelEtcd:
 
     # -------------------------------------------------------------------------------------------------------- transactions
 
-    def _compared(self, request: Any) -> _Path:
+    def _compared(self, transaction: Transaction) -> Path:
         """Which way the transaction goes, and each transaction within it; decided on the state before any of it."""
-        holds = all(self._holds(compare) for compare in request.compare)
-        taken = request.success if holds else request.failure
-        nested = [self._compared(op.request_txn) for op in taken if op.WhichOneof("request") == "request_txn"]
-        return _Path(holds, nested)
+        holds = all(map(self._holds, transaction.compare))
+        taken = transaction.success if holds else transaction.failure
+        return Path(holds, [(kind, self._compared(op) if kind == "request_txn" else op) for kind, op in taken])
 
     def _holds(self, compare: Any) -> bool:
         if compare.range_end:
@@ -217,14 +185,13 @@ class ModelEtcd:
             case _:
                 return bool(found != wanted)
 
-    def _check(self, request: Any, path: _Path, kind: str, check: Callable[[Any], None]) -> None:
+    def _check(self, path: Path, checked: str, check: Callable[[Any], None]) -> None:
         """Refuses before anything is written; leases of all puts come before revisions of all reads."""
-        nested = iter(path.nested)
-        for op in request.success if path.holds else request.failure:
-            if op.WhichOneof("request") == "request_txn":
-                self._check(op.request_txn, next(nested), kind, check)
-            elif op.WhichOneof("request") == kind:
-                check(getattr(op, kind))
+        for kind, op in path.taken:
+            if kind == "request_txn":
+                self._check(op, checked, check)
+            elif kind == checked:
+                check(op)
 
     def _check_put(self, request: Any) -> None:
         if request.lease and request.lease not in self.leases:
@@ -236,21 +203,20 @@ class ModelEtcd:
         if 0 < request.revision < self.compacted:
             raise compacted()
 
-    def _run(self, request: Any, path: _Path, answer: Any) -> None:
+    def _run(self, path: Path, answer: Any) -> None:
         answer.succeeded = path.holds
-        nested = iter(path.nested)
-        for op in request.success if path.holds else request.failure:
+        for kind, op in path.taken:
             response = answer.responses.add()
-            match op.WhichOneof("request"):
+            match kind:
                 case "request_txn":
                     response.response_txn.SetInParent()
-                    self._run(op.request_txn, next(nested), response.response_txn)
+                    self._run(op, response.response_txn)
                 case "request_put":
-                    response.response_put.CopyFrom(self._put(op.request_put))
+                    response.response_put.CopyFrom(self._put(op))
                 case "request_delete_range":
-                    response.response_delete_range.CopyFrom(self._delete(op.request_delete_range))
+                    response.response_delete_range.CopyFrom(self._delete(op))
                 case "request_range":
-                    response.response_range.CopyFrom(self._range_within(op.request_range))
+                    response.response_range.CopyFrom(self._range_within(op))
 
     def _range_within(self, request: Any) -> Any:
         if 0 < request.revision <= self.revision:
@@ -349,20 +315,6 @@ class _Batch:
     events: list[Any] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """Which branch of a transaction is taken, and of those within it."""
-
-    holds: bool
-    nested: list[_Path]
-
-
-def _in_range(key: bytes, first: bytes, range_end: bytes) -> bool:
-    if not range_end:
-        return key == first
-    return key >= first and (range_end == b"\0" or key < range_end)
-
-
 def _keys_in(keys: list[bytes], first: bytes, range_end: bytes) -> list[bytes]:
     """Those of a range, of keys in order."""
     begin = bisect_left(keys, first)
@@ -374,49 +326,6 @@ def _keys_in(keys: list[bytes], first: bytes, range_end: bytes) -> list[bytes]:
 def _end_of(prefix: bytes) -> bytes:
     """The first key behind all that begin so. The prefix ends with a slash or the like."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
-
-
-def _check_operations(request: Any, most: int) -> None:
-    operations = max(len(request.compare), len(request.success), len(request.failure))
-    if operations > most:
-        raise too_many_operations()
-    for op in (*request.success, *request.failure):
-        if op.WhichOneof("request") == "request_txn":
-            _check_operations(op.request_txn, most - operations)
-
-
-def _keys_written(ops: Any) -> tuple[set[bytes], list[tuple[bytes, bytes]]]:
-    """Keys put and ranges deleted by these operations. Raises where a key may be written twice."""
-    deleted = [
-        (op.request_delete_range.key, op.request_delete_range.range_end)
-        for op in ops
-        if op.WhichOneof("request") == "request_delete_range"
-    ]
-    put: set[bytes] = set()
-
-    def check(key: bytes) -> None:
-        if any(_in_range(key, first, end) for first, end in deleted):
-            raise duplicate_key()
-
-    for op in ops:
-        if op.WhichOneof("request") != "request_txn":
-            continue
-        then_put, then_deleted = _keys_written(op.request_txn.success)
-        else_put, else_deleted = _keys_written(op.request_txn.failure)
-        if not put.isdisjoint(then_put) or not (else_put - then_put).isdisjoint(put):
-            raise duplicate_key()
-        for key in then_put | else_put:
-            check(key)
-        put |= then_put | else_put
-        deleted += then_deleted + else_deleted
-    for op in ops:
-        if op.WhichOneof("request") == "request_put":
-            key = op.request_put.key
-            if key in put:
-                raise duplicate_key()
-            check(key)
-            put.add(key)
-    return put, deleted
 
 
 # ----------------------------------------------------------------------------------------------------------------- watches

@@ -15,7 +15,7 @@ from rayched.store.list_watch import (
     SendOnStream,
 )
 from tests.simulation.candidate import MachineClock
-from tests.simulation.etcd import EtcdError
+from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.world import SECOND, Link, Process, Stream, World
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import CLOCK_BOOTTIME, CLOCK_REALTIME
 
 from leader.belief import BeliefCell
-from leader.clock import SystemClock
 from rayched.store.fencing import Fence
 from rayched.store.keys import Keys
 from tests.simulation.candidate import MachineClock
@@ -18,19 +18,18 @@ class Role:
     def __init__(self, world: World, process: Process, link: Link, clock: MachineClock, keys: Keys, cell: BeliefCell) -> None:
         self.world, self.process, self.link, self._keys = world, process, link, keys
         self._machine_clock = clock
-        self._clock = SystemClock(clock.gettime_ns)
         self._fence = Fence(cell)
         self.before_next_write: Callable[[], None] | None = None
         """What happens to the process the next time that it is about to send something."""
 
     def _epoch(self) -> int | None:
-        return self._fence.epoch(self._clock.now().boot_ns)
+        return self._fence.epoch(self._machine_clock.gettime_ns(CLOCK_BOOTTIME))
 
     def _wall_time(self) -> float:
-        return self._clock.now().wall_us / 1e6
+        return self._machine_clock.gettime_ns(CLOCK_REALTIME) // 1000 / 1e6
 
     def _now(self) -> float:
-        return self._clock.now().boot_ns / SECOND
+        return self._machine_clock.gettime_ns(CLOCK_BOOTTIME) / SECOND
 
     def _is_about_to_write(self) -> None:
         if self.before_next_write is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import CLOCK_BOOTTIME
 from typing import Any, Final
 
 from leader.belief import BeliefCell
@@ -23,7 +24,7 @@ from rayched.store.errors import store_error
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery, Listed
 from tests.simulation.candidate import MachineClock
-from tests.simulation.etcd import EtcdError
+from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.following import Following
 from tests.simulation.role import Role
 from tests.simulation.world import MS, SECOND, Link, Process, Violation, World
@@ -100,7 +101,7 @@ class Scheduling(Role):
         return self._now()
 
     def _tick(self) -> None:
-        self._cell.tick(self._clock.now().boot_ns)
+        self._cell.tick(self._machine_clock.gettime_ns(CLOCK_BOOTTIME))
 
     # ---------------------------------------------------------------------------------------------------------------- loop
 
@@ -154,10 +155,11 @@ class Scheduling(Role):
         core, link = self.core, self.core.link
         if link is None or link.backlog or link.is_calling or core.scheduler.occupancy.n_assumed or not core.window.quiet:
             return
-        if any(core.preemptions.is_under_way(record.uid) for record in core.cache.pending()):
+        pending = core.cache.pending()
+        if any(core.preemptions.is_under_way(record.uid) for record in pending):
             # Its write is to be sent again; a queue that began meanwhile hears of the pod with the outcome.
             return
-        waiting, queued = len(core.cache.pending()), sum(link.counts.values())
+        waiting, queued = len(pending), sum(link.counts.values())
         if waiting != queued:
             raise Violation("L1", f"{self.process.name} knows of {waiting} pods that wait, and its queue of {queued}")
 

@@ -19,7 +19,8 @@ import pytest
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.replica.etcd_server import EtcdServer
-from tests.simulation.etcd import EtcdError, ModelEtcd, WatchStream
+from tests.simulation.etcd import ModelEtcd, WatchStream
+from tests.simulation.etcd_errors import EtcdError
 
 KEYS: Final = [f"key-{number}".encode() for number in range(6)]
 STEPS: Final = 60

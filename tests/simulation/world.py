@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import grpc
 
-from tests.simulation.etcd import EtcdError, ModelEtcd, WatchStream
+from tests.simulation.etcd import ModelEtcd, WatchStream
+from tests.simulation.etcd_errors import EtcdError
 
 SECOND: Final = 1_000_000_000
 MS: Final = 1_000_000
