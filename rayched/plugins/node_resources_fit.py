@@ -70,6 +70,8 @@ class Prepared:
     scored: tuple[int, ...]
     free: NDArray[np.int64]
     """What must be free of the basic resources, the pod itself included. Shape (basic resources, 1); of many (.., keys)."""
+    most: tuple[int, ...]
+    """The most that any of the keys asks for of each."""
     there: NDArray[np.int64]
     """What must be there at all; a full node may lose pods. Shape as `free`."""
     others: tuple[tuple[str, int | NDArray[np.int64]], ...]
@@ -109,12 +111,19 @@ class NodeResourcesFit:
         free[PODS] = 1
         others = tuple(request for request in requests.filtered if request[0] not in BASIC_RESOURCES)
         amounts = np.array(requests.scored, np.int64)[:, None]
-        return Prepared(requests.filtered, requests.scored, free, there, others, amounts)
+        return Prepared(requests.filtered, requests.scored, free, tuple(free[:, 0].tolist()), there, others, amounts)
 
     def filter(self, state: Prepared, rows: Rows) -> CodeColumn:
         """Shape (rows,), uint8."""
         allocatable, requested = rows.allocatable, rows.requested
         basic = allocatable[:_BASIC]
+        if rows.n == 1 and not state.others:
+            # One row in plain integers takes a quarter of the time, and mostly there is enough for all keys.
+            for offered, taken, most in zip(basic[:, 0].tolist(), requested[:_BASIC, 0].tolist(), state.most, strict=True):
+                if most > offered - taken:
+                    break
+            else:
+                return np.zeros(state.free.shape[1], np.uint8)
         codes = coded(np.logical_or.reduce(state.free > basic - requested[:_BASIC]), Code.UNSCHEDULABLE)
         if np.count_nonzero(codes):
             # What is not there at all is not free either: where nothing is short that need not be asked.
@@ -137,10 +146,12 @@ class NodeResourcesFit:
             return states[0]
         names = dict.fromkeys([name for state in states if state.others for name, _ in state.others])
         amounts = [dict(state.others) for state in states] if names else []
+        free = np.concatenate([state.free for state in states], axis=1)
         return Prepared(
             filtered=(),
             scored=(),
-            free=np.concatenate([state.free for state in states], axis=1),
+            free=free,
+            most=tuple(free.max(axis=1).tolist()),
             there=np.concatenate([state.there for state in states], axis=1),
             others=tuple((name, np.array([each.get(name, _NOT_ASKED) for each in amounts], np.int64)) for name in names),
             amounts=np.concatenate([state.amounts for state in states], axis=1),
