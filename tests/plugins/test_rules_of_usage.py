@@ -14,6 +14,8 @@ from rayched.framework.plugin_args import (
     ShapePoint,
 )
 from rayched.framework.status import Code
+from rayched.plugins.node_resources_fit import NodeResourcesFit
+from rayched.snapshot.rows import Rows
 from tests.plugins.builders import a_node, a_pod, a_term
 from tests.plugins.engine_case import Case
 
@@ -197,3 +199,20 @@ def test_columns_are_int64_and_codes_uint8() -> None:
     rows = case.engine.explain(case._template(pod)).rows
     assert all(column.codes is None or column.codes.dtype == np.uint8 for column in rows.filters)
     assert all(column.raw is None or column.raw.dtype == np.int64 for column in rows.scores)
+
+
+def test_of_many_requests_that_fit_asks_for_at_once_each_is_short_of_what_it_is_short_of_alone() -> None:
+    case = Case(a_node("n0").offering(cpu="4", memory="4Gi", pods="3"), a_node("n1"))
+    case.bind(a_pod().requesting(cpu="1"), "n0")
+    fit = NodeResourcesFit(NodeResourcesFitArgs())
+    pods = [a_pod().requesting(cpu=cpu, memory=memory).pod for cpu, memory in (("1", "1Gi"), ("3500m", "1Gi"), ("1", "5Gi"))]
+    stacked, alone = fit.stack([fit.prepare(pod) for pod in pods]), fit.stack([fit.prepare(pods[0])])
+    assert stacked is not None and alone is not None
+    rows = Rows(case.snapshot, slice(0, 1))
+    short, never = Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert fit.filter(stacked, rows).tolist() == [Code.SUCCESS, short, never]
+    assert fit.filter(alone, rows).tolist() == [Code.SUCCESS]
+    assert fit.filter(fit.prepare(pods[1]), rows).tolist() == [short]
+    for _ in range(2):
+        case.bind(a_pod(), "n0")
+    assert fit.filter(stacked, rows).tolist() == [short, short, never], "no pod more"
