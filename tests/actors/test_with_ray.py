@@ -115,6 +115,9 @@ class Run:
         for _ in range(pods):
             self.number += 1
             pod = random_pod(self.random, f"p{self.number}")
+            # What nobody asked before: a column of its own, for which the workers are asked.
+            liking = pod.spec.affinity.node_affinity.preferred_during_scheduling_ignored_during_execution.add(weight=1)
+            liking.preference.match_expressions.add(key=f"key-{self.number}", operator="DoesNotExist")
             name = f"default/{pod.metadata.name}"
             outcome = self.scheduler.schedule(PodToSchedule(pod.metadata.uid, name, self.templates.intern(pod), pod), 0, 0.0)
             chosen.append(outcome.node_name if isinstance(outcome, Attempt) else outcome.message)
