@@ -33,7 +33,7 @@ from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.counting import CountedRejection, score_counted
 from rayched.framework.diagnosis import Diagnosis, diagnose_rows, rejected_outright, row_reasons
 from rayched.framework.dry_run import DryRun
-from rayched.framework.equal_runs import Runs
+from rayched.framework.equal_runs import NO_ROWS, Runs
 from rayched.framework.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.framework.kept_columns import Kept, refresh_each
 from rayched.framework.narrowed_rows import NarrowedRows
@@ -106,11 +106,11 @@ class Engine:
         """
         plan = self._plan(template, nominated)
         plan.tally.count += 1
-        if not nominated or not plan.status.ok:
-            return self._evaluated(plan, without)
         followed = self._followed(plan, nominated) if without is None else None
         if followed is not None:
             return followed
+        if not nominated or not plan.status.ok:
+            return self._evaluated(plan, without)
         try:
             evaluation = self._evaluated(plan, without)
         except PluginError:
@@ -172,14 +172,18 @@ class Engine:
 
     def _followed(self, plan: Plan, nominated: Sequence[Nomination]) -> Evaluation | None:
         """What follows the last decision, where that can be known beside pods that are nominated. Raises PluginError."""
-        kept_free: frozenset[int] | None = frozenset()
-        if nominated:
-            room = self._room(plan) if self._runs.is_of(plan.scoring) else None
-            kept_free = None if room is None else room.kept_free(nominated)
-        if kept_free is None:
+        run = self._runs.of(plan)
+        if run is None:
             return None
+        kept_free = NO_ROWS
+        if nominated:
+            room = self._room(plan)
+            known = None if room is None else room.kept_free(nominated)
+            if known is None:
+                return None
+            kept_free = known
         try:
-            return self._runs.follow(plan, kept_free)
+            return self._runs.follow(run, kept_free)
         except PluginError as problem:
             # A score may have been asked for of a row that is feasible no longer.
             if problem.point not in _SCORING:

@@ -43,7 +43,7 @@ PAUSE: Final = 64
 counting scores let none begin."""
 
 
-_NO_ROWS: Final[frozenset[int]] = frozenset()
+NO_ROWS: Final[frozenset[int]] = frozenset()
 
 
 class Runs:
@@ -61,8 +61,10 @@ class Runs:
     def __bool__(self) -> bool:
         return self._run is not None
 
-    def is_of(self, stage: Stage | None) -> bool:
-        return self._run is not None and self._run.stage is stage
+    def of(self, plan: Plan) -> EqualRun | None:
+        """The run, where the last decision was of this plan."""
+        run = self._run
+        return run if run is not None and (run.stage is plan.scoring or run.stage is plan.filtering) else None
 
     def drop(self) -> None:
         """Something else is evaluated."""
@@ -78,14 +80,9 @@ class Runs:
         if again and whole:
             self._run = EqualRun.begin(stage, n_rows)
 
-    def follow(self, plan: Plan, left_out: frozenset[int] = _NO_ROWS) -> Evaluation | None:
-        """What follows the last decision, where that was of this plan; None: it has to be evaluated as a whole.
-
-        Raises PluginError, and drops the run.
-        """
-        run = self._run
-        if run is None or (run.stage is not plan.scoring and run.stage is not plan.filtering):
-            return None
+    def follow(self, run: EqualRun, left_out: frozenset[int]) -> Evaluation | None:
+        """What follows the last decision; None, or a PluginError that is raised: it has to be evaluated as a whole, and the run
+        has ended."""
         try:
             found = run.next(self._build, left_out)
         except PluginError:
@@ -100,6 +97,7 @@ class EqualRun:
     """The last decision of a stage, ready to be followed by the next."""
 
     __slots__ = (
+        "_are_bounds_sure",
         "_ceiling",
         "_counts",
         "_followed",
@@ -121,6 +119,8 @@ class EqualRun:
         assert stage.bounds is not None
         self.stage = stage
         self._static = stage.static.column(stage.bounds)
+        self._are_bounds_sure = stage.static.are_ranges_points()
+        """Whichever rows are feasible: no node differs from another, as far as scores are normalised."""
         self._n_installed = stage.usage.n_installed
         counted = [*(one.asked for one in stage.rejections), *(one.asked for one in stage.counted)]
         self._counts = counted[0].counts if counted else None
@@ -137,7 +137,7 @@ class EqualRun:
         """Without the counting score. Shape (n_rows,)."""
         if self._ceiling is not None:
             np.minimum(self._total, self._ceiling, out=self._total)
-        self._left_out = _NO_ROWS
+        self._left_out = NO_ROWS
         """Rows that are infeasible in the total for reasons that no plugin knows."""
         self._leaders = Leaders(lambda: self._total)
         self._groups = None if speaking is None or groups is None else GroupLeaders(speaking, groups, self._total)
@@ -159,12 +159,13 @@ class EqualRun:
             return None
         return cls(stage, n_rows, speaking[0], groups)
 
-    def next(self, build: BuildColumns, left_out: frozenset[int] = _NO_ROWS) -> Evaluation | None:
+    def next(self, build: BuildColumns, left_out: frozenset[int] = NO_ROWS) -> Evaluation | None:
         """The template once more; None: it has to be evaluated as a whole. Raises PluginError.
 
         `left_out`: rows that are not feasible for reasons that no plugin knows.
         """
-        usage, static = self.stage.usage, self.stage.static
+        stage = self.stage
+        usage, static = stage.usage, stage.static
         n_rows, follower = len(self._total), usage.follower
         changed: list[int] = []
         if static.is_behind():
@@ -172,6 +173,7 @@ class EqualRun:
             if found is None or len(found) > ROWS_MAX or not self._is_the_sum():
                 return None
             changed = found
+            self._are_bounds_sure = stage.static.are_ranges_points()
         if follower.is_behind():
             found = follower.changed(n_rows)
             if found is None or len(found) > ROWS_MAX:
@@ -222,7 +224,7 @@ class EqualRun:
     def _bounds_hold(self) -> bool:
         static, bounds = self.stage.static, self.stage.bounds
         assert bounds is not None
-        return not static.raw_scores or static.hold(bounds, self._total)
+        return self._are_bounds_sure or static.hold(bounds, self._total)
 
     def _revision_now(self) -> int:
         """Grows with all that counting plugins go by."""

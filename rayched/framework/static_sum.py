@@ -228,6 +228,10 @@ class StaticSum(SharedEntry):
             self._ranges = tuple(score.kept.bounds_over(passing) for score in self.raw_scores)
         return self._ranges
 
+    def are_ranges_points(self) -> bool:
+        """Whether all rows that pass have the same raw scores: then bounds are the same whichever rows are feasible."""
+        return all(low == high for low, high in self.ranges())
+
     def hold(self, bounds: AllBounds, total: TotalColumn) -> bool:
         """Whether these are the bounds over the feasible rows, of which there is one at least."""
         for place, (assumed, widest) in enumerate(zip(bounds, self.ranges(), strict=True)):
