@@ -113,6 +113,8 @@ class Evaluation:
 
         `best_rows` are what the property gives. Cost: little where they are kept; else for each one search for the highest total.
         """
+        if self._n_feasible is not None and self._n_feasible <= len(best_rows):
+            return []
         if self._after is not None:
             kept = self._after.first_after(n)
             if kept is not None:
