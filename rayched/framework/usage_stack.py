@@ -113,6 +113,9 @@ class UsageStack:
             if not self._make_room():
                 return False
             numbers = states.numbers(rows)
+            if len(states) > self._values.shape[1]:
+                # Rows are numbered so many at a time; the next turn makes room for those that came to it now.
+                return False
         self._note_new()
         if numbers is None or not self._fill(place, sum_):
             return False

@@ -128,6 +128,17 @@ def test_where_rows_are_in_too_many_states_the_stack_rests(monkeypatch: pytest.M
     assert len(stack) == len(SHAPES)
 
 
+def test_states_that_are_numbered_in_two_goes_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "STATES_MIN", 8)
+    monkeypatch.setattr(row_states, "NUMBERED_MAX", 50)
+    plugin, snapshot = Watched(), a_snapshot(90)
+    for number in range(90):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 4, SHAPES)
+    assert len(the_stack(engine)) == len(SHAPES)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods in any order, in runs, many changes at once, nodes that come and go, resources that are new, little room."""
