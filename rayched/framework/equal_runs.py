@@ -119,7 +119,7 @@ class EqualRun:
         assert stage.bounds is not None
         self.stage = stage
         self._static = stage.static.column(stage.bounds)
-        self._are_bounds_sure = stage.static.are_ranges_points()
+        self._are_bounds_sure = stage.static.are_sure(stage.bounds)
         """Whichever rows are feasible: no node differs from another, as far as scores are normalised."""
         self._n_installed = stage.usage.n_installed
         counted = [*(one.asked for one in stage.rejections), *(one.asked for one in stage.counted)]
@@ -173,7 +173,8 @@ class EqualRun:
             if found is None or len(found) > ROWS_MAX or not self._is_the_sum():
                 return None
             changed = found
-            self._are_bounds_sure = stage.static.are_ranges_points()
+            assert stage.bounds is not None
+            self._are_bounds_sure = static.are_sure(stage.bounds)
         if follower.is_behind():
             found = follower.changed(n_rows)
             if found is None or len(found) > ROWS_MAX:

@@ -228,9 +228,10 @@ class StaticSum(SharedEntry):
             self._ranges = tuple(score.kept.bounds_over(passing) for score in self.raw_scores)
         return self._ranges
 
-    def are_ranges_points(self) -> bool:
-        """Whether all rows that pass have the same raw scores: then bounds are the same whichever rows are feasible."""
-        return all(low == high for low, high in self.ranges())
+    def are_sure(self, bounds: AllBounds) -> bool:
+        """Whether these are the bounds whichever rows are feasible: all rows that pass have the same raw scores, and these."""
+        ranges = self.ranges()
+        return all(low == high for low, high in ranges) and ranges == bounds
 
     def hold(self, bounds: AllBounds, total: TotalColumn) -> bool:
         """Whether these are the bounds over the feasible rows, of which there is one at least."""

@@ -16,6 +16,7 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.decisions import BEST
 from rayched.v1.core_pb2 import Node, Pod
 from tests.plugins.builders import PodBuilder, a_node, a_pod, pods_with
+from tests.plugins.engine_case import Case, profile
 from tests.scheduler.test_against_serial import HOST, ZONE, Memoised, Serial
 
 SEEDS = 4
@@ -216,3 +217,28 @@ def test_where_one_node_alone_is_feasible_pods_follow_each_other_until_there_is_
     assert followed == [True] * 6
     memoised.scheduler.occupancy.remove("filling")
     assert [memoised.place(f"v{n}", pods[1]) for n in range(8)] == [filling] * 8
+
+
+def test_a_run_ends_where_a_node_change_moves_the_bounds_of_a_score_for_all() -> None:
+    """The only feasible nodes go, and others come that score as these did not: all alike, but by other bounds."""
+    shunned = {6, 7}
+
+    def node(number: int, cordoned: bool) -> Node:
+        built = a_node(f"n{number}")
+        if number in shunned:
+            built = built.with_taint("meh", effect="PreferNoSchedule")
+        return (built.cordoned() if cordoned else built).node
+
+    case = Case()
+    for number in range(12):
+        case.snapshot.add_node(node(number, number >= 2))
+    template = case.templates.intern(a_pod().requesting(cpu="100m").pod)
+    for _ in range(4):
+        case.engine.evaluate(template)
+    for number in range(2):
+        case.snapshot.update_node(node(number, True))
+    for number in shunned:
+        case.snapshot.update_node(node(number, False))
+    found, fresh = case.engine.evaluate(template), Engine(case.snapshot, profile()).evaluate(template)
+    assert fresh.feasible.nonzero()[0].tolist() == sorted(shunned)
+    assert found.total[found.feasible].tolist() == fresh.total[fresh.feasible].tolist()
