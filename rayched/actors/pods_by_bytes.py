@@ -55,7 +55,7 @@ class PodsByBytes:
             return None
         name, uid, time, namespace, labels, kept, unlabelled, spec, status, places = plain
         key_prefix = self._prefix + namespace + b"/"
-        if key != key_prefix + name or not name or key.count(b"/", len(self._prefix)) != 1:
+        if key != key_prefix + name or not name or not uid or key.count(b"/", len(self._prefix)) != 1:
             return None
         if not self._alike.is_time(time):
             return None

@@ -200,6 +200,7 @@ def torn(metadata: bytes, field: bytes) -> Entry:
         (written(NAMED + LABEL_A, behind=PENDING + framed(4, OTHERS)), False),
         (torn(NAMED, framed(12, framed(4, CONTAINER))), False),
         (written(NAMED.replace(b"\x05web-1", b"\x00"), key=b"default/"), False),
+        (written(NAMED.replace(b"\x05uid-1", b"\x00")), False),
         (written(NAMED.replace(b"\x07default", b"\x03a/b"), key=b"a/b/web-1"), False),
     ],
 )
