@@ -8,8 +8,8 @@ ask the same.
 What is mentioned is never forgotten while the table lives, as plans are made for what there is. With too many values of a key
 each of its values counts, with too many keys every label.
 
-Owner: one table; selectors are told to it by whoever takes them in. Memory: a few MB at most. Cost: a look-up for each key and
-value of a selector.
+Owner: one table; selectors are told to it by whoever takes them in. Memory: MENTIONS_MAX keys and values, 6 MB. Cost: a look-up
+for each key and value of a selector.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ KEYS_MAX: Final = 4_096
 """With more keys all labels count."""
 VALUES_MAX: Final = 64
 """With more values of a key all of them count."""
+MENTIONS_MAX: Final = 16_384
+"""Keys and values together, some 350 bytes each. With more of them all values of a key with a further one count."""
 OTHER: Final = "*"
 """Stands for the values of a key that nobody mentions. No label has such a value, and no selector that was let in names it."""
 
@@ -106,10 +108,11 @@ class MentionedLabels(FirstSeen[Mention]):
         for value in values or ():
             if value in known:
                 continue
-            if len(known) == VALUES_MAX:
+            if len(known) == VALUES_MAX or len(self._keys) >= MENTIONS_MAX:
                 values = None
                 break
-            self._add((key, value), (key, value))
+            mention = (key, value)
+            self._add(mention, mention)
             known.add(value)
         if values is None:
             self._add((key, None), (key, None))

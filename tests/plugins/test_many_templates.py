@@ -173,6 +173,15 @@ def test_with_very_many_values_of_a_key_all_of_them_count(monkeypatch: pytest.Mo
     assert mentioned.revision == before + 1
 
 
+def test_with_very_many_values_of_all_keys_together_no_more_are_told_apart_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mentioned_labels, "MENTIONS_MAX", 4)
+    mentioned = a_case().snapshot.mentioned_labels
+    mentioned.add_labels({"app": "x", "tier": "y"})
+    assert mentioned.among({"app": "v", "tier": "y"}) == {"app": mentioned_labels.OTHER, "tier": "y"}
+    mentioned.add_labels({"app": "w", "zone": "a"})
+    assert mentioned.among({"app": "v", "tier": "z", "zone": "b"}) == {"app": "v", "tier": mentioned_labels.OTHER, "zone": "b"}
+
+
 def test_with_very_many_mentioned_keys_all_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentioned_labels, "KEYS_MAX", 3)
     case = a_case()
