@@ -37,7 +37,7 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
     Resource,
 )
-from rayched.queue.changes import events_of, pod_change_events
+from rayched.queue.changes import node_change_events, pod_change_events
 from rayched.queue.hints import HintTable
 from rayched.snapshot.templates import PodTemplate
 
@@ -138,7 +138,7 @@ class QueueFeed:
         if new is None:
             events: tuple[ClusterEvent, ...] = (NODE_DELETE,)
         else:
-            events = (NODE_ADD,) if old is None else events_of(difference)
+            events = (NODE_ADD,) if old is None else node_change_events(difference)
         wanted = [event for event in events if self._hints.is_of_interest(event)]
         if wanted:
             before, after = _sent(kinds.NODE.name, old), _sent(kinds.NODE.name, new)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.api import resources
-from rayched.api.node_difference import NodeDifference, node_difference
+from rayched.api.node_difference import NodeDifference
 from rayched.framework.cluster_event import (
     NODE_ALLOCATABLE_UPDATE,
     NODE_ANNOTATION_UPDATE,
@@ -27,7 +27,7 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
     Resource,
 )
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.meta_pb2 import ObjectMeta
 
 _WRITTEN_BY_THE_SYSTEM: Final = ("resource_version", "generation", "finalizers")
@@ -55,13 +55,8 @@ def pod_change_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     return tuple(ClusterEvent(resource, action) for action in actions or [Action.UPDATE_POD_OTHER])
 
 
-def node_change_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
+def node_change_events(difference: NodeDifference) -> tuple[ClusterEvent, ...]:
     """The events of a node's update; empty where scheduling reads nothing of what changed."""
-    return events_of(node_difference(old, new))
-
-
-def events_of(difference: NodeDifference) -> tuple[ClusterEvent, ...]:
-    """The events of a node's update by what it changed."""
     events: list[ClusterEvent] = []
     if difference.uncordoned:
         events.append(NODE_TAINT_UPDATE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rayched.api.node_difference import node_difference
 from rayched.framework.cluster_event import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -37,7 +38,7 @@ def occurrence(op: dict[str, Any], admission: bool) -> Occurrence:
             return Occurrence((NODE_DELETE,), old=node_of(op["node"]))
         case "nodeUpdate":
             before, after = node_of(op["oldNode"]), node_of(op["node"])
-            return Occurrence(node_change_events(before, after), before, after)
+            return Occurrence(node_change_events(node_difference(before, after)), before, after)
         case "assignedPodAdd":
             return Occurrence((ASSIGNED_POD_ADD,), new=pod_of(op["pod"], admission))
         case "assignedPodDelete":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from rayched.api.node_difference import node_difference
 from rayched.framework import names
 from rayched.framework.cluster_event import ASSIGNED_POD_DELETE, NODE_ADD, Action, ClusterEvent, Resource
 from rayched.framework.plugin import FilterPlugin
@@ -99,7 +100,7 @@ def test_no_change_of_a_node_that_makes_a_filter_pass_is_skipped(seed: int) -> N
             (p.name, i, n): passes(p, pod, world, n) for p in plugins for i, pod in may_be_rejected(p, pods) for n in before
         }
         name, old, new = changed_node(world)
-        events = (NODE_ADD,) if old is None else node_change_events(old, new)
+        events = (NODE_ADD,) if old is None else node_change_events(node_difference(old, new))
         for plugin in plugins:
             for i, pod in may_be_rejected(plugin, pods):
                 if passes(plugin, pod, world, name) and not passed.get((plugin.name, i, name), False):

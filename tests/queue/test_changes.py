@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rayched.api.node_difference import node_difference
 from rayched.queue.changes import is_pod_updated, node_change_events, pod_change_events
 from rayched.v1.core_pb2 import Node, Pod
 from tests.queue.manifests import node_of, pod_of
@@ -112,7 +113,7 @@ def test_a_pod_that_changes_in_several_ways_gives_an_event_for_each() -> None:
 
 
 def node_labels(old: Node, new: Node) -> list[str]:
-    return [event.label for event in node_change_events(old, new)]
+    return [event.label for event in node_change_events(node_difference(old, new))]
 
 
 @pytest.mark.parametrize(
