@@ -76,8 +76,8 @@ class RoomFilter:
         """Rows that are nodes, and that none of the lasting filters rejects. Shape (n_rows,)."""
         self._asks: Hashable = None
         self._diagnosis: RoomDiagnosis | None = None
-        self._kept_free: tuple[tuple[Nomination, ...], int, frozenset[int]] = (), -1, frozenset()
-        """What `kept_free` said last, of whom, and the position in the log of usage."""
+        self._kept_free: tuple[dict[int, list[PodTemplate]], int, frozenset[int]] = {}, -1, frozenset()
+        """The nominated pods by row of which `kept_free` was asked last, the position in the log of usage, and what it said."""
 
     def holds(self, build: BuildColumns) -> bool:
         """Bring it up to date; whether it says all that the filters say. Raises PluginError."""
@@ -92,7 +92,7 @@ class RoomFilter:
                 if one.column is not None:
                     passing &= one.column[:n_rows] == Code.SUCCESS
             self.passing, self._diagnosis, self._asks = passing, None, None
-            self._kept_free = (), -1, frozenset()
+            self._kept_free = {}, -1, frozenset()
             self._follower.catch_up()
         return True
 
@@ -125,13 +125,22 @@ class RoomFilter:
         """Rows with nominated pods that are not feasible with them; the same object while it is the same. None: too many pods."""
         if len(nominated) > KEPT_FREE_MAX:
             return None
-        (given, position, kept), now = self._kept_free, tuple(nominated)
+        before, position, kept = self._kept_free
         log = self.table.usage_log
-        changed = log.since(position) if position >= 0 and now == given else None
-        if changed is None or not {row for _, row in nominated}.isdisjoint(changed):
-            found = frozenset(row for _, row in nominated if not self.fits(row, nominated))
+        changed = log.since(position) if position >= 0 else None
+        by_row: dict[int, list[PodTemplate]] = {}
+        for template, row in nominated:
+            by_row.setdefault(row, []).append(template)
+        again = (
+            by_row.keys()
+            if changed is None
+            else by_row.keys() & {*changed, *(row for row, pods in by_row.items() if before.get(row) != pods)}
+        )
+        if again or len(by_row) < len(before):
+            keeping = {row for row in again if not (self.passing.item(row) and self.room.fits(row, by_row[row]))}
+            found = frozenset((kept & by_row.keys()) - again | keeping)
             kept = kept if found == kept else found
-        self._kept_free = now, log.end, kept
+        self._kept_free = by_row, log.end, kept
         return kept
 
     def stay(self, row: int, pods: Sequence[PodTemplate], nominated: Sequence[PodTemplate]) -> tuple[bool, ...] | None:
