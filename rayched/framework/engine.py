@@ -112,7 +112,8 @@ class Engine:
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
         try:
-            evaluation = self._evaluated(plan, without)
+            followed = self._followed(plan, ()) if without is None else None
+            evaluation = self._evaluated(plan, without) if followed is None else followed
         except PluginError:
             # The row that it is about may be one that nominated pods keep free.
             return self._evaluated(plan, self._union(without, rejected_with_nominated(self._table, plan.filters, nominated)))
@@ -150,9 +151,6 @@ class Engine:
     def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, without)
-        followed = self._followed(plan, ()) if without is None else None
-        if followed is not None:
-            return followed
         if plan.scoring is None:
             plan.scoring = self._planner.stage(plan, with_scores=True)
         if plan.scoring.was_built():
