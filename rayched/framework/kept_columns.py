@@ -20,7 +20,7 @@ Cost: a changed row costs one call of the plugin on that row and about 2 µs.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -309,11 +309,11 @@ def refresh_each(kept: Iterable[Kept], build: BuildColumns) -> None:
         one.refresh(build)
 
 
-def answer_in_full(table: NodeTable, questions: Mapping[Hashable, Question]) -> dict[Hashable, Answer]:
-    """Evaluate all rows of the table, in chunks whose columns all plugins share; questions and answers by their keys."""
-    pieces: dict[Hashable, list[Answer]] = {key: [] for key in questions}
+def answer_in_full(table: NodeTable, questions: Sequence[Question]) -> dict[Question, Answer]:
+    """Evaluate all rows of the table, in chunks whose columns all plugins share."""
+    pieces: dict[Question, list[Answer]] = {question: [] for question in questions}
     for start in range(0, table.n_rows, CHUNK_ROWS):
         rows = Rows(table, slice(start, min(start + CHUNK_ROWS, table.n_rows)))
-        for key, question in questions.items():
-            pieces[key].append(question.ask(rows))
-    return {key: join(question.asked.plugin.name, question.part, pieces[key]) for key, question in questions.items()}
+        for question, answers in pieces.items():
+            answers.append(question.ask(rows))
+    return {question: join(question.asked.plugin.name, question.part, answers) for question, answers in pieces.items()}

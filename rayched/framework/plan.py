@@ -352,7 +352,7 @@ class Planner:
         return CountedScore(asked, weight, by_group)
 
     def _column(self, entries: list[SharedEntry], kind: Callable[[Hashable, NodeTable, Question], C], question: Question) -> C:
-        key = ("column", question.key)
+        key = ("column", question)
         column = self._store.take(key, lambda: kind(key, self._table, question))
         entries.append(column)
         return column

@@ -48,7 +48,7 @@ class Asked(SharedEntry):
 
 
 class Question(NamedTuple):
-    """One half of a plugin."""
+    """One half of a plugin. Equal to another with the same Asked, of which there is one for a key."""
 
     asked: Asked
     part: Part
@@ -59,11 +59,6 @@ class Question(NamedTuple):
         if self.part is Part.FILTER:
             return call_filter(cast(FilterPlugin, asked.plugin), asked.state, rows)
         return call_score(cast(ScorePlugin, asked.plugin), asked.state, rows)
-
-    @property
-    def key(self) -> Hashable:
-        # There is one Asked for a key, which is longer to hash.
-        return self
 
 
 def join(plugin: str, part: Part, answers: Sequence[Answer]) -> Answer:

@@ -10,7 +10,7 @@ Cost: a call to workers is worth about 4 ms of local work; below, nobody is aske
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -62,8 +62,8 @@ class ColumnBuilder:
     def __init__(self, table: NodeTable, shards: ShardEvaluator | None) -> None:
         self._table = table
         self._shards = shards
-        self._last: dict[Hashable, Answer] = {}
-        """What was answered ahead, by the question's key."""
+        self._last: dict[Question, Answer] = {}
+        """What was answered ahead."""
         self._revision = -1
         """The table's when it was."""
 
@@ -73,24 +73,23 @@ class ColumnBuilder:
             return
         answers = self._answers([question for one in kept for question in one.questions])
         for one in kept:
-            one.install([answers[question.key] for question in one.questions])
+            one.install([answers[question] for question in one.questions])
 
     def ahead(self, questions: Sequence[Question]) -> list[Answer]:
         """Answers for all rows of the table as it is now; who builds next need not ask again. Raises PluginError."""
         self._last, self._revision = self._answers(questions), self._table.revision
-        return [self._last[question.key] for question in questions]
+        return [self._last[question] for question in questions]
 
-    def _answers(self, asked: Sequence[Question]) -> dict[Hashable, Answer]:
+    def _answers(self, asked: Sequence[Question]) -> dict[Question, Answer]:
         last, self._last = self._last if self._revision == self._table.revision else {}, {}
-        questions = {question.key: question for question in asked}
-        known = {key: last[key] for key in questions if key in last}
-        return known | self._evaluate({key: question for key, question in questions.items() if key not in known})
+        known = {question: last[question] for question in asked if question in last}
+        return known | self._evaluate([question for question in dict.fromkeys(asked) if question not in known])
 
-    def _evaluate(self, questions: Mapping[Hashable, Question]) -> dict[Hashable, Answer]:
+    def _evaluate(self, questions: Sequence[Question]) -> dict[Question, Answer]:
         if self._shards is not None and questions:
             local_seconds = len(questions) * self._table.n_rows * SECONDS_PER_ROW
             if self._shards.always or local_seconds > LOCAL_WORK_MAX_SECONDS:
-                columns = self._shards.evaluate([request_for(question) for question in questions.values()], self._table.n_rows)
+                columns = self._shards.evaluate([request_for(question) for question in questions], self._table.n_rows)
                 if columns is not None and self._are_complete(columns, len(questions)):
                     return dict(zip(questions, columns, strict=True))
         return answer_in_full(self._table, questions)
