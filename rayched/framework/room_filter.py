@@ -40,8 +40,6 @@ SINGLE_ROWS_MAX: Final = 16
 ROWS_MIN: Final = 16
 ROWS_SHARE: Final = 128
 """A pass over all rows takes as long as so many single ones and one in so many of all."""
-
-
 KEPT_FREE_MAX: Final = 64
 """Of so many nominated pods those rows are known that they keep free; with more all rows are judged at once."""
 
@@ -110,7 +108,11 @@ class RoomFilter:
 
     def fits(self, row: int, nominated: Sequence[Nomination]) -> bool:
         """Whether the row is feasible with and without the pods that are nominated to it."""
-        return bool(self.passing.item(row)) and self.room.fits(row, [template for template, at in nominated if at == row])
+        return self._fits(row, [template for template, at in nominated if at == row])
+
+    def _fits(self, row: int, pods: Sequence[PodTemplate]) -> bool:
+        """Whether the row is feasible with and without these pods."""
+        return bool(self.passing.item(row)) and self.room.fits(row, pods)
 
     def rejected(self, nominated: Sequence[Nomination], among: RowIndex) -> RowIndex | None:
         """Those of some rows that are not feasible with the pods that are nominated to them, ascending; None as in `diagnose`."""
@@ -137,7 +139,7 @@ class RoomFilter:
             else by_row.keys() & {*changed, *(row for row, pods in by_row.items() if before.get(row) != pods)}
         )
         if again or len(by_row) < len(before):
-            keeping = {row for row in again if not (self.passing.item(row) and self.room.fits(row, by_row[row]))}
+            keeping = {row for row in again if not self._fits(row, by_row[row])}
             found = frozenset((kept & by_row.keys()) - again | keeping)
             kept = kept if found == kept else found
         self._kept_free = by_row, log.end, kept

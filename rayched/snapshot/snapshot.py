@@ -169,9 +169,7 @@ class Snapshot(NodeTable):
             changed.append(Log.IMAGES)
         self._nodes[name] = node
         if changed:
-            for aspect in changed:
-                self.logs[aspect].append(row)
-            self.revision += 1
+            self.record(changed, row)
             if Log.IMAGES in changed:
                 self._spread_changed()
             self._drop_unused_values()

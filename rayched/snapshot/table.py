@@ -18,7 +18,7 @@ Owner: one Snapshot, or one worker. Cost: growth is amortised O(1) a row.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -266,11 +266,10 @@ class NodeTable:
                 if not by_ip:
                     del self.port_use[protocol, port]
 
-    def record(self, aspects: Log, row: int) -> None:
-        """Log a change of these aspects of a row."""
-        for aspect, log in self.logs.items():
-            if aspect & aspects:
-                log.append(row)
+    def record(self, aspects: Iterable[Log], row: int) -> None:
+        """Log a change of these aspects of a row; a Log has all that are set in it."""
+        for aspect in aspects:
+            self.logs[aspect].append(row)
         self.revision += 1
 
     def forget_label_integers(self) -> None:
