@@ -25,7 +25,7 @@ from typing import Final
 from rayched.actors.pod_changes import OP_BIND, bound_behind
 from rayched.actors.pods_alike import KnownPod
 from rayched.actors.pods_by_bytes import PodsByBytes
-from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
+from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord, told_by
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.node_difference import node_difference
@@ -297,9 +297,7 @@ class Cache:
             raise ValueError("the pod has no uid" if not uid else f"the pod has the uid of pod {other and other.name}")
         stage, node_name, kept, facts, terminating = stage_of(pod), pod.spec.node_name, None, None, False
         if stage is Stage.PENDING:
-            status = pod.status
-            is_bare = not status.conditions
-            kept = KeptPod(value, mod_revision, status.nominated_node_name, status.HasField("start_time"), is_bare)
+            kept = KeptPod(value, mod_revision, *told_by(pod.status))
         elif stage is Stage.BOUND:
             facts, terminating = facts_of(pod), metadata.HasField("deletion_timestamp")
         templates = self._templates

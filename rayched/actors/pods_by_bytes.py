@@ -13,6 +13,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from rayched.actors.pods_alike import KnownPod, PodsAlike
+from rayched.actors.records import told_by
 from rayched.api.stages import TERMINAL_PHASES
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.alike_pods import Layout
@@ -74,8 +75,8 @@ class PodsByBytes:
 
 @lru_cache(maxsize=STATUSES_MAX)
 def _status(content: bytes) -> tuple[str, bool, bool] | None:
-    """Nomination, whether it has started, and whether it is bare; None: the pod is over, or containers have a status."""
+    """As `told_by`; None: the pod is over, or containers have a status."""
     status = PodStatus.FromString(content)
     if status.phase in TERMINAL_PHASES or status.container_statuses or status.init_container_statuses:
         return None
-    return status.nominated_node_name, status.HasField("start_time"), not status.conditions
+    return told_by(status)

@@ -11,8 +11,13 @@ from rayched.api.kinds import AnyObject
 from rayched.api.node_difference import EVERYTHING, NodeDifference
 from rayched.api.stages import Stage
 from rayched.snapshot.templates import PodTemplate
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Node, Pod, PodStatus
 from rayched.v1.storage_pb2 import Stored
+
+
+def told_by(status: PodStatus) -> tuple[str, bool, bool]:
+    """What a KeptPod knows of its pod's status: `nominated`, `has_started` and `is_bare`."""
+    return status.nominated_node_name, status.HasField("start_time"), not status.conditions
 
 
 class KeptPod:
