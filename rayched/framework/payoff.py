@@ -23,7 +23,7 @@ class Payoff:
     def __init__(self) -> None:
         self._probes = self._hits = self._pause = 0
 
-    def is_pausing(self, n_rows: int = 1) -> bool:
+    def is_pausing(self, n_rows: int) -> bool:
         """Nobody is to look for these rows, which come out of the pause."""
         if self._pause <= 0:
             return False
