@@ -73,7 +73,7 @@ class ClusterView:
         self._nodes_prefix = keys.prefix(NODE)
         self._pods_prefix = keys.prefix(POD)
         self._alike: AlikePods[bytes] = AlikePods()
-        """Pods of which there is nothing to keep: the beginning of their keys, where they have neither phase nor conditions."""
+        """Pods of which there is nothing to keep: the beginning of the keys of those without conditions that have not ended."""
         self.complete = False
         """The list has arrived."""
         self.revision = 0
@@ -170,7 +170,7 @@ class ClusterView:
         metadata, node_name = pod.metadata, pod.spec.node_name
         ending = metadata.HasField("deletion_timestamp")
         if not node_name and not ending:
-            is_bare = not pod.status.phase and not pod.status.conditions
+            is_bare = pod.status.phase not in FINAL_PHASES and not pod.status.conditions
             self._alike.learn(entry.value, entry.key[: -len(metadata.name.encode())] if is_bare else b"")
             return None
         uid, status = metadata.uid, pod.status

@@ -101,13 +101,26 @@ CHANGES = {
 }
 
 
+def a_pending_pod(name: str) -> Pod:
+    """As the API stores it."""
+    pod = a_pod(name)
+    pod.status.phase, pod.status.qos_class = "Pending", "Burstable"
+    return pod
+
+
+def an_ended_pod(name: str) -> Pod:
+    pod = a_pod(name)
+    pod.status.phase = "Succeeded"
+    return pod
+
+
 def a_ready_pod(name: str) -> Pod:
     pod = a_pod(name)
     pod.status.conditions.add(type="Ready", status="True")
     return pod
 
 
-@pytest.mark.parametrize("make", [a_pod, a_ready_pod])
+@pytest.mark.parametrize("make", [a_pod, a_pending_pod, an_ended_pod, a_ready_pod])
 @pytest.mark.parametrize("first", CHANGES)
 def test_what_is_kept_of_a_change_is_what_a_view_keeps_that_decodes_everything(
     first: str, make: Callable[[str], Pod], monkeypatch: pytest.MonkeyPatch
@@ -123,11 +136,12 @@ def test_what_is_kept_of_a_change_is_what_a_view_keeps_that_decodes_everything(
         assert (found.pods, found.pods_on, found.ending) == (expected.pods, expected.pods_on, expected.ending)
 
 
-def test_the_binding_of_a_pod_like_one_before_is_not_decoded() -> None:
+@pytest.mark.parametrize("make", [a_pod, a_pending_pod])
+def test_the_binding_of_a_pod_like_one_before_is_not_decoded(make: Callable[[str], Pod]) -> None:
     view = View()
-    view.put(a_pod("web-1"))
+    view.put(make("web-1"))
     for number in range(2, 5):
-        view.put(a_pod(f"web-{number}"), a_change(f"node-{number}"))
+        view.put(make(f"web-{number}"), a_change(f"node-{number}"))
     assert view.decoded == 1 and len(view.view.pods) == 3 and "node-3" in view.view.pods_on
 
 
