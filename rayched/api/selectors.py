@@ -43,6 +43,9 @@ class Operator(Enum):
     GT = "Gt"
     LT = "Lt"
 
+    # Members are the only ones of their kind, and Enum's own hash is worked out in Python.
+    __hash__ = object.__hash__
+
 
 LABEL_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 NODE_OPERATORS: Final = (*LABEL_OPERATORS, Operator.GT, Operator.LT)
