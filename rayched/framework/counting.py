@@ -40,6 +40,7 @@ class CountedAsked(Asked):
     """A counting plugin whose state is what it counted last, brought up to date when it is asked for."""
 
     __slots__ = (
+        "_adds_nothing",
         "_counted",
         "_counted_revision",
         "_follower",
@@ -60,6 +61,8 @@ class CountedAsked(Asked):
         self._revision = -1
         self._counted: Any = None
         self._counted_revision: Any = None
+        self._adds_nothing: bool | None = None
+        """What was counted last; None: nobody asked."""
         self._verdict: Any = None
         self._verdicts = 0
         self._nodes_changed = False
@@ -87,7 +90,7 @@ class CountedAsked(Asked):
         if behind or revision != self._revision:
             last, self._counted, self._revision = self._counted, None, -1
             counted = call_count(cast(CountingPlugin, self.plugin), self.prepared, self._table, last)
-            self._counted, self._revision = counted, revision
+            self._counted, self._revision, self._adds_nothing = counted, revision, None
             self._follower.catch_up()
             self._nodes_changed |= behind
         return self._counted
@@ -107,7 +110,11 @@ class CountedAsked(Asked):
 
     def is_silent(self) -> bool:
         """Whether its score is known to add nothing now, whatever the rows."""
-        return self._is_current() and bool(self._counted.adds_nothing)
+        if not self._is_current():
+            return False
+        if self._adds_nothing is None:
+            self._adds_nothing = bool(self._counted.adds_nothing)
+        return self._adds_nothing
 
     def _is_current(self) -> bool:
         return self._revision == self._table.pod_counts.revision and not self._follower.is_behind()

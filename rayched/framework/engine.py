@@ -24,7 +24,7 @@ then come one addition and one maximum over the rows.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -398,15 +398,19 @@ class Engine:
         if not speaking:
             return False
         feasible = total >= 0
-        if np.count_nonzero(feasible) < 2:
+        n_feasible = int(np.count_nonzero(feasible))
+        if n_feasible < 2:
             return False
-        circumstances = None
-        if without is None:
-            circumstances = stage.static.version, *(rejection.version for rejection in stage.rejections)
+
+        def circumstances() -> Hashable | None:
+            if without is not None:
+                return None
+            return stage.static.version, *(rejection.version for rejection in stage.rejections)
+
         added = False
         rows: Rows | None = None
         for score in speaking:
-            known = None if score.by_group is None else score.by_group.add(total, feasible, circumstances)
+            known = None if score.by_group is None else score.by_group.add(total, feasible, n_feasible, circumstances)
             if known is None:
                 if rows is None:
                     rows = Rows(self._table, compact(feasible.nonzero()[0]))

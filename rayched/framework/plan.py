@@ -17,7 +17,7 @@ from rayched.framework.column_store import ColumnStore, SharedEntry
 from rayched.framework.combined_sum import CombinedSum
 from rayched.framework.counting import CountedAsked, CountedRejection
 from rayched.framework.diagnosis import nothing_left_by
-from rayched.framework.grouped_scores import GroupedScore
+from rayched.framework.grouped_scores import GroupColumn, GroupedScore
 from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept, RawScoreColumn
 from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.plugin import (
@@ -25,6 +25,8 @@ from rayched.framework.plugin import (
     CountingPlugin,
     GroupingScorePlugin,
     NormalizingPlugin,
+    PlainFilterPlugin,
+    PlainScorePlugin,
     RefusingPlugin,
     RoomNeed,
     RoomPlugin,
@@ -144,6 +146,7 @@ class Planner:
         "_grouping",
         "_next_number",
         "_normalizing",
+        "_plain",
         "_plugins",
         "_profile",
         "_refusing",
@@ -187,6 +190,10 @@ class Planner:
         """All plugins do with the pod without labels that nobody mentions and without tolerations of unknown taints."""
         self._next_number = 0
         self._stacking = frozenset(plugin.name for plugin in profile.plugins() if isinstance(plugin, StackingPlugin))
+        self._plain = {
+            Part.FILTER: {plugin.name for plugin in profile.filter if isinstance(plugin, PlainFilterPlugin)},
+            Part.SCORE: {plugin.name for plugin in profile.score if isinstance(plugin, PlainScorePlugin)},
+        }
         self._stacks: dict[Hashable, UsageStack] = {}
         # Sets of flags take a microsecond to compare.
         self._volatile = frozenset(plugin.name for plugin in profile.plugins() if _reads(plugin) & VOLATILE)
@@ -347,8 +354,10 @@ class Planner:
             return CountedScore(asked, weight, None)
         # Which groups have a feasible row is another matter for each plan.
         key = ("grouped", plan.number, asked)
-        by_group = self._store.take(key, lambda: GroupedScore(key, self._table, asked, weight))
-        entries.append(by_group)
+        column_key = ("group column", asked, weight)
+        column = self._store.take(column_key, lambda: GroupColumn(column_key, weight))
+        by_group = self._store.take(key, lambda: GroupedScore(key, self._table, asked, column))
+        entries += column, by_group
         return CountedScore(asked, weight, by_group)
 
     def _column(self, entries: list[SharedEntry], kind: Callable[[Hashable, NodeTable, Question], C], question: Question) -> C:
@@ -384,6 +393,8 @@ class Planner:
             if stack is None:
                 stack = self._stacks[stack_of] = UsageStack(self._table, self._scale)
             made.stack = stack
+            if all(question.asked.plugin.name in self._plain[question.part] for question in made.questions):
+                made.ask_plain()
         return made
 
     def _static_sum(

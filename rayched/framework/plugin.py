@@ -29,6 +29,7 @@ from rayched.framework.status import Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import Refusals
 from rayched.snapshot.row_groups import RowGroups
+from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
@@ -149,8 +150,25 @@ class StackingPlugin(ColumnPlugin, Protocol):
         """A state that stands for these, of which there is one at least. None: for some of them that cannot be done.
 
         `filter` and `score`, asked with it about exactly one row, answer for each of the states in turn what they would say with
-        that state alone. Shape (states,) instead of (1,).
+        that state alone. Shape (states,) instead of (1,). Asked about as many rows as there are states, they answer of each row
+        for its own state. One such state, several times, can be put together again.
         """
+
+
+@runtime_checkable
+class PlainFilterPlugin(StackingPlugin, FilterPlugin, Protocol):
+    """A stacking filter that can also be asked about one row in plain integers: for a few rows that takes less than arrays do."""
+
+    def filter_plain(self, state: Any, row: PlainRow) -> int | None:
+        """The Code that `filter` has for the row; None: ask that one."""
+
+
+@runtime_checkable
+class PlainScorePlugin(StackingPlugin, ScorePlugin, Protocol):
+    """The same of scores."""
+
+    def score_plain(self, state: Any, row: PlainRow) -> int | None:
+        """What `score` has for the row; None: ask that one."""
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rayched.framework.column_store import SharedEntry
 from rayched.framework.plugin import ColumnPlugin, FilterPlugin, ScorePlugin
-from rayched.framework.plugin_calls import FILTER, SCORE, PluginError, call_filter, call_score
+from rayched.framework.plugin_calls import FILTER, SCORE, PlainCall, PluginError, call_filter, call_score
 from rayched.snapshot.rows import Rows
 
 Answer: TypeAlias = NDArray[Any] | None
@@ -59,6 +59,13 @@ class Question(NamedTuple):
         if self.part is Part.FILTER:
             return call_filter(cast(FilterPlugin, asked.plugin), asked.state, rows)
         return call_score(cast(ScorePlugin, asked.plugin), asked.state, rows)
+
+    def plain_call(self, weight: int) -> PlainCall:
+        """The same in plain integers, of a plugin that can answer so; the weight of a score."""
+        asked, plugin = self.asked, cast(Any, self.asked.plugin)
+        if self.part is Part.FILTER:
+            return PlainCall(plugin, plugin.filter_plain, asked.state, None)
+        return PlainCall(plugin, plugin.score_plain, asked.state, weight)
 
 
 def join(plugin: str, part: Part, answers: Sequence[Answer]) -> Answer:

@@ -4,7 +4,9 @@ Where pods of many templates come in turn each sum would find, whenever its turn
 and a template that is new would have to look at every row. What takes time is the number of numpy calls, not the length of their
 arrays. So the stack keeps what each sum comes to on a row of each state (`RowStates`), and a sum takes over its own values:
 
-    a new state    plugins that can stand for many keys at once (`StackingPlugin`) are asked about it, on behalf of all sums
+    new states     plugins that can stand for many keys at once (`StackingPlugin`) are asked about them, on behalf of all sums:
+                   about each at once, or, where plugins also answer in plain integers (`PlainScorePlugin`), about several;
+                   whose turn comes before asks for itself so
     a new sum      its plugins are asked about all states at once, and it joins; also one that has missed many new states
     a known state  nobody is asked
 
@@ -14,7 +16,7 @@ tell: a plugin raises, or answers what the stack has no values for.
 Invariant: the first `_filled` values of a sum are what it comes to on a row of the state with that number, whenever that may be.
 
 Owner: the Planner; one for each set of plugins. Memory: BYTES_MAX for values, and what `RowStates` takes.
-Cost: 30 µs a new state, and as much a new sum; else 5 µs a turn, half a microsecond a changed row.
+Cost: 30 µs a new state, 15 where plugins are plain; 30 a new sum; else 5 µs a turn, half a microsecond a changed row.
 """
 
 from __future__ import annotations
@@ -42,6 +44,14 @@ BYTES_MAX: Final = 32 << 20
 """What values of more states may take: of 1,024 sums as narrow as by default those of 16,384 states."""
 NEW_STATES_MAX: Final = 2
 """Of more new states at a time each sum asks for itself, of all of them at once, when its turn comes."""
+TOGETHER_MAX: Final = 8
+"""New states that are noted together at most."""
+PAIRS_MAX: Final = 1_024
+"""So many values at most come of that: up to there it is the number of calls that counts."""
+PLAIN_MAX: Final = 12
+"""More states than this one sum asks about in arrays."""
+PLAIN_TURNS: Final = 16
+"""Answers in plain integers that take as long as to note new states for all sums."""
 UNSTACKED_SHARE: Final = 16
 """One sum in so many need not be among those on whose behalf plugins are asked: that takes a call with all of them."""
 TURNS_MIN: Final = 256
@@ -57,9 +67,11 @@ class UsageStack:
         "_filled",
         "_members",
         "_n_new",
+        "_n_plain",
         "_n_seen",
         "_n_stacked",
         "_next_look",
+        "_paired",
         "_places",
         "_rest_until",
         "_scale",
@@ -159,6 +171,10 @@ class UsageStack:
         self._stacked: list[tuple[Any, int]] = []
         """For each question the state that stands for the first `_n_stacked` sums, and its weight."""
         self._n_stacked = 0
+        self._n_plain = 0
+        """States that sums asked about for themselves since some were noted, about."""
+        self._paired: dict[int, list[tuple[Any, int]]] = {}
+        """The same for so many rows on behalf of all these sums."""
 
     def _keep(self, staying: list[int]) -> None:
         """Those at these places, in their order."""
@@ -207,27 +223,39 @@ class UsageStack:
     # ---------------------------------------------------------------------------------------------------- what it knows
 
     def _note_new(self) -> None:
-        """Note states that came since, for all sums, where they are few."""
+        """Note states that came since, for all sums, where they are few.
+
+        Sums of plain plugins ask for themselves while that takes less.
+        """
         first, end = self._n_seen, len(self._states)
-        if first == end:
+        n_new, members = end - first, self._members
+        if not n_new:
             return
+        together = 1
+        if members[0].is_plain:
+            together = max(1, min(TOGETHER_MAX, PAIRS_MAX // len(members)))
+            self._n_plain += n_new
+            if n_new < together and self._n_plain < PLAIN_TURNS:
+                return
+            self._n_plain = 0
         self._n_seen = end
-        if end - first > NEW_STATES_MAX:
+        if n_new > max(NEW_STATES_MAX, together):
             return
-        if self._n_stacked < len(self._members) - len(self._members) // UNSTACKED_SHARE and not self._stack():
+        if self._n_stacked < len(members) - len(members) // UNSTACKED_SHARE and not self._stack():
             return
-        for number in range(first, end):
-            values = self._for_all(number)
+        n = self._n_stacked
+        for number in range(first, end, together):
+            n_states = min(together, end - number)
+            values = self._for_all(number, n_states)
             if values is not None:
-                n = self._n_stacked
-                self._values[:n, number] = values
+                self._values[:n, number : number + n_states] = values.reshape(n_states, n).T
                 filled = self._filled[:n]
-                filled += filled == number
+                filled[(filled >= number) & (filled < number + n_states)] = number + n_states
 
     def _stack(self) -> bool:
         """Put the sums' states together. False: that cannot be done."""
         members = self._members
-        self._stacked, self._n_stacked = [], 0
+        self._stacked, self._n_stacked, self._paired = [], 0, {}
         by_plugin: dict[str, Any] = {}
         for place, weight in enumerate(members[0].weights):
             plugin = cast(StackingPlugin, members[0].questions[place].asked.plugin)
@@ -243,14 +271,33 @@ class UsageStack:
         self._n_stacked = len(members)
         return True
 
-    def _for_all(self, number: int) -> TotalColumn | None:
-        """What the stacked sums come to on a row in a state. Shape (sums,). None: the plugins cannot say it so."""
-        rows = self._states.rows(number, number + 1)
-        n_sums = self._n_stacked
+    def _pairs(self, n_states: int) -> list[tuple[Any, int]] | None:
+        """As `_stacked`, the states that stand for the sums so many times. None: that cannot be done."""
+        found = self._paired.get(n_states)
+        if found is None:
+            found = []
+            for question, (state, weight) in zip(self._members[0].questions, self._stacked, strict=True):
+                several = call_stack(cast(StackingPlugin, question.asked.plugin), [state] * n_states)
+                if several is None:
+                    return None
+                found.append((several, weight))
+            self._paired[n_states] = found
+        return found
+
+    def _for_all(self, number: int, n_states: int) -> TotalColumn | None:
+        """What the stacked sums come to on rows in so many states from this one on, one row after the other.
+
+        Shape (states * sums,). None: the plugins cannot say it so.
+        """
+        n_sums, end = self._n_stacked * n_states, number + n_states
+        rows = self._states.rows(number, end) if n_states == 1 else self._states.pairs(number, end, self._n_stacked)
         total: NDArray[np.int64] | None = None
         rejected: NDArray[np.bool_] | None = None
         try:
-            for question, (state, weight) in zip(self._members[0].questions, self._stacked, strict=True):
+            stacked = self._stacked if n_states == 1 else self._pairs(n_states)
+            if stacked is None:
+                return None
+            for question, (state, weight) in zip(self._members[0].questions, stacked, strict=True):
                 plugin = question.asked.plugin
                 if question.part is Part.FILTER:
                     codes = call_filter(cast(FilterPlugin, plugin), state, rows, n_sums)
@@ -277,6 +324,17 @@ class UsageStack:
     def _fill(self, place: int, sum_: UsageSum) -> bool:
         """Ask for one sum about the states that it does not know. False: its plugins cannot say it so."""
         first, end = self._filled.item(place), len(self._states)
+        if first < end and sum_.is_plain and end - first <= PLAIN_MAX:
+            states, column = self._states, self._values[place]
+            try:
+                for number in range(first, end):
+                    value = sum_.plain_value(states.plain(number))
+                    if value is None:
+                        break
+                    column[number] = value
+                    first = self._filled[place] = number + 1
+            except PluginError:
+                return False
         if first < end:
             try:
                 values = sum_.values(self._states.rows(first, end))

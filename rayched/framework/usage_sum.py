@@ -7,8 +7,8 @@ Plugins that read nothing but usage answer the same for rows that are equal in a
 Clusters are full of equal nodes that fill up with equal pods, so the value of each such state is remembered, and a binding that
 leads to a state seen before asks no plugin at all. Where states hardly ever come again the sum stops looking for a while.
 
-Cost: a changed row in a known state 2 µs; else one call of each plugin on that row and 5 µs. Where many sums take turns they
-follow the log together (`usage_stack`).
+Cost: a changed row in a known state 2 µs; else one call of each plugin on that row and 5 µs, or 3 µs where all
+answer in plain integers. Where many sums take turns they follow the log together (`usage_stack`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from rayched.framework.kept_columns import BuildColumns, FilterColumn, Kept
 from rayched.framework.payoff import Payoff
 from rayched.framework.plugin import MAX_NODE_SCORE
+from rayched.framework.plugin_calls import REJECTED, PlainCall, call_plain
 from rayched.framework.questions import Answer, Part, Question
 from rayched.snapshot.columns import Log
-from rayched.snapshot.row_states import state_of
+from rayched.snapshot.row_states import PlainRow, plain_row, state_of
 from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.table import NodeTable
 
@@ -80,6 +81,7 @@ class UsageSum(Kept):
 
     __slots__ = (
         "_payoff",
+        "_plain",
         "_states",
         "column",
         "n_installed",
@@ -113,6 +115,7 @@ class UsageSum(Kept):
         self.reads_usage_alone = self.follower.logs == table.logs_of(Log.USAGE)
         self._states: dict[bytes, int] = {}
         self._payoff = Payoff()
+        self._plain: list[PlainCall] = []
 
     @property
     def n_bytes(self) -> int:
@@ -144,6 +147,20 @@ class UsageSum(Kept):
         values, outside = self._added_up(answers, rows.n)
         return values if outside is None else None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether plugins can be asked in plain integers."""
+        return bool(self._plain)
+
+    def ask_plain(self) -> None:
+        """Every plugin can be asked about one row in plain integers."""
+        self._plain = [question.plain_call(weight) for question, weight in zip(self.questions, self.weights, strict=True)]
+
+    def plain_value(self, row: PlainRow) -> int | None:
+        """As `values` of one row, where `is_plain`. Raises PluginError."""
+        value = call_plain(self._plain, row)
+        return self.scale.infeasible if value == REJECTED else value
+
     def take_over(self, values: TotalColumn) -> None:
         """The values of all rows as they are now; each question has an answer and no score is outside. Shape (n_rows,)."""
         self.n_installed += 1
@@ -166,13 +183,28 @@ class UsageSum(Kept):
                 self.column[row] = value
                 self.outside.discard(row)
         self._payoff.count(len(rows), len(rows) - len(unknown))
+        if unknown and self.is_plain:
+            unknown = [one for one in unknown if not self._refresh_plain(*one)]
         if unknown:
             super().refresh_rows([row for row, _ in unknown], build)
-            if len(states) + len(unknown) > STATES_MAX:
-                states.clear()
+            self._make_room(len(unknown))
             for row, state in unknown:
                 if row not in self.outside:
                     states[state] = self.column.item(row)
+
+    def _refresh_plain(self, row: int, state: bytes) -> bool:
+        """Bring a row in this state up to date in plain integers. False: that cannot be done."""
+        value = self.plain_value(plain_row(self.table, state))
+        if value is None:
+            return False
+        self._make_room(1)
+        self.column[row] = self._states[state] = value
+        self.outside.discard(row)
+        return True
+
+    def _make_room(self, n_states: int) -> None:
+        if len(self._states) + n_states > STATES_MAX:
+            self._states.clear()
 
     def write(self, selection: Selection, answers: Sequence[Answer]) -> None:
         if isinstance(selection, slice) and selection.stop - selection.start == 1:

@@ -131,11 +131,7 @@ class InterPodAffinity:
         """As `score` and `normalize_rows` over the feasible rows."""
         if state.groups is None or state.adds_nothing:
             return None
-        raw = state.groups.raw_scores(groups, present)
-        low, high = min(raw), max(raw)
-        if low == high:
-            return [0] * len(raw)
-        return [int(float(MAX_NODE_SCORE) * ((one - low) / float(high - low))) for one in raw]
+        return state.groups.scores(groups, present)
 
     def registrations(self) -> Sequence[Registration]:
         return inter_pod_affinity_hints.registrations()

@@ -105,12 +105,12 @@ class AffinityCounts:
                 changed = True
                 for term in terms[compared:]:
                     self._take_carried(cluster, term)
-        for part in (*self._parts, self.preferences):
+        for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
             changed |= part.refresh(cluster)
         if self.groups is not None:
             self.groups.follow()
         self.revision += changed
-        if changed:
+        if changed and any(part.keys for part in self._parts):
             self._refuse()
 
     @property

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.plugins.inter_pod_affinity_sums import ByKey
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.snapshot import Snapshot
@@ -31,11 +32,13 @@ MOVED_MAX: Final = 32
 PAUSE: Final = 256
 """So many times after it was found that there are too many groups nobody looks again."""
 
+_FULL: Final = float(MAX_NODE_SCORE)
+
 
 class PreferenceGroups:
     """The groups for one set of preferences."""
 
-    __slots__ = ("_cluster", "_coarse", "_fine", "_groups", "_made_of", "_pause", "_preferences")
+    __slots__ = ("_cluster", "_coarse", "_fine", "_groups", "_made_of", "_pause", "_preferences", "_scored")
 
     def __init__(self, cluster: Snapshot, preferences: ByKey) -> None:
         self._cluster = cluster
@@ -49,6 +52,8 @@ class PreferenceGroups:
         self._fine: list[str] = []
         """Keys told apart by what is preferred; where there are any, a group's last value is the sum."""
         self._pause = 0
+        self._scored: tuple[RowGroups, Sequence[int], Sequence[int]] | None = None
+        """The groups and their scores that were asked about last. What a group's preferences by host come to never changes."""
 
     @property
     def n_bytes(self) -> int:
@@ -74,9 +79,15 @@ class PreferenceGroups:
         if len(moved) > MOVED_MAX:
             self._groups = None
             return
+        if not moved:
+            return
+        domains = [preferences.topology(key).column for key in self._coarse]
+        preferred = [(preferences.topology(key).column, preferences.vector(key)) for key in fine]
         for row in moved:
-            values = [preferences.topology(key).column.item(row) for key in self._coarse]
-            groups.move(row, (*values, sum(self._preferred(key, row) for key in self._fine)))
+            total = 0
+            for column, vector in preferred:
+                total += vector.item(column.item(row))
+            groups.move(row, (*[column.item(row) for column in domains], total))
 
     def groups(self) -> RowGroups | None:
         """None: there are too many. The same object for as long as groups keep their numbers."""
@@ -97,8 +108,20 @@ class PreferenceGroups:
         self._pause = PAUSE
         return None
 
+    def scores(self, groups: RowGroups, present: Sequence[int]) -> Sequence[int]:
+        """Of a row of each of these groups, which `groups` gave: 0..100 between the least and the most preferred of them."""
+        known = self._scored
+        if known is not None and known[0] is groups and known[1] == present and not self._coarse:
+            return known[2]
+        raw = self.raw_scores(groups, present)
+        low, high = min(raw), max(raw)
+        # Floats in the order of 1.34: the share first.
+        found = [int(_FULL * ((one - low) / float(high - low))) for one in raw] if low < high else [0] * len(raw)
+        self._scored = groups, list(present), found
+        return found
+
     def raw_scores(self, groups: RowGroups, present: Sequence[int]) -> list[int]:
-        """What is preferred of a row of each of these groups, which `groups` gave."""
+        """What is preferred of a row of each group."""
         values = [groups.values[group] for group in present]
         raw = [group[-1] for group in values] if self._fine else [0] * len(values)
         for place, key in enumerate(self._coarse):
@@ -130,6 +153,3 @@ class PreferenceGroups:
         for key in self._fine:
             preferred += preferences.vector(key)[preferences.topology(key).column[:n_rows]]
         return RowGroups([*columns, preferred], self._cluster.capacity)
-
-    def _preferred(self, key: str, row: int) -> int:
-        return self._preferences.vector(key).item(self._preferences.topology(key).column.item(row))

@@ -29,7 +29,11 @@ class ByKey:
 
     def __bool__(self) -> bool:
         """Whether any pod counts in any domain."""
-        return any(part.total for parts in self._parts.values() for part, _ in parts)
+        for parts in self._parts.values():
+            for part, _ in parts:
+                if part.total:
+                    return True
+        return False
 
     @property
     def n_bytes(self) -> int:
@@ -46,17 +50,20 @@ class ByKey:
         """Returns whether anything may have changed."""
         if self.touched:
             self.touched = {}
+        if not self._parts:
+            return False
         for key, parts in self._parts.items():
             # Refreshes the topology that the parts share.
             topology = cluster.topology(key)
             changed = False
-            touched: list[int] | None = []
+            touched: list[int] | None = None
             for part, _ in parts:
                 if part.topology is not topology:
                     part.topology.refresh()
                 if part.refresh():
+                    more = part.touched
+                    touched = more if not changed else None if touched is None or more is None else touched + more
                     changed = True
-                    touched = None if touched is None or part.touched is None else touched + part.touched
             if changed:
                 self.touched[key] = touched
                 self._follow(key, parts, touched)
@@ -68,8 +75,12 @@ class ByKey:
             return
         vector = self._vectors.get(key)
         if vector is not None:
-            for domain in touched:
-                vector[domain] = sum(part.sums.item(domain) * weight for part, weight in parts)
+            # Mostly the parts have changed in the same domains.
+            for domain in touched if len(touched) == 1 else set(touched):
+                found = 0
+                for part, weight in parts:
+                    found += part.sums.item(domain) * weight
+                vector[domain] = found
 
     def topology(self, key: str) -> Topology:
         return self._parts[key][0][0].topology

@@ -24,13 +24,15 @@ from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from rayched.plugins.resource_scoring import place_to_score
 from rayched.snapshot.columns import Log, ResourceTable, ScoreColumn
+from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
-from rayched.snapshot.table import MEMORY
+from rayched.snapshot.table import CPU, INT64_MAX, MEMORY
 from rayched.v1.core_pb2 import Pod
 
 FloatColumn = NDArray[np.float64]
 FloatTable = NDArray[np.float64]
 """Shape (resources, rows)."""
+_FULL: Final = float(MAX_NODE_SCORE)
 _CPU_AND_MEMORY: Final = ("cpu", "memory")
 """The default, whose places in all tables are the first two."""
 
@@ -95,6 +97,23 @@ class NodeResourcesBalancedAllocation:
         np.subtract(1.0, deviation, out=deviation)
         deviation *= float(MAX_NODE_SCORE)
         return deviation.astype(np.int64)
+
+    def score_plain(self, state: Prepared, row: PlainRow) -> int | None:
+        """0..100. None: only columns can say it."""
+        if self._resources != _CPU_AND_MEMORY:
+            return None
+        (cpu, memory), requested, capacity = state.amounts, row.requested, row.allocatable
+        cpu += requested[CPU]
+        memory += requested[MEMORY]
+        of_cpu, of_memory = capacity[CPU], capacity[MEMORY]
+        if cpu > INT64_MAX or memory > INT64_MAX:
+            return None
+        if not of_cpu or not of_memory:
+            return MAX_NODE_SCORE
+        # Floats before they are divided, as columns are: integers would be rounded once, not twice.
+        share, other = float(cpu) / float(of_cpu), float(memory) / float(of_memory)
+        distance = (share if share < 1.0 else 1.0) - (other if other < 1.0 else 1.0)
+        return int((1.0 - abs(distance) * 0.5) * _FULL)
 
 
 def _shares(used: ResourceTable, capacity: ResourceTable) -> FloatTable:

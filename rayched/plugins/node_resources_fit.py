@@ -30,13 +30,17 @@ from rayched.framework.queueing_hints import Hint, Registration, is_itself, queu
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.plugins.resource_scoring import (
+    PlainScorer,
     ResourceScorer,
     least_allocated,
+    least_allocated_plain,
     most_allocated,
+    most_allocated_plain,
     place_to_score,
     requested_to_capacity_ratio,
 )
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import BASIC_RESOURCES, CPU, MEMORY, PODS
 from rayched.v1.core_pb2 import Node, Pod
@@ -46,6 +50,8 @@ NEEDS_MAX: Final = 32
 """With more resources than this rows are compared in columns only."""
 _BASIC: Final = len(BASIC_RESOURCES)
 _PODS: Final = BASIC_RESOURCES[PODS]
+_SHORT: Final = int(Code.UNSCHEDULABLE)
+_UNRESOLVABLE: Final = int(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 _NOT_ASKED: Final = np.iinfo(np.int64).min
 """In a vector of amounts: less than anything that is free."""
 _NON_ZERO_PLACES: Final[Mapping[str, int]] = {"cpu": CPU, "memory": MEMORY}
@@ -71,7 +77,7 @@ class Prepared:
     free: NDArray[np.int64]
     """What must be free of the basic resources, the pod itself included. Shape (basic resources, 1); of many (.., keys)."""
     most: tuple[int, ...]
-    """The most that any of the keys asks for of each."""
+    """The most that any of the keys asks for of each to be free."""
     there: NDArray[np.int64]
     """What must be there at all; a full node may lose pods. Shape as `free`."""
     others: tuple[tuple[str, int | NDArray[np.int64]], ...]
@@ -92,7 +98,8 @@ class NodeResourcesFit:
         strategy = args.scoring_strategy
         self._resources = tuple(resource.name for resource in strategy.resources)
         self._weights = np.array([resource.weight for resource in strategy.resources], np.int64)
-        self._scorer = _SCORERS[strategy.type](args)
+        self._scorer, self._plain_scorer = _SCORERS[strategy.type](args)
+        self._plain_weights: Sequence[int] = self._weights.tolist()
         self._scores_pod_level = args.fix_upstream_bugs
 
     def key(self, pod: Pod) -> Requests:
@@ -138,6 +145,24 @@ class NodeResourcesFit:
                 codes |= coded(amount > allocatable[place], Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
         return codes
 
+    def filter_plain(self, state: Prepared, row: PlainRow) -> int:
+        allocatable, requested = row.allocatable, row.requested
+        code = 0
+        for offered, taken, amount in zip(allocatable, requested, state.most, strict=False):
+            if amount > offered - taken:
+                missing = [one > there for one, there in zip(state.there[:, 0].tolist(), allocatable, strict=False)]
+                code = _UNRESOLVABLE if any(missing) else _SHORT
+                break
+        for name, asked in state.others:
+            # What stands for many keys is never asked about so.
+            amount = int(asked)
+            place = row.resources.get(name)
+            if place is None or amount > allocatable[place]:
+                return _UNRESOLVABLE
+            if amount > allocatable[place] - requested[place]:
+                code = code or _SHORT
+        return code
+
     def stack(self, states: Sequence[Prepared]) -> Prepared | None:
         """Requests side by side in place of rows."""
         if self._resources != _CPU_AND_MEMORY:
@@ -153,7 +178,7 @@ class NodeResourcesFit:
             free=free,
             most=tuple(free.max(axis=1).tolist()),
             there=np.concatenate([state.there for state in states], axis=1),
-            others=tuple((name, np.array([each.get(name, _NOT_ASKED) for each in amounts], np.int64)) for name in names),
+            others=tuple((name, np.hstack([each.get(name, _NOT_ASKED) for each in amounts])) for name in names),
             amounts=np.concatenate([state.amounts for state in states], axis=1),
         )
 
@@ -187,6 +212,14 @@ class NodeResourcesFit:
         chosen = [i for i, _ in counted]
         used = np.array(taken, np.int64) + state.amounts[chosen]
         return self._scorer(used, rows.allocatable[[place for _, place in counted]], self._weights[chosen])
+
+    def score_plain(self, state: Prepared, row: PlainRow) -> int | None:
+        """0..100. None: only columns can say it."""
+        if self._resources != _CPU_AND_MEMORY:
+            return None
+        (cpu, memory), (cpu_taken, memory_taken) = state.scored, row.non_zero_requested
+        used = cpu + cpu_taken, memory + memory_taken
+        return self._plain_scorer(used, row.allocatable[: MEMORY + 1], self._plain_weights)
 
     def _taken(self, name: str, place: int, rows: Rows) -> ScoreColumn:
         """What bound pods count for. Shape (rows,)."""
@@ -236,13 +269,13 @@ _CPU_AND_MEMORY: Final = ("cpu", "memory")
 """The default, whose places in all tables are the first two."""
 
 
-def _ratio_of(args: NodeResourcesFitArgs) -> ResourceScorer:
+def _ratio_of(args: NodeResourcesFitArgs) -> tuple[ResourceScorer, PlainScorer]:
     return requested_to_capacity_ratio(args.scoring_strategy.shape)
 
 
-_SCORERS: Final[Mapping[ScoringStrategyType, Callable[[NodeResourcesFitArgs], ResourceScorer]]] = {
-    ScoringStrategyType.LEAST_ALLOCATED: lambda args: least_allocated,  # noqa: ARG005
-    ScoringStrategyType.MOST_ALLOCATED: lambda args: most_allocated,  # noqa: ARG005
+_SCORERS: Final[Mapping[ScoringStrategyType, Callable[[NodeResourcesFitArgs], tuple[ResourceScorer, PlainScorer]]]] = {
+    ScoringStrategyType.LEAST_ALLOCATED: lambda args: (least_allocated, least_allocated_plain),  # noqa: ARG005
+    ScoringStrategyType.MOST_ALLOCATED: lambda args: (most_allocated, most_allocated_plain),  # noqa: ARG005
     ScoringStrategyType.REQUESTED_TO_CAPACITY_RATIO: _ratio_of,
 }
 

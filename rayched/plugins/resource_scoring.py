@@ -20,6 +20,7 @@ from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.framework.plugin_args import ShapePoint
 from rayched.snapshot.columns import ResourceTable, ScoreColumn
 from rayched.snapshot.rows import Rows
+from rayched.snapshot.table import INT64_MAX
 
 BASIC_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 """Resources that count also for pods that request none of them."""
@@ -30,6 +31,10 @@ MAX_SHAPE_SCORE: Final = 10
 Weights: TypeAlias = NDArray[np.int64]
 """Shape (resources,)."""
 ResourceScorer: TypeAlias = Callable[[ResourceTable, ResourceTable, Weights], ScoreColumn]
+
+PlainScorer: TypeAlias = Callable[[Sequence[int], Sequence[int], Sequence[int]], int | None]
+"""The same for one row, its amounts by resource. None: an amount is so large that an int64 would overflow, as columns do."""
+_PLAIN_MAX: Final = INT64_MAX // MAX_NODE_SCORE
 
 
 def place_to_score(name: str, amount: int, rows: Rows) -> int | None:
@@ -51,6 +56,31 @@ def most_allocated(used: ResourceTable, capacity: ResourceTable, weights: Weight
     return _mean(np.minimum(used, capacity), capacity, weights)
 
 
+def least_allocated_plain(used: Sequence[int], capacity: Sequence[int], weights: Sequence[int]) -> int | None:
+    """The same of one row."""
+    total = weight_sum = 0
+    for taken, there, weight in zip(used, capacity, weights, strict=True):
+        if there > _PLAIN_MAX:
+            return None
+        if there:
+            weight_sum += weight
+            if taken < there:
+                total += weight * (MAX_NODE_SCORE * (there - taken) // there)
+    return total // weight_sum if weight_sum else 0
+
+
+def most_allocated_plain(used: Sequence[int], capacity: Sequence[int], weights: Sequence[int]) -> int | None:
+    """The same of one row."""
+    total = weight_sum = 0
+    for taken, there, weight in zip(used, capacity, weights, strict=True):
+        if there > _PLAIN_MAX:
+            return None
+        if there:
+            weight_sum += weight
+            total += weight * (MAX_NODE_SCORE * min(taken, there) // there)
+    return total // weight_sum if weight_sum else 0
+
+
 def _mean(share: ResourceTable, capacity: ResourceTable, weights: Weights) -> ScoreColumn:
     """Weighted mean of 100 * share / capacity over the resources of which the node has any. Shape (rows,).
 
@@ -68,7 +98,7 @@ def _mean(share: ResourceTable, capacity: ResourceTable, weights: Weights) -> Sc
     return total
 
 
-def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> ResourceScorer:
+def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> tuple[ResourceScorer, PlainScorer]:
     """The strategy for one shape, tabulated over whole percents of utilization.
 
     The weighted mean leaves out resources whose score is 0 and is rounded half up.
@@ -85,7 +115,21 @@ def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> ResourceScorer:
         rounded: ScoreColumn = (2 * (weights @ scores) + weight_sum) // (2 * weight_sum)
         return rounded
 
-    return score
+    plain_scores: Sequence[int] = by_utilization.tolist()
+
+    def score_plain(used: Sequence[int], capacity: Sequence[int], weights: Sequence[int]) -> int | None:
+        total = weight_sum = 0
+        for taken, there, weight in zip(used, capacity, weights, strict=True):
+            if there > _PLAIN_MAX:
+                return None
+            one = plain_scores[MAX_UTILIZATION * min(taken, there) // there] if there else 0
+            if one:
+                total += weight * one
+                weight_sum += weight
+        weight_sum = weight_sum or 1
+        return (2 * total + weight_sum) // (2 * weight_sum)
+
+    return score, score_plain
 
 
 def _score_at(shape: Sequence[ShapePoint], utilization: int) -> int:

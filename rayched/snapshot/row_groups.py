@@ -28,7 +28,7 @@ CODES_MIN: Final = 1_024
 class RowGroups:
     """Groups over the rows of a table."""
 
-    __slots__ = ("_by_values", "_sizes", "_values", "ids", "log")
+    __slots__ = ("_by_values", "_occupied", "_sizes", "_values", "ids", "log")
 
     def __init__(self, columns: Sequence[NDArray[np.int64]], capacity: int) -> None:
         """A column for each value, of shape (n_rows,); one at least."""
@@ -55,6 +55,7 @@ class RowGroups:
         members[ids] = np.arange(len(ids))
         self._values: list[Values] = list(zip(*(column[members].tolist() for column in columns), strict=True))
         self._sizes: list[int] = sizes.tolist()
+        self._occupied: list[int] | None = None
         self._by_values = {values: number for number, values in enumerate(self._values)}
         self.log = ChangeLog(CHANGES_MAX)
         """Rows that moved to another group."""
@@ -72,6 +73,13 @@ class RowGroups:
         """The values of each group. Not to be changed."""
         return self._values
 
+    @property
+    def occupied(self) -> Sequence[int]:
+        """The groups that have a row, ascending. Not to be changed."""
+        if self._occupied is None:
+            self._occupied = [group for group, size in enumerate(self._sizes) if size]
+        return self._occupied
+
     def size(self, group: int) -> int:
         """Rows of the group."""
         return self._sizes[group]
@@ -85,7 +93,10 @@ class RowGroups:
             self._sizes.append(0)
         if self.ids.item(row) == group:
             return
-        self._sizes[self.ids.item(row)] -= 1
-        self._sizes[group] += 1
+        sizes, left = self._sizes, self.ids.item(row)
+        sizes[left] -= 1
+        sizes[group] += 1
+        if not sizes[left] or sizes[group] == 1:
+            self._occupied = None
         self.ids[row] = group
         self.log.append(row)

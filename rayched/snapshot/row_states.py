@@ -14,14 +14,15 @@ Memory: 300 bytes a state, 8 a row and CHANGED_MAX changed rows. Cost: 1 µs a c
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rayched.snapshot.columns import ResourceTable, RowIndex
 from rayched.snapshot.rows import Rows
-from rayched.snapshot.table import NodeTable, amounts_apart
+from rayched.snapshot.table import NON_ZERO, NodeTable, amounts_apart
 
 UNKNOWN: Final = -1
 AT_ONCE_MAX: Final = 4
@@ -30,6 +31,8 @@ NUMBERED_MAX: Final = 4_096
 """Rows looked up in one question, a millisecond; who asks for more has to do without, and asks again."""
 CHANGED_MAX: Final = 8_192
 """Changed rows that are remembered in their order."""
+PLAIN_MAX: Final = 64
+"""States that are kept as plain integers."""
 
 Numbers = NDArray[np.intp]
 """States by number."""
@@ -38,6 +41,23 @@ Numbers = NDArray[np.intp]
 def state_of(table: NodeTable, row: int) -> bytes:
     """All that plugins which read nothing but usage go by on a row."""
     return table.amounts[:, row].tobytes()
+
+
+class PlainRow(NamedTuple):
+    """The usage of one row; milli-CPU, bytes or counts, by the places of resources in the table."""
+
+    allocatable: Sequence[int]
+    requested: Sequence[int]
+    non_zero_requested: Sequence[int]
+    resources: Mapping[str, int]
+    """Their places."""
+
+
+def plain_row(table: NodeTable, state: bytes) -> PlainRow:
+    """A row in this state."""
+    amounts = memoryview(state).cast("q").tolist()
+    middle = (len(amounts) + NON_ZERO) // 2
+    return PlainRow(amounts[middle:], amounts[NON_ZERO:middle], amounts[:NON_ZERO], table.resources)
 
 
 class StateRows(Rows):
@@ -63,6 +83,7 @@ class RowStates:
         "_log",
         "_n_amounts",
         "_numbers",
+        "_plain",
         "_start",
         "_table",
         "end",
@@ -77,6 +98,8 @@ class RowStates:
         self._by_content: dict[bytes, int] = {}
         self._numbers: Numbers = np.full(table.capacity, UNKNOWN, np.intp)
         """Shape (capacity,)."""
+        self._plain: dict[int, PlainRow] = {}
+        """By number, of some that were asked about lately."""
         self._has_unknown = True
         """Whether any row may be without a number."""
         self.end = self._log.end
@@ -144,10 +167,26 @@ class RowStates:
         amounts = np.frombuffer(content, np.int64).reshape(end - first, self._n_amounts).T
         return StateRows(self._table, np.ascontiguousarray(amounts))
 
+    def pairs(self, first: int, end: int, times: int) -> StateRows:
+        """As `rows`, each row so many times, one after the other."""
+        content = b"".join(self._contents[first:end])
+        amounts = np.frombuffer(content, np.int64).reshape(end - first, self._n_amounts).T
+        return StateRows(self._table, np.ascontiguousarray(amounts).repeat(times, 1))
+
+    def plain(self, number: int) -> PlainRow:
+        """A row in a state."""
+        found = self._plain.get(number)
+        if found is None:
+            if len(self._plain) >= PLAIN_MAX:
+                self._plain.clear()
+            found = self._plain[number] = plain_row(self._table, self._contents[number])
+        return found
+
     def keep_used(self) -> Numbers:
         """Let go of states that no row is in, as far as anybody knows. The numbers so far of those that stay, ascending."""
         known = self._numbers >= 0
         staying: Numbers = np.unique(self._numbers[known])
+        self._plain.clear()
         self._contents = [self._contents[number] for number in staying.tolist()]
         self._by_content = {content: number for number, content in enumerate(self._contents)}
         self._numbers[known] = np.searchsorted(staying, self._numbers[known])

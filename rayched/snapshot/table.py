@@ -51,13 +51,13 @@ TaintKey = tuple[tuple[str, str, str], ...]
 ImageSet = frozenset[str]
 """Names of the images on a node."""
 
-_NON_ZERO: Final = 2
+NON_ZERO: Final = 2
 """Amounts in `non_zero_requested`."""
 
 Vectors = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """What a pod adds to a row of `requested`, of `non_zero_requested` and of `used`. Shapes (resources,), (2,), (2 + resources,)."""
 
-_INT64_MAX: Final = 2**63 - 1
+INT64_MAX: Final = 2**63 - 1
 
 T = TypeVar("T", bound=np.generic)
 
@@ -77,7 +77,7 @@ class NodeTable:
         self.generation = 0
         """Grows when rows or interned values are numbered anew."""
         self.alive_rows: BoolColumn = np.zeros(0, np.bool_)
-        self._use_amounts(np.zeros((_NON_ZERO + 2 * len(BASIC_RESOURCES), 0), np.int64))
+        self._use_amounts(np.zeros((NON_ZERO + 2 * len(BASIC_RESOURCES), 0), np.int64))
         self.unschedulable: BoolColumn = np.zeros(0, np.bool_)
         self.taint_set: IdColumn = np.zeros(0, np.int32)
         self.image_set: IdColumn = np.zeros(0, np.int32)
@@ -179,8 +179,8 @@ class NodeTable:
     def _new_vectors(self, template: PodTemplate) -> Vectors:
         for name in template.accounted:
             self.resource_place(name)
-        used = np.zeros(_NON_ZERO + len(self.resources), np.int64)
-        non_zero, vector = used[:_NON_ZERO], used[_NON_ZERO:]
+        used = np.zeros(NON_ZERO + len(self.resources), np.int64)
+        non_zero, vector = used[:NON_ZERO], used[NON_ZERO:]
         for name, amount in template.accounted.items():
             vector[self.resources[name]] = clipped(amount)
         vector[PODS] = 1
@@ -208,7 +208,7 @@ class NodeTable:
         self.amounts = amounts
         """All that plugins read which read nothing but usage: all amounts of a row are taken at one stroke."""
         self.non_zero_requested, self.requested, self.allocatable = amounts_apart(amounts)
-        self.used: ResourceTable = amounts[: _NON_ZERO + len(self.requested)]
+        self.used: ResourceTable = amounts[: NON_ZERO + len(self.requested)]
         """What bound pods take up: `non_zero_requested` and, behind it, `requested`."""
 
     def intern_taints(self, taints: TaintKey) -> int:
@@ -283,13 +283,13 @@ VECTORS_MAX: Final = 65_536
 
 def amounts_apart(amounts: ResourceTable) -> tuple[ResourceTable, ResourceTable, ResourceTable]:
     """`non_zero_requested`, `requested` and `allocatable` of a table's `amounts`, as views."""
-    middle = (len(amounts) + _NON_ZERO) // 2
-    return amounts[:_NON_ZERO], amounts[_NON_ZERO:middle], amounts[middle:]
+    middle = (len(amounts) + NON_ZERO) // 2
+    return amounts[:NON_ZERO], amounts[NON_ZERO:middle], amounts[middle:]
 
 
 def clipped(amount: int) -> int:
     """An amount as an int64; validation lets nothing larger through."""
-    return max(-_INT64_MAX, min(amount, _INT64_MAX))
+    return max(-INT64_MAX, min(amount, INT64_MAX))
 
 
 def read_int64(text: str) -> int | None:

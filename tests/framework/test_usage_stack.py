@@ -14,10 +14,11 @@ from rayched.framework.plugin_calls import PluginError
 from rayched.framework.usage_stack import UsageStack
 from rayched.snapshot import row_states
 from rayched.snapshot.columns import ScoreColumn
+from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from tests.framework.spies import TEMPLATES, a_snapshot, a_template
-from tests.framework.toy_plugins import Room, a_profile
+from tests.framework.toy_plugins import PlainRoom, Room, a_profile
 from tests.snapshot.objects import a_pod
 
 SHAPES = [f"{100 + 10 * number}m" for number in range(12)]
@@ -25,7 +26,7 @@ MANY_SHAPES = [f"{100 + 10 * number}m" for number in range(44)]
 
 
 class Watched(Room):
-    """Notes how many rows, or states, each call of `score` was about."""
+    """Notes how many rows, or pods' requests, each call of `score` was about."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int]] = []
@@ -38,6 +39,20 @@ class Watched(Room):
             raise ValueError("cannot do so many")
         self.calls.append((rows.n, n_states))
         return super().score(state, rows) + self.offset
+
+
+class PlainWatched(Watched, PlainRoom):
+    """Also how often it was asked in plain integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_plain = 0
+        self.is_dumb = False
+
+    def score_plain(self, state: Any, row: PlainRow) -> int | None:
+        self.n_plain += 1
+        plain = super().score_plain(state, row)
+        return None if self.is_dumb or plain is None else plain + self.offset
 
 
 def an_engine(plugin: Room, snapshot: Snapshot) -> Engine:
@@ -77,6 +92,43 @@ def test_a_new_state_is_asked_about_for_all_sums_in_one_call() -> None:
         assert engine.evaluate(a_template(cpu)).is_feasible
     assert len(the_stack(engine)) == len(SHAPES)
     assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
+
+
+def test_sums_of_plain_plugins_ask_about_a_few_new_states_by_themselves_and_then_about_several_for_all() -> None:
+    plugin, snapshot = PlainWatched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.calls, plugin.n_plain = [], 0
+    for number, cpu in enumerate(2 * SHAPES):
+        place(engine, snapshot, cpu, f"u-{number}")
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{200 + number}")
+    n_states = [n_pairs // len(SHAPES) for n_pairs, n_requests in plugin.calls if n_requests == n_pairs]
+    assert len(n_states) == len(plugin.calls) >= 3
+    assert all(2 <= n <= usage_stack.TOGETHER_MAX for n in n_states)
+    assert 2 * len(SHAPES) <= plugin.n_plain <= usage_stack.PLAIN_TURNS * (1 + len(n_states))
+
+
+def test_what_plain_plugins_cannot_say_they_are_asked_in_columns() -> None:
+    plugin, snapshot = PlainWatched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.is_dumb = True
+    in_turns(engine, snapshot, 2, MANY_SHAPES, "dumb")
+    plugin.is_dumb = False
+    in_turns(engine, snapshot, 2, MANY_SHAPES, "mended")
+
+
+def test_a_plain_plugin_that_raises_is_named() -> None:
+    class Broken(PlainRoom):
+        def filter_plain(self, state: Any, row: PlainRow) -> int | None:
+            raise ValueError("no such row")
+
+    snapshot = a_snapshot(30)
+    engine = an_engine(Broken(), snapshot)
+    assert engine.evaluate(a_template("100m")).is_feasible
+    snapshot.bind("odd", a_template("7m"), "n3")
+    with pytest.raises(PluginError, match='plugin "Room", Filter: ValueError: no such row'):
+        engine.evaluate(a_template("100m"))
 
 
 def test_a_row_in_a_state_that_was_there_before_is_not_asked_about() -> None:
@@ -139,8 +191,9 @@ def test_states_that_are_numbered_in_two_goes_have_room(monkeypatch: pytest.Monk
     assert len(the_stack(engine)) == len(SHAPES)
 
 
+@pytest.mark.parametrize("plugin", [Room(), PlainRoom()], ids=["columns", "plain"])
 @pytest.mark.parametrize("seed", range(6))
-def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_those_of_a_full_evaluation_whatever_happens(plugin: Room, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods in any order, in runs, many changes at once, nodes that come and go, resources that are new, little room."""
     monkeypatch.setattr(usage_stack, "SUMS_MIN", 3)
     monkeypatch.setattr(usage_stack, "STATES_MIN", 4)
@@ -150,7 +203,7 @@ def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeyp
     monkeypatch.setattr(row_states, "CHANGED_MAX", 16)
     monkeypatch.setattr(row_states, "NUMBERED_MAX", 50 if seed < 2 else 4_096)
     random, snapshot = Random(seed), a_snapshot(60)
-    engine = an_engine(Room(), snapshot)
+    engine = an_engine(plugin, snapshot)
     for number in range(400):
         for _ in range(random.choice((1, 1, 1, 5))):
             place(engine, snapshot, random.choice(MANY_SHAPES[: 4 + number // 10]), f"u{number}")
@@ -198,8 +251,9 @@ def test_where_plugins_cannot_say_it_for_many_each_sum_asks_for_itself() -> None
     in_turns(engine, snapshot, 2, SHAPES, "mended")
 
 
-def test_a_score_outside_its_range_is_told_as_without_a_stack() -> None:
-    plugin, snapshot = Watched(), a_snapshot(300)
+@pytest.mark.parametrize("kind", [Watched, PlainWatched])
+def test_a_score_outside_its_range_is_told_as_without_a_stack(kind: type[Watched]) -> None:
+    plugin, snapshot = kind(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
     plugin.offset = 101

@@ -14,6 +14,7 @@ import numpy as np
 from rayched.framework.profile import Profile
 from rayched.framework.status import Code, Status, unresolvable, unschedulable
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Node, Pod
 
@@ -165,12 +166,24 @@ class Room(_Rejecting):
         return np.where(short, NO, 0)
 
     def stack(self, states: Sequence[Any]) -> Any:
-        return None if any(gpus for _, gpus in states) else (np.array([cpu for cpu, _ in states]), 0)
+        return None if any(gpus for _, gpus in states) else (np.hstack([cpu for cpu, _ in states]), 0)
 
     def score(self, state: Any, rows: Rows) -> ScoreColumn:
         free = rows.allocatable[0] - rows.non_zero_requested[0] - state[0]
         share: ScoreColumn = np.maximum(free, 0) * 100 // np.maximum(rows.allocatable[0], 1)
         return share
+
+
+class PlainRoom(Room):
+    """The same, also in plain integers."""
+
+    def filter_plain(self, state: Any, row: PlainRow) -> int | None:
+        cpu, gpus = state
+        return None if gpus else NO if cpu > row.allocatable[0] - row.requested[0] else 0
+
+    def score_plain(self, state: Any, row: PlainRow) -> int | None:
+        free = row.allocatable[0] - row.non_zero_requested[0] - int(state[0])
+        return max(free, 0) * 100 // max(row.allocatable[0], 1)
 
 
 class Crowd(_Rejecting):

@@ -21,6 +21,7 @@ def test_rows_are_grouped_by_their_values_and_follow_them(seed: int, spread: int
         assert [groups.values[group] for group in groups.ids[: len(rows)].tolist()] == rows
         assert len(set(groups.values)) == len(groups)
         assert [groups.size(group) for group in range(len(groups))] == [rows.count(values) for values in groups.values]
+        assert groups.occupied == [group for group in range(len(groups)) if groups.size(group)]
         row = random.randrange(len(rows))
         rows[row] = random.randrange(5), spread - random.randrange(3)
         groups.move(row, rows[row])
