@@ -110,7 +110,7 @@ class GroupedScore(SharedEntry):
         self._position = -1
         self._circumstances: Hashable | None = None
         self._present: list[int] = []
-        """Groups that have a feasible row, as of the last time."""
+        """Groups that have a feasible row, as of the last time that not all rows were."""
         self._moves = -1
         """Where the groups' log ended when the witnesses were of their groups."""
 
@@ -130,19 +130,15 @@ class GroupedScore(SharedEntry):
         groups = call_groups(self._plugin, state)
         if groups is None:
             return None
-        present = self._all_there(groups) if n_feasible == len(total) else self._look_for(groups, total, circumstances())
+        present = groups.occupied if n_feasible == len(total) else self._look_for(groups, total, circumstances())
         scores = call_score_groups(self._plugin, state, groups, present, feasible)
         if scores is None:
             return False
         total += self._column.with_scores(groups, present, scores, total.dtype)[: len(total)]
         return True
 
-    def _all_there(self, groups: RowGroups) -> Sequence[int]:
-        """Every row is feasible."""
-        self._groups = None
-        return groups.occupied
-
     def _look_for(self, groups: RowGroups, total: TotalColumn, circumstances: Hashable | None) -> Sequence[int]:
+        """The groups that have a feasible row, ascending, where not all rows are."""
         known = groups is self._groups
         if not (known and self._is_all_present(groups, total)):
             self._present = self._find_present(groups, total, circumstances, known=known).nonzero()[0].tolist()

@@ -137,6 +137,40 @@ def test_counters_that_had_to_go_are_counted_anew(seed: int, monkeypatch: pytest
         verify(snapshot)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_templates_that_come_while_there_are_counters_count_by_all_that_these_go_by(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pod is of a template of its own; of all their labels the counters go by some, and by more as they come."""
+    monkeypatch.setattr(pod_counts, "BYTES_MAX", 0)
+    monkeypatch.setattr(pod_counts, "COUNTERS_MIN", n_counters_max := 6 + seed)
+    random, snapshot, templates = Random(seed), Snapshot(), TemplateTable()
+    snapshot.add_node(a_node("a"))
+    wanted: list[tuple[PodSelector, ...]] = []
+    for key, value, namespace, terminating in itertools.product(("app", "tier"), "xy", ("default", "other"), (True, False)):
+        wanted.append((PodSelector(frozenset((namespace,)), (Requirement(key, Operator.IN, frozenset(value)),), terminating),))
+    wanted.append((PodSelector(None, (Requirement("app", Operator.NOT_IN, frozenset("x")),)),))
+    bound: list[tuple[str, dict[str, str], bool]] = []
+    for step in range(60):
+        if not step % 6:
+            snapshot.pod_counts.counter(random.choice(wanted))
+        pod = a_pod(random.choice("xyz"), random.choice(("default", "other")))
+        pod.metadata.labels["tier"] = random.choice("xyz")
+        pod.metadata.labels["own"] = f"{step}"
+        is_ending = random.random() < 0.3
+        bound.append((pod.metadata.namespace, dict(pod.metadata.labels), is_ending))
+        snapshot.bind(f"{step}", templates.intern(pod), "a", terminating=is_ending)
+        for counter in snapshot.pod_counts.counters():
+            assert isinstance(counter.what, tuple)
+            (selector,) = counter.what
+            expected = [one for one in bound if selector.matches(*one[:2]) and (selector.terminating or not one[2])]
+            assert counter.column[0] == len(expected), f"step {step}, {selector}"
+    assert len(snapshot.pod_counts.counters()) <= n_counters_max
+    for step in range(60):
+        snapshot.unbind(f"{step}")
+    assert not any(counter.column[0] for counter in snapshot.pod_counts.counters())
+
+
 def test_pods_that_came_before_the_first_counter_count_once_however_many_templates_were_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
