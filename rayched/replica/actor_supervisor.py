@@ -1,9 +1,9 @@
 """Supervision of a replica's Ray and its actors: one thread that is the only one to start, replace and end them.
 
 What dies within a Ray is replaced by its ActorSet. A scheduler whose place a spare process takes is a new term of the same
-leader (docs/adr/0001): whatever the dead one still had under way is refused. Without a spare process, and when Ray itself ends,
-this replica stands down at once, for the schedulers of the others are warm. It stands again when it has one that has read the
-cluster.
+leader (docs/adr/0001): whatever the dead one still had under way is refused. Without a spare process, where it had long to read
+(docs/adr/0011), and when Ray itself ends, this replica stands down at once, for the schedulers of the others are warm. It stands
+again when it has one that has read the cluster.
 
 Fills the server's SchedulerPort, and is the LeadersWork of the election.
 """
@@ -59,6 +59,9 @@ _END_SECONDS_MAX: Final = 3.0
 """How long the end of Ray is waited for; it takes a tenth of that."""
 _RESTART_PAUSES_SECONDS: Final = (0.0, 0.0, 1.0, 2.0, 5.0)
 """Before the first, second, ... start of Ray in a row of failures."""
+SPARE_READS_MAX: Final = 5_000
+"""Objects that a spare process reads before it decides: it takes 50 to 70 µs for each of them, and another replica a tenth of a
+second for none."""
 _STARTS_MAX: Final = 5
 """A replica that has never had a Ray after so many starts will not get one."""
 
@@ -85,11 +88,14 @@ class ActorSupervisor:
         endpoints: tuple[str, ...],
         belief_file: Path,
         last_tick: Callable[[], int | None],
+        objects: Callable[[], int],
         logs: LogTarget | None = None,
     ) -> None:
-        """`last_tick`: when the scheduler last gave a sign of life, CLOCK_BOOTTIME in ns. `logs`: where the actors' logs go."""
+        """`last_tick`: when the scheduler last gave a sign of life, CLOCK_BOOTTIME in ns. `objects`: how many the cluster has.
+        `logs`: where the actors' logs go."""
         self._settings = settings
         self._last_tick = last_tick
+        self._objects = objects
         profiles = ProfilesText(scheduler.text, scheduler.source)
         flags = QueueFlags(settings.unschedulable_seconds_max, settings.head_of_line_limit)
         self._config = SchedulerActorConfig(
@@ -309,6 +315,9 @@ class ActorSupervisor:
     def _scheduler_lost(self, has_spare: bool) -> None:
         if self.terms is None:
             return
+        if has_spare and (objects := self._objects()) > SPARE_READS_MAX:
+            log.info("the spare process would have %d objects to read first: whoever is warm may lead", objects)
+            has_spare = False
         if has_spare:
             self.terms.begin_new_term()
         else:

@@ -129,7 +129,9 @@ class _Replica:
         version = importlib.metadata.version("rayched")
         self._advertised = settings.advertise_address
         self._belief = BeliefCell.create(belief_file)
-        self._actors = ActorSupervisor(settings, scheduler, endpoints, belief_file, self._belief.last_tick, logs)
+        self._actors = ActorSupervisor(
+            settings, scheduler, endpoints, belief_file, self._belief.last_tick, lambda: self._server.n_objects, logs
+        )
         self.leadership = Leadership(
             settings.identity,
             version,

@@ -143,6 +143,12 @@ class ApiServer:
         """It has read the cluster's state, and can serve."""
         return self._is_synced
 
+    @property
+    def n_objects(self) -> int:
+        """How many the cluster has, as far as it was read; from any thread."""
+        running = self._running
+        return 0 if running is None else running.sources.cluster().feed.hub.n_objects
+
     def changes(self) -> ClusterChanges:
         """Where this process follows the cluster; once started."""
         assert self._running is not None

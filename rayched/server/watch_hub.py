@@ -251,6 +251,11 @@ class WatchHub:
         """What is there now, in no order."""
         return itertools.chain.from_iterable(entries.values() for entries in self._state.values())
 
+    @property
+    def n_objects(self) -> int:
+        """From any thread."""
+        return sum(map(len, tuple(self._state.values())))
+
     def version(self, kind: Kind) -> tuple[int, int]:
         """Equal as long as nothing of the kind has changed."""
         return self._lists, self._changed_at.get(kind.name, 0)

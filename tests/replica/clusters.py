@@ -21,7 +21,7 @@ from rayched.replica.local_cluster import ReplicaProcess
 from rayched.replica.own_directories import MEMORY, SHORT
 from rayched.replica.processes import alive, descendants, end_tree
 from rayched.testing.running import RunningCluster
-from rayched.v1.core_pb2 import Pod
+from rayched.v1.core_pb2 import Namespace, Pod
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 
 READY_SECONDS_MAX = 90.0
@@ -78,9 +78,13 @@ class SmallCluster:
         number = next(self._numbers)
         self._submit([small_pod(f"pod-{number}", cpu=f"{1000 + number}u")])
 
-    def _submit(self, pods: list[Pod]) -> None:
-        failed = [outcome.error for outcome in self.client.submit_many(pods, timeout_seconds=20.0) if outcome.error]
+    def _submit(self, objects: Sequence[Pod | Namespace]) -> None:
+        failed = [outcome.error for outcome in self.client.submit_many(objects, timeout_seconds=20.0) if outcome.error]
         assert not failed, failed
+
+    def create_namespaces(self, count: int) -> None:
+        """Objects that a scheduler reads, and that make no difference to it."""
+        self._submit([_namespace(f"space-{number}") for number in range(count)])
 
     def audit(self, question: Callable[[Auditor], int]) -> int:
         assert self.follower is not None
@@ -128,6 +132,12 @@ def small_pod(name: str, cpu: str = "10m") -> Pod:
     container = pod.spec.containers.add(name="main", image="registry.example/main:1")
     container.resources.requests["cpu"].string = cpu
     return pod
+
+
+def _namespace(name: str) -> Namespace:
+    namespace = Namespace(api_version="v1", kind="Namespace")
+    namespace.metadata.name = name
+    return namespace
 
 
 def until_true(condition: Callable[[], bool], seconds: float, failure: str | Callable[[], str]) -> None:

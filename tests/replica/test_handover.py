@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rayched.replica.actor_supervisor import SPARE_READS_MAX
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
 from rayched.replica.processes import descendants
@@ -54,6 +55,22 @@ def test_a_scheduler_that_dies_before_it_has_a_spare_hands_over(pair: SmallClust
     assert pair.first_binding_after(epoch).seconds - struck < 1.5
     assert pair.leader() is not first
     until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the scheduler is not replaced")
+
+
+@pytest.mark.cluster
+def test_a_scheduler_whose_spare_process_had_long_to_read_hands_over(pair: SmallCluster) -> None:
+    pair.create_namespaces(SPARE_READS_MAX)
+    pair.pid_of("spare")
+    first, scheduler, epoch = pair.leader(), pair.pid_of("scheduler"), pair.client.leader().epoch
+    begun = log_of(first).count("has read the cluster")
+    struck = time.monotonic()
+    kill(scheduler)
+    pair.submit(20)
+    pair.wait_until_all_bound()
+    assert pair.first_binding_after(epoch).seconds - struck < 1.5
+    assert pair.leader() is not first
+    until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the spare process takes no place")
+    until_true(lambda: log_of(first).count("joins the election") > 1, START_SECONDS_MAX, "it does not stand again")
 
 
 @pytest.mark.row("L26")
