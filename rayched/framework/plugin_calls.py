@@ -258,7 +258,7 @@ def call_score_groups(
     if scores is not None:
         if len(scores) != len(present):
             raise PluginError(plugin.name, SCORE, f"answered {len(scores)} scores for {len(present)} groups")
-        for score in scores:
+        for score in (min(scores), max(scores)) if scores else ():
             if not 0 <= score <= MAX_NODE_SCORE:
                 raise out_of_range(plugin, score)
     return scores

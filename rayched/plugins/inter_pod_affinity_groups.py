@@ -29,6 +29,8 @@ GROUPS_MAX: Final = 64
 """With more groups rows are scored one by one. Twice as many may come to be, as those without rows keep their numbers."""
 MOVED_MAX: Final = 32
 """More rows than this are not moved one by one."""
+SCALED_MAX: Final = 1_024
+"""Scores that are kept."""
 PAUSE: Final = 256
 """So many times after it was found that there are too many groups nobody looks again."""
 
@@ -38,7 +40,7 @@ _FULL: Final = float(MAX_NODE_SCORE)
 class PreferenceGroups:
     """The groups for one set of preferences."""
 
-    __slots__ = ("_cluster", "_coarse", "_fine", "_groups", "_made_of", "_pause", "_preferences", "_scored")
+    __slots__ = ("_bounds", "_cluster", "_coarse", "_fine", "_groups", "_made_of", "_pause", "_preferences", "_scaled")
 
     def __init__(self, cluster: Snapshot, preferences: ByKey) -> None:
         self._cluster = cluster
@@ -52,8 +54,9 @@ class PreferenceGroups:
         self._fine: list[str] = []
         """Keys told apart by what is preferred; where there are any, a group's last value is the sum."""
         self._pause = 0
-        self._scored: tuple[RowGroups, Sequence[int], Sequence[int]] | None = None
-        """The groups and their scores that were asked about last. What a group's preferences by host come to never changes."""
+        self._bounds: tuple[int, int] = (0, 0)
+        self._scaled: dict[int, int] = {}
+        """Scores by what is preferred, between the least and the most that were asked about last."""
 
     @property
     def n_bytes(self) -> int:
@@ -110,19 +113,24 @@ class PreferenceGroups:
 
     def scores(self, groups: RowGroups, present: Sequence[int]) -> Sequence[int]:
         """Of a row of each of these groups, which `groups` gave: 0..100 between the least and the most preferred of them."""
-        known = self._scored
-        if known is not None and known[0] is groups and known[1] == present and not self._coarse:
-            return known[2]
         raw = self.raw_scores(groups, present)
         low, high = min(raw), max(raw)
-        # Floats in the order of 1.34: the share first.
-        found = [int(_FULL * ((one - low) / float(high - low))) for one in raw] if low < high else [0] * len(raw)
-        self._scored = groups, list(present), found
-        return found
+        if (low, high) != self._bounds or len(self._scaled) > SCALED_MAX:
+            self._bounds, self._scaled = (low, high), {}
+        scaled = self._scaled
+        try:
+            return [scaled[one] for one in raw]
+        except KeyError:
+            # Floats in the order of 1.34: the share first.
+            scaled.update({one: int(_FULL * ((one - low) / float(high - low))) if low < high else 0 for one in raw})
+        return [scaled[one] for one in raw]
 
     def raw_scores(self, groups: RowGroups, present: Sequence[int]) -> list[int]:
         """What is preferred of a row of each group."""
-        values = [groups.values[group] for group in present]
+        known = groups.values
+        if not self._coarse:
+            return [known[group][-1] for group in present]
+        values = [known[group] for group in present]
         raw = [group[-1] for group in values] if self._fine else [0] * len(values)
         for place, key in enumerate(self._coarse):
             vector = self._preferences.vector(key)

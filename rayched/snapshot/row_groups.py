@@ -80,6 +80,15 @@ class RowGroups:
             self._occupied = [group for group, size in enumerate(self._sizes) if size]
         return self._occupied
 
+    def occupied_without(self, rows: Sequence[int]) -> Sequence[int]:
+        """The groups that have any other row than these, of which each is named once, ascending."""
+        ids = self.ids
+        left: dict[int, int] = {}
+        for row in rows:
+            group = ids.item(row)
+            left[group] = left.get(group, self._sizes[group]) - 1
+        return [group for group in self.occupied if left.get(group, 1)]
+
     def size(self, group: int) -> int:
         """Rows of the group."""
         return self._sizes[group]

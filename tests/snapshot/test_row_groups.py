@@ -22,6 +22,9 @@ def test_rows_are_grouped_by_their_values_and_follow_them(seed: int, spread: int
         assert len(set(groups.values)) == len(groups)
         assert [groups.size(group) for group in range(len(groups))] == [rows.count(values) for values in groups.values]
         assert groups.occupied == [group for group in range(len(groups)) if groups.size(group)]
+        left_out = random.sample(range(len(rows)), random.randrange(len(rows)))
+        others = {group for row, group in enumerate(groups.ids[: len(rows)].tolist()) if row not in left_out}
+        assert groups.occupied_without(left_out) == sorted(others)
         row = random.randrange(len(rows))
         rows[row] = random.randrange(5), spread - random.randrange(3)
         groups.move(row, rows[row])
