@@ -22,6 +22,7 @@ from rayched.framework.kept_columns import FilterColumn, FinalScoreColumn, Kept,
 from rayched.framework.narrowed_rows import NarrowedRows
 from rayched.framework.plugin import (
     ColumnPlugin,
+    ContainerlessPlugin,
     CountingPlugin,
     GroupingScorePlugin,
     NormalizingPlugin,
@@ -39,6 +40,7 @@ from rayched.framework.plugin_evaluations import Tally
 from rayched.framework.profile import Profile
 from rayched.framework.questions import Asked, Part, Question
 from rayched.framework.row_evaluation import AskedScore
+from rayched.framework.seen_pod import SeenPod
 from rayched.framework.static_sum import AllBounds, StaticSum, WeightedFinal, WeightedRaw
 from rayched.framework.status import SUCCESS, Code, Status, unresolvable
 from rayched.framework.usage_stack import UsageStack, can_be_stacked, stack_key
@@ -52,6 +54,8 @@ C = TypeVar("C", bound=Kept)
 
 VOLATILE: Log = Log.USAGE | Log.PORTS
 """Aspects that bindings change. A plugin that reads one of them has its columns refreshed at each decision."""
+KEYS_BESIDE_MAX: Final = 1_024
+"""What pods say beside their containers is remembered of so many, some 2 KB each; then from the beginning."""
 NEEDS_MAX: Final = 62
 """Of a filter that is asked in numbers: a bit for each, and a sign."""
 
@@ -101,8 +105,7 @@ class Asking(NamedTuple):
 
     keys: tuple[Hashable, ...]
     """Their keys; None of a plugin that skips the template."""
-    pods: tuple[Pod, ...]
-    """The pod as each was given it."""
+    seen: SeenPod
     template: PodTemplate
 
 
@@ -142,8 +145,10 @@ class Planner:
     """Makes plans and their stages for one profile over one table."""
 
     __slots__ = (
+        "_containerless",
         "_counting",
         "_grouping",
+        "_keys_beside",
         "_next_number",
         "_normalizing",
         "_plain",
@@ -184,6 +189,11 @@ class Planner:
             for plugin in profile.plugins()
             if isinstance(plugin, ToleratingPlugin) and plugin.reads_tolerations_of_known_taints_alone
         )
+        self._containerless = {
+            plugin.name for plugin in profile.plugins() if isinstance(plugin, ContainerlessPlugin) and plugin.reads_no_containers
+        } & (self._selecting & self._tolerating)
+        self._keys_beside: dict[Hashable, list[Hashable]] = {}
+        """Keys of all plugins by what pods say beside their containers; those of containerless ones hold for all such pods."""
         asked: list[ColumnPlugin] = [*profile.pre_filter, *profile.filter, *profile.score]
         self._plugins = tuple({plugin.name: plugin for plugin in asked}.values())
         self.sees_one_pod = {plugin.name for plugin in self._plugins} <= self._selecting & self._tolerating
@@ -201,14 +211,22 @@ class Planner:
 
     def ask(self, template: PodTemplate, seen: SeenPod) -> Asking:
         """Ask each plugin for its key. Raises PluginError."""
-        selecting, tolerating = self._selecting, self._tolerating
-        keys: list[Hashable] = []
-        pods: list[Pod] = []
-        for plugin in self._plugins:
-            pod = seen.pod(selects=plugin.name in selecting, tolerates=plugin.name in tolerating)
-            pods.append(pod)
-            keys.append(call_key(plugin, pod))
-        return Asking(tuple(keys), tuple(pods), template)
+        beside = seen.beside_containers()
+        known = None if beside is None else self._keys_beside.get(beside)
+        keys = [
+            known[place]
+            if known is not None and plugin.name in self._containerless
+            else call_key(plugin, self._pod(seen, plugin))
+            for place, plugin in enumerate(self._plugins)
+        ]
+        if known is None and beside is not None:
+            if len(self._keys_beside) >= KEYS_BESIDE_MAX:
+                self._keys_beside.clear()
+            self._keys_beside[beside] = keys
+        return Asking(tuple(keys), seen, template)
+
+    def _pod(self, seen: SeenPod, plugin: ColumnPlugin) -> Pod:
+        return seen.pod(selects=plugin.name in self._selecting, tolerates=plugin.name in self._tolerating)
 
     def plan(self, asking: Asking) -> Plan:
         """Raises PluginError; then nothing is kept."""
@@ -216,9 +234,9 @@ class Planner:
         self._next_number += 1
         try:
             by_name: dict[str, Asked] = {}
-            for plugin, key, pod in zip(self._plugins, asking.keys, asking.pods, strict=True):
+            for plugin, key in zip(self._plugins, asking.keys, strict=True):
                 if key is not None:
-                    by_name[plugin.name] = found = self._asked(plugin, key, pod, asking.template)
+                    by_name[plugin.name] = found = self._asked(plugin, key, asking)
                     plan.entries.append(found)
             self._pre_filter(plan, by_name)
             plan.filters = [by_name[plugin.name] for plugin in profile.filter if plugin.name in by_name]
@@ -326,11 +344,12 @@ class Planner:
                     plan.status = unresolvable(nothing_left_by(plan.narrowing))
                     return
 
-    def _asked(self, plugin: ColumnPlugin, key: Hashable, pod: Pod, template: PodTemplate) -> Asked:
+    def _asked(self, plugin: ColumnPlugin, key: Hashable, asking: Asking) -> Asked:
         """The entry for this key, of which there is one for all plans."""
         entry_key = ("asked", plugin.name, key)
 
         def prepared() -> Asked:
+            pod, template = self._pod(asking.seen, plugin), asking.template
             state = call_prepare(plugin, pod)
             # Not the whole pod's where it says more: others with this key may not say it.
             content = template.content if pod is template.pod else pod.SerializeToString(deterministic=True)
@@ -409,55 +428,6 @@ class Planner:
         found = self._store.take(key, lambda: StaticSum(key, self._table, self._scale, filters, scores, raw_scores))
         entries.append(found)
         return found
-
-
-class SeenPod:
-    """A template's pod as plugins may see it: without labels that nobody mentions, without tolerations of unknown taints.
-
-    Labels whose values nobody mentions have another one, that no pod has.
-    """
-
-    __slots__ = ("_known", "_table", "_template")
-
-    def __init__(self, template: PodTemplate, table: NodeTable) -> None:
-        self._template = template
-        self._table = table
-        self._known: dict[tuple[bool, bool], Pod] = {}
-
-    def pod(self, *, selects: bool, tolerates: bool) -> Pod:
-        """The pod for a plugin that reads labels through selectors alone, tolerations of known taints alone."""
-        found = self._known.get((selects, tolerates))
-        if found is None:
-            found = self._known[selects, tolerates] = self._reduced(selects, tolerates)
-        return found
-
-    def sight(self) -> Hashable:
-        """All that plugins see where every one of them reads labels and tolerations so; cheaper than a pod for them."""
-        template, table = self._template, self._table
-        counting = table.mentioned_labels.among(template.labels)
-        covering = table.known_taints.counting(template.tolerations)
-        return (
-            template.bare,
-            frozenset(counting.items()),
-            tuple([toleration.SerializeToString(deterministic=True) for toleration in covering]),
-        )
-
-    def _reduced(self, selects: bool, tolerates: bool) -> Pod:
-        template, pod = self._template, self._template.pod
-        labels, tolerations = template.labels, template.tolerations
-        counting = self._table.mentioned_labels.among(labels) if selects else labels
-        covering = self._table.known_taints.counting(tolerations) if tolerates else tolerations
-        if counting == labels and len(covering) == len(tolerations):
-            return pod
-        reduced = Pod()
-        reduced.CopyFrom(pod)
-        if counting != labels:
-            reduced.metadata.ClearField("labels")
-            reduced.metadata.labels.update(counting)
-        if len(covering) < len(tolerations):
-            reduced.spec.ClearField("tolerations")
-            reduced.spec.tolerations.extend(covering)
-        return reduced
 
 
 def _reads(plugin: object) -> Log:

@@ -15,9 +15,10 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
-from rayched.framework.plan import Plan, Planner, SeenPod
+from rayched.framework.plan import Plan, Planner
 from rayched.framework.plugin_evaluations import PluginEvaluations
 from rayched.framework.questions import Asked
+from rayched.framework.seen_pod import SeenPod
 from rayched.snapshot.mentioned_labels import Mention
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate

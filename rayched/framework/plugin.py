@@ -86,6 +86,15 @@ class ToleratingPlugin(ColumnPlugin, Protocol):
 
 
 @runtime_checkable
+class ContainerlessPlugin(ColumnPlugin, Protocol):
+    """A plugin that reads nothing of the pod's containers: pods that differ in these alone have the same key."""
+
+    @property
+    def reads_no_containers(self) -> bool:
+        """True: it can be relied upon."""
+
+
+@runtime_checkable
 class NarrowingPlugin(ColumnPlugin, Protocol):
     """PreFilter: reduces the nodes before any is looked at, or rejects the pod outright."""
 

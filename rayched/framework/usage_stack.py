@@ -50,7 +50,7 @@ PAIRS_MAX: Final = 1_024
 """So many values at most come of that: up to there it is the number of calls that counts."""
 PLAIN_MAX: Final = 12
 """More states than this one sum asks about in arrays."""
-PLAIN_TURNS: Final = 16
+PLAIN_TURNS: Final = 20
 """Answers in plain integers that take as long as to note new states for all sums."""
 UNSTACKED_SHARE: Final = 16
 """One sum in so many need not be among those on whose behalf plugins are asked: that takes a call with all of them."""
@@ -325,16 +325,13 @@ class UsageStack:
         """Ask for one sum about the states that it does not know. False: its plugins cannot say it so."""
         first, end = self._filled.item(place), len(self._states)
         if first < end and sum_.is_plain and end - first <= PLAIN_MAX:
-            states, column = self._states, self._values[place]
             try:
-                for number in range(first, end):
-                    value = sum_.plain_value(states.plain(number))
-                    if value is None:
-                        break
-                    column[number] = value
-                    first = self._filled[place] = number + 1
+                plain = [sum_.plain_value(self._states.plain(number)) for number in range(first, end)]
             except PluginError:
                 return False
+            if None not in plain:
+                self._values[place, first:end] = plain
+                self._filled[place] = first = end
         if first < end:
             try:
                 values = sum_.values(self._states.rows(first, end))

@@ -50,6 +50,7 @@ class InterPodAffinity:
     reads: Final = Log.LABELS
     reads_mentioned_labels_alone: Final = True
     reads_tolerations_of_known_taints_alone: Final = True
+    reads_no_containers: Final = True
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
         needs_preferences = args.ignore_preferred_terms_of_existing_pods

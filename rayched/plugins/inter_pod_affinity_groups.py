@@ -75,7 +75,7 @@ class PreferenceGroups:
                 return
             if key in fine:
                 rows_of = preferences.topology(key).rows_of
-                for domain in dict.fromkeys(touched):
+                for domain in set(touched):
                     rows = rows_of(domain)
                     if rows is not None:
                         moved.update(range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist())

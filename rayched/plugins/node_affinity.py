@@ -66,6 +66,7 @@ class NodeAffinity:
     reads: Final = Log.LABELS
     reads_mentioned_labels_alone: Final = True
     reads_tolerations_of_known_taints_alone: Final = True
+    reads_no_containers: Final = True
 
     def __init__(self, args: NodeAffinityArgs) -> None:
         added = args.added_affinity or NodeAffinityTerms()

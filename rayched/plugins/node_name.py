@@ -30,6 +30,7 @@ class NodeName:
     reads: Final = Log.LABELS
     reads_mentioned_labels_alone: Final = True
     reads_tolerations_of_known_taints_alone: Final = True
+    reads_no_containers: Final = True
 
     def key(self, pod: Pod) -> str | None:
         return pod.spec.node_name or None

@@ -32,6 +32,7 @@ class NodeUnschedulable:
     reads: Final = Log.UNSCHEDULABLE
     reads_mentioned_labels_alone: Final = True
     reads_tolerations_of_known_taints_alone: Final = True
+    reads_no_containers: Final = True
 
     def key(self, pod: Pod) -> tuple[()] | None:
         """None for pods that tolerate the cordon; all others are alike."""

@@ -68,6 +68,7 @@ class PodTopologySpread:
     reads: Final = Log.LABELS | Log.TAINTS
     reads_mentioned_labels_alone: Final = True
     reads_tolerations_of_known_taints_alone: Final = True
+    reads_no_containers: Final = True
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
         self._is_system = args.defaulting_type == SYSTEM_DEFAULTING

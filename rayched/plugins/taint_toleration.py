@@ -42,6 +42,7 @@ class TaintToleration:
     reads: Final = Log.TAINTS
     reads_mentioned_labels_alone: Final = True
     reads_tolerations_of_known_taints_alone: Final = True
+    reads_no_containers: Final = True
 
     def key(self, pod: Pod) -> TolerationKey:
         """The tolerations, each once, in any order."""

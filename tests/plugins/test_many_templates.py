@@ -15,7 +15,9 @@ from rayched.framework import plans, usage_stack
 from rayched.framework.counting import CountedAsked, CountedRejection
 from rayched.framework.engine import Engine
 from rayched.framework.kept_columns import FilterColumn, Kept
+from rayched.framework.plugin import ContainerlessPlugin
 from rayched.framework.questions import Asked
+from rayched.framework.seen_pod import SeenPod
 from rayched.framework.usage_sum import UsageSum
 from rayched.plugins.node_ports import NodePorts
 from rayched.snapshot import known_taints, mentioned_labels
@@ -24,8 +26,10 @@ from rayched.snapshot.columns import CodeColumn, Log
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod, PodAffinityTerm, Service
+from rayched.v1.meta_pb2 import ObjectMeta
 from tests.plugins.builders import PodBuilder, a_node, a_pod, a_term, pods_with
-from tests.plugins.engine_case import Case
+from tests.plugins.clusters import random_pod
+from tests.plugins.engine_case import Case, profile
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -104,6 +108,65 @@ def test_labels_count_from_when_somebody_mentions_them(seed: int) -> None:
         nominated = ((random.choice(carriers), random.randrange(12)),) if random.random() < 0.3 else ()
         for template in random.sample(templates, 4):
             assert_as_from_nothing(case, template, f"seed {seed}, step {step}", nominated)
+
+
+def by_parts(case: Case, pod: Pod) -> PodTemplate:
+    """The template as of a waiting pod whose stored bytes are cut into parts."""
+    metadata = ObjectMeta(namespace=pod.metadata.namespace, labels=pod.metadata.labels)
+    unlabelled = ObjectMeta(namespace=pod.metadata.namespace)
+    texts = [one.SerializeToString(deterministic=True) for one in (metadata, unlabelled, pod.spec)]
+    return case.templates.intern_parts(pod.metadata.namespace.encode(), dict(pod.metadata.labels), *texts)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pods_that_differ_in_containers_have_the_keys_that_plugins_give_for_them(seed: int) -> None:
+    """Keys that do not depend on containers are taken over from pods that say the same beside them."""
+    random, case = Random(seed), a_case()
+    case.snapshot.bind("web", template_of(case, a_pod().named(app="x").away(HOST, pods_with(app="y"), 5)), "n0")
+    tainted = a_node("n11").labelled(**{HOST: "n11", ZONE: "c"}).with_taint("x", effect="NoSchedule")
+    case.snapshot.update_node(tainted.node)
+    planner, shared = case.engine._planner, 0
+    for number in range(60):
+        pod = (
+            a_pod().requesting(cpu=f"{random.randrange(1, 9)}00m", memory="1Mi").named(app=random.choice("xyz"), own=f"{number}")
+        )
+        for change in random.sample(
+            [
+                lambda one: one.with_images(random.choice(("a:1", "b:1"))),
+                lambda one: one.on_host_port(random.randrange(80, 83)),
+                lambda one: one.selecting(zone=random.choice("ab")),
+                lambda one: one.near(ZONE, pods_with(app="x"), random.choice((0, 3))),
+                lambda one: one.spreading(ZONE, selector={"app": "x"}),
+                lambda one: one.tolerating(random.choice("xy")),
+            ],
+            random.randrange(3),
+        ):
+            change(pod)
+        template = by_parts(case, pod.pod)
+        n_known = len(planner._keys_beside)
+        assert case.engine.evaluate(template).is_feasible is not None
+        plan = case.engine._plans.of(template)
+        shared += n_known == len(planner._keys_beside)
+        seen = SeenPod(template, case.snapshot)
+        for plugin, key in zip(planner._plugins, plan.keys, strict=True):
+            assert key == plugin.key(planner._pod(seen, plugin)), f"seed {seed}, {plugin.name}"
+        assert_as_from_nothing(case, template, f"seed {seed}, pod {number}")
+        case.snapshot.bind(f"u{number}", template, f"n{random.randrange(12)}")
+    assert shared > 10
+
+
+def test_plugins_that_read_no_containers_have_the_same_key_whatever_these_are() -> None:
+    plugins = [one for one in profile().plugins() if isinstance(one, ContainerlessPlugin) and one.reads_no_containers]
+    assert len(plugins) >= 6
+    for seed in range(200):
+        pod, other = random_pod(Random(seed)), Pod()
+        other.CopyFrom(pod)
+        other.spec.ClearField("init_containers")
+        other.spec.ClearField("containers")
+        other.spec.containers.add(name="other", image="another:1").ports.add(host_port=4711)
+        other.spec.containers[0].resources.requests["cpu"].string = "12345m"
+        for plugin in plugins:
+            assert plugin.key(pod) == plugin.key(other), f"seed {seed}, {plugin.name}"
 
 
 def a_selecting_term(random: Random) -> PodAffinityTerm:
