@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from benchmarks import workloads
 from benchmarks.memory_cluster import EPOCH, MemoryCluster, Pair
 from benchmarks.workloads import Workload
+from rayched.actors.garbage import collect_rarely
 from rayched.actors.messages import ExchangeAnswer
 from rayched.actors.queue_core import QueueCore, queue_factory
 from rayched.actors.scheduler_core import Ports, SchedulerCore
@@ -166,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
+    # As the processes of production do; else a collection of 40 ms falls into one stage or another.
+    collect_rarely()
     profiler = cProfile.Profile(time.process_time) if options.profile else None
     found = measure(workload, options.templates, profiler)
     print(json.dumps(found))
