@@ -49,6 +49,8 @@ HAND_MIN: Final = 64
 """Pods wanted in the hand however slow decisions are."""
 ENTRIES_IN_A_BURST: Final = 512
 """Entries of a call while pods may be asked for before the rest has crossed: nothing more is decided until it is answered."""
+ENTRIES_AT_FIRST: Final = 128
+"""The same while the hand is empty: whoever has nothing to decide waits for the answer."""
 GATHER_SECONDS: Final = 0.02
 """What changes nothing for any pod waits so long for a call that is made anyway."""
 TIME_STEP_SECONDS: Final = 1e-6
@@ -231,7 +233,18 @@ class QueueLink:
     @property
     def has_full_call(self) -> bool:
         """The queue has nothing to do, and as much is to be told as a call takes while pods come in a burst."""
-        return not self._calling and len(self._log) >= ENTRIES_IN_A_BURST
+        return not self._calling and len(self._log) >= self._short_call
+
+    @property
+    def _short_call(self) -> int:
+        """As many entries as the queue takes in while the hand is being decided."""
+        return min(ENTRIES_IN_A_BURST, max(ENTRIES_AT_FIRST, 2 * len(self._hand)))
+
+    @property
+    def _entries_max(self) -> int:
+        """Of a call in a burst: a short one where pods can be asked for behind it."""
+        short = self._short_call
+        return short if self._unusual <= self.end - len(self._log) + short else ENTRIES_IN_A_BURST
 
     def request(self, now: float, roll_call: RollCall) -> ExchangeRequest | None:
         """The call to make now, if any is worth making."""
@@ -246,7 +259,7 @@ class QueueLink:
         if not worth_it and not roll_call.is_due(now):
             return None
         is_burst = self._lowest_uncrossed == self._highest_uncrossed
-        entries, new = self._to_cross(ENTRIES_IN_A_BURST if is_burst else ENTRIES_MAX)
+        entries, new = self._to_cross(self._entries_max if is_burst else ENTRIES_MAX)
         if self._log and not (is_burst and self._unusual <= self.end - len(self._log)):
             want = 0
         roll, suggest = ((), 0) if self._log else roll_call.take(now, self._in_flight)

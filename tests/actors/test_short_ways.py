@@ -23,7 +23,7 @@ from rayched.actors.messages import (
     PendingPodSeen,
 )
 from rayched.actors.pod_changes import OP_BIND, BindingValues, bound_behind
-from rayched.actors.queue_link import ENTRIES_IN_A_BURST, GATHER_SECONDS, QueueLink
+from rayched.actors.queue_link import ENTRIES_AT_FIRST, ENTRIES_IN_A_BURST, GATHER_SECONDS, QueueLink
 from rayched.actors.records import KeptPod, PodRecord
 from rayched.actors.roll_call import RollCall
 from rayched.actors.scheduler_actor import SchedulerActor
@@ -238,16 +238,17 @@ def pods(n: int, priority: int = 0, *, is_new: bool = True, first: int = 0) -> l
 @pytest.mark.parametrize(
     ("entries", "crosses", "asks"),
     [
-        (pods(ENTRIES_IN_A_BURST), ENTRIES_IN_A_BURST, True),
-        (pods(3 * ENTRIES_IN_A_BURST), ENTRIES_IN_A_BURST, True),
-        ([*pods(ENTRIES_IN_A_BURST), AttemptsEnded(["x"])], ENTRIES_IN_A_BURST, True),
+        (pods(ENTRIES_AT_FIRST), ENTRIES_AT_FIRST, True),
+        (pods(3 * ENTRIES_IN_A_BURST), ENTRIES_AT_FIRST, True),
+        ([*pods(ENTRIES_AT_FIRST), AttemptsEnded(["x"])], ENTRIES_AT_FIRST, True),
         # Another priority is in the rest, so the first pod to be tried may be.
         ([*pods(ENTRIES_MAX), *pods(1, 5, first=ENTRIES_MAX)], ENTRIES_MAX, False),
         ([*pods(ENTRIES_IN_A_BURST), *pods(1, 5, first=ENTRIES_MAX)], ENTRIES_IN_A_BURST + 1, True),
         # The rest may wake pods, or bring an end to what they are known as.
         ([*pods(ENTRIES_IN_A_BURST), ClusterChange(NODE_ADD)], ENTRIES_IN_A_BURST, False),
         ([*pods(ENTRIES_IN_A_BURST), *pods(1, is_new=False)], ENTRIES_IN_A_BURST, False),
-        ([ClusterChange(NODE_ADD), *pods(ENTRIES_IN_A_BURST)], ENTRIES_IN_A_BURST, True),
+        ([ClusterChange(NODE_ADD), *pods(ENTRIES_IN_A_BURST)], ENTRIES_AT_FIRST, True),
+        ([*pods(ENTRIES_AT_FIRST), ClusterChange(NODE_ADD), *pods(ENTRIES_IN_A_BURST)], ENTRIES_IN_A_BURST, True),
     ],
 )
 def test_a_burst_of_pods_crosses_in_short_calls_that_ask_for_pods_already(
@@ -255,6 +256,18 @@ def test_a_burst_of_pods_crosses_in_short_calls_that_ask_for_pods_already(
 ) -> None:
     found, want = crossing(QueueLink(1), Replica(ModelStore(), Clock()), entries)
     assert (found, want > 0) == (crosses, asks)
+
+
+@pytest.mark.parametrize(
+    ("in_hand", "crosses"),
+    [(1, ENTRIES_AT_FIRST), (ENTRIES_AT_FIRST, 2 * ENTRIES_AT_FIRST), (ENTRIES_IN_A_BURST, ENTRIES_IN_A_BURST)],
+)
+def test_a_call_is_as_long_as_the_hand_keeps_the_scheduler_busy(in_hand: int, crosses: int) -> None:
+    link, replica = QueueLink(1), Replica(ModelStore(), Clock())
+    uids = tuple(f"hand-{number}" for number in range(in_hand))
+    crossing(link, replica, pods(1))
+    link.answered(ExchangeAnswer(1, uids), dict.fromkeys(uids, 0))
+    assert crossing(link, replica, pods(2 * ENTRIES_IN_A_BURST, first=1))[0] == crosses
 
 
 def test_inputs_wait_for_a_turn_once_there_is_a_full_call_for_the_queue() -> None:
@@ -267,13 +280,13 @@ def test_inputs_wait_for_a_turn_once_there_is_a_full_call_for_the_queue() -> Non
         for entry in entries:
             link.tell(entry)
 
-    for first in range(0, 4 * ENTRIES_IN_A_BURST, ENTRIES_IN_A_BURST // 2):
-        inbox.put(partial(told, pods(ENTRIES_IN_A_BURST // 2, first=first)))
+    for first in range(0, 4 * ENTRIES_AT_FIRST, ENTRIES_AT_FIRST // 2):
+        inbox.put(partial(told, pods(ENTRIES_AT_FIRST // 2, first=first)))
     actor._take_inputs(0.0)
-    assert link.backlog == ENTRIES_IN_A_BURST
+    assert link.backlog == ENTRIES_AT_FIRST
     assert link.request(1.0, roll_call) is not None
     actor._take_inputs(0.0)
-    assert link.backlog == 3 * ENTRIES_IN_A_BURST, "the queue has something to do"
+    assert link.backlog == 3 * ENTRIES_AT_FIRST, "the queue has something to do"
     actor._core.link = None  # type: ignore[misc]
     inbox.put(lambda: None)
     actor._take_inputs(0.0)
