@@ -50,7 +50,7 @@ HAND_MIN: Final = 64
 ENTRIES_IN_A_BURST: Final = 512
 """Entries of a call while pods may be asked for before the rest has crossed: nothing more is decided until it is answered."""
 ENTRIES_AT_FIRST: Final = 128
-"""The same while the hand is empty: whoever has nothing to decide waits for the answer."""
+"""The same while few pods are in the hand: whoever has nothing to decide waits for the answer."""
 GATHER_SECONDS: Final = 0.02
 """What changes nothing for any pod waits so long for a call that is made anyway."""
 TIME_STEP_SECONDS: Final = 1e-6

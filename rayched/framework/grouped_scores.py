@@ -8,8 +8,9 @@ for again before a row changed that could make it present. While few rows are no
 What the rows get is kept, for all plans that ask the plugin the same: where no group's score has changed only rows that moved
 to another group are looked at.
 
-Owner: one Stage, which has it in the store so that its bytes count. Cost: 4 µs, half as much where nearly all rows are feasible,
-and one gather over the rows where a score has changed, besides what the plugin takes.
+Owner: one Stage, and all plans that ask the same share the column; both are in the store so that their bytes count. Cost: 4 µs,
+half as much where nearly all rows are feasible, and one gather over the rows where a score has changed, besides what the plugin
+takes.
 """
 
 from __future__ import annotations

@@ -266,8 +266,16 @@ class Planner:
             self._store.release(stage.entries)
 
     def stage(self, plan: Plan, *, with_scores: bool) -> Stage:
-        """The plan's sums; nothing is evaluated yet."""
+        """The plan's sums; nothing is evaluated yet. Raises PluginError; then nothing is kept."""
         entries: list[SharedEntry] = []
+        try:
+            return self._stage(plan, entries, with_scores=with_scores)
+        except BaseException:
+            self._store.release(entries)
+            raise
+
+    def _stage(self, plan: Plan, entries: list[SharedEntry], *, with_scores: bool) -> Stage:
+        """`entries`: takes all that the stage holds."""
         volatile = self._volatile
         rejections: list[CountedRejection] = []
         filters: list[FilterColumn] = []

@@ -87,7 +87,8 @@ class ToleratingPlugin(ColumnPlugin, Protocol):
 
 @runtime_checkable
 class ContainerlessPlugin(ColumnPlugin, Protocol):
-    """A plugin that reads nothing of the pod's containers: pods that differ in these alone have the same key."""
+    """A plugin that reads nothing of the pod's containers, init containers among them: pods that differ in these alone have the
+    same key. One that derives from such a plugin, and reads them, says False."""
 
     @property
     def reads_no_containers(self) -> bool:

@@ -10,6 +10,7 @@ Cost: about 0.5 µs a call on one row; on many rows two passes over the answer.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -163,6 +164,8 @@ def call_plain(calls: Iterable[PlainCall], row: PlainRow) -> int | None:
             raise _raised(plugin, FILTER if weight is None else SCORE, problem) from problem
         if answer is None:
             return None
+        if type(answer) is not int:
+            answer = _integer(plugin, FILTER if weight is None else SCORE, answer)
         if weight is not None:
             if not 0 <= answer <= MAX_NODE_SCORE:
                 return None
@@ -172,6 +175,16 @@ def call_plain(calls: Iterable[PlainCall], row: PlainRow) -> int | None:
                 raise _not_allowed(plugin, answer)
             return REJECTED
     return total
+
+
+def _integer(plugin: PlainFilterPlugin | PlainScorePlugin, point: str, answer: object) -> int:
+    """What a plain call answered, where that is an integer of another type, as numpy's are. Raises PluginError."""
+    try:
+        if not isinstance(answer, bool):
+            return operator.index(answer)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise PluginError(plugin.name, point, f"answered {_shown(answer)}, expected an integer, or None")
 
 
 def call_reasons(plugin: FilterPlugin, state: Any, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:

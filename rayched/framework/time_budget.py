@@ -22,7 +22,12 @@ from typing import Any, Final, TypeVar
 
 from rayched.framework.profile import Profile, TimeBudget, WhenExceeded
 
-_ON_COLUMNS: Final = frozenset(("key", "prepare", "count", "narrow", "filter", "reasons", "score", "normalize", "normalize_rows"))
+_ON_COLUMNS: Final = frozenset(
+    (
+        *("key", "prepare", "count", "narrow", "filter", "reasons", "score", "normalize", "normalize_rows"),
+        *("filter_plain", "score_plain", "stack", "needs", "refusals", "groups", "score_groups"),
+    )
+)
 _ON_A_POD: Final = frozenset(("reserve", "permit"))
 
 T = TypeVar("T")

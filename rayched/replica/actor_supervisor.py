@@ -60,8 +60,8 @@ _END_SECONDS_MAX: Final = 3.0
 _RESTART_PAUSES_SECONDS: Final = (0.0, 0.0, 1.0, 2.0, 5.0)
 """Before the first, second, ... start of Ray in a row of failures."""
 SPARE_READS_MAX: Final = 5_000
-"""Objects that a spare process reads before it decides: it takes 50 to 70 µs for each of them, and another replica a tenth of a
-second for none."""
+"""Objects that a spare process may have to read before it decides: each takes it 50 to 70 µs. Another replica has read them, and
+decides within a tenth of a second."""
 _STARTS_MAX: Final = 5
 """A replica that has never had a Ray after so many starts will not get one."""
 

@@ -174,7 +174,9 @@ class PodCounts:
         self._index()
         self._let_some_go()
         counter = self._counters[what] = PodCounter(what, self._capacity)
-        self._counters_changed()
+        if self._counted_keys is not None:
+            self._counted_keys.update(counter.label_keys)
+        self._amounts.clear()
         for handle in counter.handles:
             self._counters_by_handle.setdefault(handle, []).append(counter)
             for bound in self._templates_by_handle.get(handle, ()):
@@ -261,11 +263,6 @@ class PodCounts:
             self._amounts[seen] = found
         return found
 
-    def _counters_changed(self) -> None:
-        self._counted_keys = None
-        if self._amounts:
-            self._amounts.clear()
-
     def _carried_by(self, template: PodTemplate) -> tuple[CarriedTerm, ...]:
         """The terms of its pods. The last part of a pod has them; what they say of its own namespace depends on that."""
         part = template.namespace, template.bare[-1]
@@ -332,7 +329,8 @@ class PodCounts:
         for bound in self._templates.values():
             bound.counters = [(counter, amount) for counter, amount in bound.counters if id(counter) in kept]
         self._counters_by_handle = {}
-        self._counters_changed()
+        self._counted_keys = None
+        self._amounts.clear()
         for counter in self._counters.values():
             for handle in counter.handles:
                 self._counters_by_handle.setdefault(handle, []).append(counter)

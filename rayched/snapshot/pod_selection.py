@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from rayched.api.selectors import LabelSelectorMatcher, Requirement, SelectorError
 from rayched.v1.core_pb2 import Affinity, Pod, PodAffinityTerm
@@ -90,10 +90,6 @@ class CarriedTerm:
 
     def __hash__(self) -> int:
         return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A text has another hash in another process.
-        return CarriedTerm, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
         """Whether it is about a pod of this namespace, which has these labels itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rayched.framework import engine as engine_module
 from rayched.framework import shards
 from rayched.framework.engine import Engine
+from rayched.framework.plugin_calls import PluginError
 from rayched.framework.questions import Answer
 from rayched.framework.shards import ColumnRequest
 from rayched.framework.usage_sum import scale_for
@@ -116,3 +118,16 @@ def test_large_weights_give_exact_totals(weight: int) -> None:
         97 + 50 * weight,
         97 + 100 * weight,
     ]
+
+
+def test_columns_of_an_attempt_that_a_plugin_ended_are_given_back() -> None:
+    class Broken(Room):
+        def stack(self, states: Sequence[Any]) -> Any:
+            raise ValueError("no such states")
+
+    engine = Engine(a_snapshot(30), a_profile(filters=(Spy(), Broken()), scores=(Broken(),)))
+    for _ in range(3):
+        with pytest.raises(PluginError, match=r'plugin "Room", .*: ValueError: no such states'):
+            engine.evaluate(a_template())
+    engine._plans.drop_all()
+    assert len(engine._store) == 0 and engine._store.n_bytes == 0

@@ -10,7 +10,7 @@ import pytest
 
 from rayched.framework import usage_stack
 from rayched.framework.engine import Engine
-from rayched.framework.plugin_calls import PluginError
+from rayched.framework.plugin_calls import PlainCall, PluginError, call_plain
 from rayched.framework.usage_stack import UsageStack
 from rayched.snapshot import row_states
 from rayched.snapshot.columns import ScoreColumn
@@ -129,6 +129,21 @@ def test_a_plain_plugin_that_raises_is_named() -> None:
     snapshot.bind("odd", a_template("7m"), "n3")
     with pytest.raises(PluginError, match='plugin "Room", Filter: ValueError: no such row'):
         engine.evaluate(a_template("100m"))
+
+
+@pytest.mark.parametrize("answer", [True, 0.4, "50", [50], np.array([50, 51]), np.float64(50)])
+@pytest.mark.parametrize("part", ["filter_plain", "score_plain"])
+def test_a_plain_answer_that_is_no_integer_is_refused(part: str, answer: object) -> None:
+    plugin = PlainRoom()
+    weight, point = (1, "Score") if part == "score_plain" else (None, "Filter")
+    call = PlainCall(plugin, lambda _state, _row: answer, None, weight)  # type: ignore[arg-type,return-value]
+    with pytest.raises(PluginError, match=rf'plugin "Room", {point}: answered .*, expected an integer, or None'):
+        call_plain([call], PlainRow([], [], [], {}))
+
+
+@pytest.mark.parametrize(("answer", "total"), [(np.int64(7), 14), (7, 14), (None, None), (np.int8(101), None)])
+def test_a_plain_answer_may_be_an_integer_of_numpys(answer: int | None, total: int | None) -> None:
+    assert call_plain([PlainCall(PlainRoom(), lambda _state, _row: answer, None, 2)], PlainRow([], [], [], {})) == total
 
 
 def test_a_row_in_a_state_that_was_there_before_is_not_asked_about() -> None:

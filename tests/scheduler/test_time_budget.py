@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 
 from rayched.framework.configuration_file import ConfigurationErrors, load
 from rayched.framework.cycle_state import CycleState
+from rayched.framework.profile import TimeBudget, WhenExceeded
+from rayched.framework.profile_building import default_profile
 from rayched.framework.status import SUCCESS, Code, Status
+from rayched.framework.time_budget import CycleMeter, OverBudget
+from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Attempt, Failure, Phase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
@@ -204,3 +209,39 @@ def test_a_budget_that_makes_no_sense_is_told_with_its_place(budgets: str, messa
         load(config_of(budgets), "config", registry_with({"Slow": slow}))
     assert "config:6: profiles[0].pluginTimeBudgets[" in str(caught.value)
     assert message in str(caught.value)
+
+
+CALLED_IN_A_CYCLE = (
+    "key",
+    "prepare",
+    "filter",
+    "filter_plain",
+    "score",
+    "score_plain",
+    "stack",
+    "needs",
+    "refusals",
+    "score_groups",
+)
+
+
+@pytest.mark.parametrize("name", CALLED_IN_A_CYCLE)
+def test_every_way_to_ask_a_plugin_counts(name: str) -> None:
+    clock = FakeClock()
+
+    class Sleeper:
+        def __init__(self) -> None:
+            self.name = "Sleeper"
+
+        def sleep(self, *_: object) -> None:
+            clock.now += 10.0
+
+    setattr(Sleeper, name, Sleeper.sleep)
+    profile = replace(default_profile(IN_TREE), filter=(Sleeper(),))
+    meter = CycleMeter(clock, {"Sleeper": TimeBudget(0.2, WhenExceeded.FAIL)})
+    (metered,) = meter.metered(profile).filter
+    with (
+        meter.cycle(),
+        pytest.raises(OverBudget, match=f"took 10000 ms of a cycle, its budget is 200 ms; the last call was {name}"),
+    ):
+        getattr(metered, name)(None, None)
