@@ -290,7 +290,7 @@ class UsageStack:
         Shape (states * sums,). None: the plugins cannot say it so.
         """
         n_sums, end = self._n_stacked * n_states, number + n_states
-        rows = self._states.rows(number, end) if n_states == 1 else self._states.pairs(number, end, self._n_stacked)
+        rows = self._states.rows(number, end, 1 if n_states == 1 else self._n_stacked)
         total: NDArray[np.int64] | None = None
         rejected: NDArray[np.bool_] | None = None
         try:

@@ -58,26 +58,23 @@ def most_allocated(used: ResourceTable, capacity: ResourceTable, weights: Weight
 
 def least_allocated_plain(used: Sequence[int], capacity: Sequence[int], weights: Sequence[int]) -> int | None:
     """The same of one row."""
-    total = weight_sum = 0
-    for taken, there, weight in zip(used, capacity, weights, strict=True):
-        if there > _PLAIN_MAX:
-            return None
-        if there:
-            weight_sum += weight
-            if taken < there:
-                total += weight * (MAX_NODE_SCORE * (there - taken) // there)
-    return total // weight_sum if weight_sum else 0
+    return _mean_plain([max(there - taken, 0) for taken, there in zip(used, capacity, strict=True)], capacity, weights)
 
 
 def most_allocated_plain(used: Sequence[int], capacity: Sequence[int], weights: Sequence[int]) -> int | None:
     """The same of one row."""
+    return _mean_plain([min(taken, there) for taken, there in zip(used, capacity, strict=True)], capacity, weights)
+
+
+def _mean_plain(share: Sequence[int], capacity: Sequence[int], weights: Sequence[int]) -> int | None:
+    """As `_mean` of one row."""
     total = weight_sum = 0
-    for taken, there, weight in zip(used, capacity, weights, strict=True):
+    for part, there, weight in zip(share, capacity, weights, strict=True):
         if there > _PLAIN_MAX:
             return None
         if there:
             weight_sum += weight
-            total += weight * (MAX_NODE_SCORE * min(taken, there) // there)
+            total += weight * (MAX_NODE_SCORE * part // there)
     return total // weight_sum if weight_sum else 0
 
 

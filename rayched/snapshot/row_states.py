@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rayched.snapshot.columns import ResourceTable, RowIndex
 from rayched.snapshot.rows import Rows
-from rayched.snapshot.table import NON_ZERO, NodeTable, amounts_apart
+from rayched.snapshot.table import NodeTable, amounts_apart
 
 UNKNOWN: Final = -1
 AT_ONCE_MAX: Final = 4
@@ -55,9 +55,8 @@ class PlainRow(NamedTuple):
 
 def plain_row(table: NodeTable, state: bytes) -> PlainRow:
     """A row in this state."""
-    amounts = memoryview(state).cast("q").tolist()
-    middle = (len(amounts) + NON_ZERO) // 2
-    return PlainRow(amounts[middle:], amounts[NON_ZERO:middle], amounts[:NON_ZERO], table.resources)
+    non_zero_requested, requested, allocatable = amounts_apart(memoryview(state).cast("q").tolist())
+    return PlainRow(allocatable, requested, non_zero_requested, table.resources)
 
 
 class StateRows(Rows):
@@ -161,17 +160,11 @@ class RowStates:
                 self._has_unknown = False
         return found
 
-    def rows(self, first: int, end: int) -> StateRows:
-        """Rows in the states from `first` on and before `end`."""
+    def rows(self, first: int, end: int, times: int = 1) -> StateRows:
+        """Rows in the states from `first` on and before `end`, each row so many times, one after the other."""
         content = self._contents[first] if end - first == 1 else b"".join(self._contents[first:end])
         amounts = np.frombuffer(content, np.int64).reshape(end - first, self._n_amounts).T
-        return StateRows(self._table, np.ascontiguousarray(amounts))
-
-    def pairs(self, first: int, end: int, times: int) -> StateRows:
-        """As `rows`, each row so many times, one after the other."""
-        content = b"".join(self._contents[first:end])
-        amounts = np.frombuffer(content, np.int64).reshape(end - first, self._n_amounts).T
-        return StateRows(self._table, np.ascontiguousarray(amounts).repeat(times, 1))
+        return StateRows(self._table, np.ascontiguousarray(amounts) if times == 1 else amounts.repeat(times, 1))
 
     def plain(self, number: int) -> PlainRow:
         """A row in a state."""

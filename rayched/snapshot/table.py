@@ -51,7 +51,7 @@ TaintKey = tuple[tuple[str, str, str], ...]
 ImageSet = frozenset[str]
 """Names of the images on a node."""
 
-NON_ZERO: Final = 2
+_NON_ZERO: Final = 2
 """Amounts in `non_zero_requested`."""
 
 Vectors = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -60,6 +60,7 @@ Vectors = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 INT64_MAX: Final = 2**63 - 1
 
 T = TypeVar("T", bound=np.generic)
+Amounts = TypeVar("Amounts", ResourceTable, list[int])
 
 
 class NodeTable:
@@ -77,7 +78,7 @@ class NodeTable:
         self.generation = 0
         """Grows when rows or interned values are numbered anew."""
         self.alive_rows: BoolColumn = np.zeros(0, np.bool_)
-        self._use_amounts(np.zeros((NON_ZERO + 2 * len(BASIC_RESOURCES), 0), np.int64))
+        self._use_amounts(np.zeros((_NON_ZERO + 2 * len(BASIC_RESOURCES), 0), np.int64))
         self.unschedulable: BoolColumn = np.zeros(0, np.bool_)
         self.taint_set: IdColumn = np.zeros(0, np.int32)
         self.image_set: IdColumn = np.zeros(0, np.int32)
@@ -179,8 +180,8 @@ class NodeTable:
     def _new_vectors(self, template: PodTemplate) -> Vectors:
         for name in template.accounted:
             self.resource_place(name)
-        used = np.zeros(NON_ZERO + len(self.resources), np.int64)
-        non_zero, vector = used[:NON_ZERO], used[NON_ZERO:]
+        used = np.zeros(_NON_ZERO + len(self.resources), np.int64)
+        non_zero, vector = used[:_NON_ZERO], used[_NON_ZERO:]
         for name, amount in template.accounted.items():
             vector[self.resources[name]] = clipped(amount)
         vector[PODS] = 1
@@ -208,7 +209,7 @@ class NodeTable:
         self.amounts = amounts
         """All that plugins read which read nothing but usage: all amounts of a row are taken at one stroke."""
         self.non_zero_requested, self.requested, self.allocatable = amounts_apart(amounts)
-        self.used: ResourceTable = amounts[: NON_ZERO + len(self.requested)]
+        self.used: ResourceTable = amounts[: _NON_ZERO + len(self.requested)]
         """What bound pods take up: `non_zero_requested` and, behind it, `requested`."""
 
     def intern_taints(self, taints: TaintKey) -> int:
@@ -281,10 +282,10 @@ VECTORS_MAX: Final = 65_536
 """Templates whose vectors are kept."""
 
 
-def amounts_apart(amounts: ResourceTable) -> tuple[ResourceTable, ResourceTable, ResourceTable]:
-    """`non_zero_requested`, `requested` and `allocatable` of a table's `amounts`, as views."""
-    middle = (len(amounts) + NON_ZERO) // 2
-    return amounts[:NON_ZERO], amounts[NON_ZERO:middle], amounts[middle:]
+def amounts_apart(amounts: Amounts) -> tuple[Amounts, Amounts, Amounts]:
+    """`non_zero_requested`, `requested` and `allocatable` of a table's `amounts`, as views, or of one row's."""
+    middle = (len(amounts) + _NON_ZERO) // 2
+    return amounts[:_NON_ZERO], amounts[_NON_ZERO:middle], amounts[middle:]
 
 
 def clipped(amount: int) -> int:
