@@ -108,16 +108,6 @@ def test_sums_of_plain_plugins_ask_about_a_few_new_states_by_themselves_and_then
     assert 2 * len(SHAPES) <= plugin.n_plain <= usage_stack.PLAIN_TURNS * (1 + len(n_states))
 
 
-def test_what_plain_plugins_cannot_say_they_are_asked_in_columns() -> None:
-    plugin, snapshot = PlainWatched(), a_snapshot(300)
-    engine = an_engine(plugin, snapshot)
-    in_turns(engine, snapshot, 3, SHAPES)
-    plugin.is_dumb = True
-    in_turns(engine, snapshot, 2, MANY_SHAPES, "dumb")
-    plugin.is_dumb = False
-    in_turns(engine, snapshot, 2, MANY_SHAPES, "mended")
-
-
 def test_a_plain_plugin_that_raises_is_named() -> None:
     class Broken(PlainRoom):
         def filter_plain(self, state: Any, row: PlainRow) -> int | None:
@@ -256,14 +246,21 @@ def test_sums_that_no_plan_holds_any_more_are_let_go() -> None:
     assert not engine._planner._stacks
 
 
-def test_where_plugins_cannot_say_it_for_many_each_sum_asks_for_itself() -> None:
-    plugin, snapshot = Watched(), a_snapshot(300)
+@pytest.mark.parametrize(
+    ("plugin", "fault", "shapes"),
+    [
+        pytest.param(Watched(), "broken", SHAPES, id="for many: each sum asks for itself"),
+        pytest.param(PlainWatched(), "is_dumb", MANY_SHAPES, id="in plain integers: columns are asked"),
+    ],
+)
+def test_what_plugins_cannot_say_is_asked_in_another_way(plugin: Watched, fault: str, shapes: list[str]) -> None:
+    snapshot = a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
-    plugin.broken = True
-    in_turns(engine, snapshot, 2, SHAPES, "broken")
-    plugin.broken = False
-    in_turns(engine, snapshot, 2, SHAPES, "mended")
+    setattr(plugin, fault, True)
+    in_turns(engine, snapshot, 2, shapes, "failing")
+    setattr(plugin, fault, False)
+    in_turns(engine, snapshot, 2, shapes, "mended")
 
 
 @pytest.mark.parametrize("kind", [Watched, PlainWatched])

@@ -44,32 +44,18 @@ def test_a_scheduler_that_hangs_costs_its_replica_the_lead_and_is_replaced(pair:
 
 @pytest.mark.cluster
 def test_a_scheduler_that_dies_before_it_has_a_spare_hands_over(pair: SmallCluster) -> None:
-    first, scheduler, epoch = pair.leader(), pair.pid_of("scheduler"), pair.client.leader().epoch
-    begun = log_of(first).count("has read the cluster")
-    kill(pair.pid_of("spare"))
-    until_true(lambda: "spare" not in pair.wait_for_leader().pids, 5.0, "the spare process does not die")
-    struck = time.monotonic()
-    kill(scheduler)
-    pair.submit(20)
-    pair.wait_until_all_bound()
-    assert pair.first_binding_after(epoch).seconds - struck < 1.5
-    assert pair.leader() is not first
-    until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the scheduler is not replaced")
+    def lose_the_spare() -> None:
+        kill(pair.pid_of("spare"))
+        until_true(lambda: "spare" not in pair.wait_for_leader().pids, 5.0, "the spare process does not die")
+
+    hands_over_when_its_scheduler_dies(pair, lose_the_spare)
 
 
 @pytest.mark.cluster
 def test_a_scheduler_whose_spare_process_had_long_to_read_hands_over(pair: SmallCluster) -> None:
     pair.create_namespaces(SPARE_READS_MAX)
     pair.pid_of("spare")
-    first, scheduler, epoch = pair.leader(), pair.pid_of("scheduler"), pair.client.leader().epoch
-    begun = log_of(first).count("has read the cluster")
-    struck = time.monotonic()
-    kill(scheduler)
-    pair.submit(20)
-    pair.wait_until_all_bound()
-    assert pair.first_binding_after(epoch).seconds - struck < 1.5
-    assert pair.leader() is not first
-    until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the spare process takes no place")
+    first = hands_over_when_its_scheduler_dies(pair)
     until_true(lambda: log_of(first).count("joins the election") > 1, START_SECONDS_MAX, "it does not stand again")
 
 
@@ -136,6 +122,21 @@ def test_a_replica_that_is_stopped_during_its_start_leaves_in_order(
         assert replica.wait(10.0) == 0, log_of(replica)
         assert time.monotonic() - struck < 5.0
         assert left_alive(pids, 0.5) == {}
+
+
+def hands_over_when_its_scheduler_dies(pair: SmallCluster, just_before: Callable[[], None] = lambda: None) -> ReplicaProcess:
+    """The replica that led; another one leads, and its scheduler has been replaced."""
+    first, scheduler, epoch = pair.leader(), pair.pid_of("scheduler"), pair.client.leader().epoch
+    begun = log_of(first).count("has read the cluster")
+    just_before()
+    struck = time.monotonic()
+    kill(scheduler)
+    pair.submit(20)
+    pair.wait_until_all_bound()
+    assert pair.first_binding_after(epoch).seconds - struck < 1.5
+    assert pair.leader() is not first
+    until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the scheduler is not replaced")
+    return first
 
 
 def stands(replica: ReplicaProcess) -> bool:
