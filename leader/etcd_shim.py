@@ -5,7 +5,7 @@ refuse. Each of its files also holds the descriptor in serialized form, as a lit
 
 1. locates etcd3 without importing it,
 2. reads those literals from the syntax tree (nothing of etcd3 is executed),
-3. adds the fields that etcd's API gained after 2018 and that a robust watch needs (`_FIELDS_ADDED`),
+3. adds the fields that etcd's API gained after 2018 and that a robust watch, or a look at its space, needs (`_FIELDS_ADDED`),
 4. registers the files in a private descriptor pool, so that another package's `rpc.proto` or `kv.proto` does not collide,
 5. publishes the resulting classes under the module names that etcd3 imports.
 
@@ -33,12 +33,16 @@ _FILES: Final = ("kv_pb2", "auth_pb2", "rpc_pb2")
 """In order of dependency."""
 
 _Field = descriptor_pb2.FieldDescriptorProto
+_ONE: Final = _Field.LABEL_OPTIONAL
 _FIELDS_ADDED: Final = (
-    ("WatchCreateRequest", "watch_id", 7, _Field.TYPE_INT64),
-    ("WatchCreateRequest", "fragment", 8, _Field.TYPE_BOOL),
-    ("WatchResponse", "fragment", 7, _Field.TYPE_BOOL),
+    ("WatchCreateRequest", "watch_id", 7, _Field.TYPE_INT64, _ONE),
+    ("WatchCreateRequest", "fragment", 8, _Field.TYPE_BOOL, _ONE),
+    ("WatchResponse", "fragment", 7, _Field.TYPE_BOOL, _ONE),
+    ("StatusResponse", "errors", 8, _Field.TYPE_STRING, _Field.LABEL_REPEATED),
+    ("StatusResponse", "dbSizeInUse", 9, _Field.TYPE_INT64, _ONE),
+    ("StatusResponse", "dbSizeQuota", 12, _Field.TYPE_INT64, _ONE),
 )
-"""Message, field, number, type. The one that asks for progress is a message in a oneof and is added apart."""
+"""Message, field, number, type, label. The one that asks for progress is a message in a oneof and is added apart."""
 
 
 class EtcdShimError(ImportError):
@@ -87,10 +91,10 @@ def _serialized_descriptor(path: pathlib.Path) -> bytes | None:
 def _add_newer_fields(file: descriptor_pb2.FileDescriptorProto) -> None:
     """Fields that are there already are left alone; files without watch messages stay as they are."""
     messages = {message.name: message for message in file.message_type}
-    for message_name, field_name, number, field_type in _FIELDS_ADDED:
+    for message_name, field_name, number, field_type, label in _FIELDS_ADDED:
         message = messages.get(message_name)
         if message is not None and all(field.number != number for field in message.field):
-            message.field.add(name=field_name, number=number, type=field_type, label=_Field.LABEL_OPTIONAL)
+            message.field.add(name=field_name, number=number, type=field_type, label=label)
     request = messages.get("WatchRequest")
     if request is not None and "WatchProgressRequest" not in messages:
         file.message_type.add(name="WatchProgressRequest")

@@ -37,7 +37,9 @@ _POLL_SECONDS = 0.2
 
 _LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
 
-Compaction = Annotated[bool, typer.Option(help="The leader compacts etcd every 5 minutes and keeps 10.")]
+Compaction = Annotated[
+    bool, typer.Option(help="Compact etcd every 5 minutes and keep 10, less the fuller it is; and bring it back from its quota.")
+]
 
 
 class LeaderOutput(enum.StrEnum):
@@ -175,6 +177,8 @@ def leader(
                         out(_leader_json(found))
             return
         found = client.leader()
+        for problem in found.problems:
+            note(f"{found.answered_by}: {problem}")
         if output is not None:
             out(_leader_json(found))
         elif found.holder:
@@ -192,7 +196,8 @@ def _leader_row(found: GetLeaderResponse) -> list[str]:
 
 def _leader_json(found: GetLeaderResponse) -> str:
     """One line; the names are those of the message."""
-    return json.dumps({field.name: getattr(found, field.name) for field in found.DESCRIPTOR.fields})
+    values = {field.name: getattr(found, field.name) for field in found.DESCRIPTOR.fields}
+    return json.dumps(values | {"problems": list(found.problems)})
 
 
 def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], settings: Mapping[str, Any]) -> None:

@@ -60,7 +60,7 @@ class BudgetStatus:
         self._changes = changes or OwnWatches(endpoints)
         self._loop = Looping("budgets", self._run)
         self._stopped, self._wake = self._loop.stopped, self._loop.wake
-        self.start, self.stop = self._loop.start, self._loop.stop
+        self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
     def _run(self) -> None:
         while not self._stopped.wait(_LOOK_SECONDS):

@@ -42,7 +42,7 @@ class Housekeeping:
         self._duties = tuple(duties)
         self._epoch = epoch
         self._loop = Looping("housekeeping", self._run)
-        self.start, self.stop = self._loop.start, self._loop.stop
+        self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
     def _run(self) -> None:
         now = time.monotonic()
@@ -60,3 +60,6 @@ class Housekeeping:
             duty.turn(store, self._epoch())
         except StoreError as error:
             log.warning("%s: %s; tried again in %.0f s", duty.name, error, duty.period_seconds)
+        except Exception:
+            # A bug in one duty shall not end the others.
+            log.critical("%s failed; tried again in %.0f s", duty.name, duty.period_seconds, exc_info=True)

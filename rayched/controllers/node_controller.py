@@ -94,7 +94,7 @@ class NodeController:
         self._next_reading = time.monotonic()
         self._loop = Looping("node-controller", self._run)
         self._stopped, self._wake = self._loop.stopped, self._loop.wake
-        self.start, self.stop = self._loop.start, self._loop.stop
+        self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
     def _run(self) -> None:
         with open_channel(self._endpoints) as channel:

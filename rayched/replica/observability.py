@@ -63,7 +63,9 @@ class Observability:
         leadership: Leadership,
         actors: ActorSupervisor,
         server: ApiServer,
+        problem_of_storage: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`problem_of_storage`: why etcd takes no writes, or a loop of this replica's does not turn."""
         self._settings = settings
         self._scheduler = scheduler
         self._version, self._commit = version, source_commit()
@@ -86,6 +88,7 @@ class Observability:
                     Check(
                         "sched-handler-sync", lambda: None if actors.has_synced else "the scheduler has not read the cluster yet"
                     ),
+                    Check("storage", problem_of_storage),
                     Check("watch-sync", lambda: None if server.is_synced else "the API has not read the cluster yet"),
                 ),
                 _HEALTHZ: (PING, elector, loop),

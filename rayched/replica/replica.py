@@ -30,10 +30,10 @@ from leader.channel import EndpointError, open_channel
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget
 from rayched.controllers.budgets import BudgetStatus
-from rayched.controllers.compaction import Compaction
 from rayched.controllers.garbage import SubmissionGarbage
 from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.controllers.node_controller import NodeController
+from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.replica.actor_supervisor import ActorSupervisor
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
@@ -54,7 +54,7 @@ from rayched.store.keys import Keys
 
 _ETCD_ANSWER_SECONDS: Final = 5.0
 _LOOP_SECONDS_MAX: Final = 0.5
-Loop = Housekeeping | BudgetStatus | NodeController
+Loop = Housekeeping | BudgetStatus | NodeController | SpaceKeeper
 
 log = logging.getLogger("rayched.replica")
 
@@ -142,13 +142,24 @@ class _Replica:
             self._actors,
         )
         self._actors.terms = self.leadership
+        self._space = SpaceKeeper(endpoints, keys, self.leadership.epoch, compact=settings.compact)
         options = ServerOptions(
-            settings.listen, endpoints, keys, version, allow_remote=settings.insecure_bind, tolerations=settings.tolerations
+            settings.listen,
+            endpoints,
+            keys,
+            version,
+            allow_remote=settings.insecure_bind,
+            tolerations=settings.tolerations,
+            gate=self._space.gate,
+            problems=self._space.problems,
         )
         self._server = ApiServer(options, self.leadership, self._actors)
-        duties: list[Duty] = [SubmissionGarbage(keys), *([Compaction()] if settings.compact else [])]
-        self._observability = Observability(settings, scheduler, version, self.leadership, self._actors, self._server)
+        duties: list[Duty] = [SubmissionGarbage(keys)]
         self._housekeeping = Housekeeping(endpoints, duties, self.leadership.epoch)
+        self._observability = Observability(
+            settings, scheduler, version, self.leadership, self._actors, self._server, self._problem_of_storage
+        )
+        self._loops: list[Loop] = [self._space, self._housekeeping]
         self._settings, self._endpoints, self._keys = settings, endpoints, keys
 
     async def run(self, stopping: Stopping) -> int:
@@ -173,7 +184,8 @@ class _Replica:
         changes, epoch = self._server.changes(), self.leadership.epoch
         budgets = BudgetStatus(self._endpoints, self._keys, epoch, changes=changes)
         nodes = NodeController(self._endpoints, self._keys, self._settings.nodes, epoch, changes=changes)
-        loops: Sequence[Loop] = (self._housekeeping, budgets, nodes)
+        self._loops += [budgets, nodes]
+        loops = tuple(self._loops)
         for one in loops:
             one.start()
         stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
@@ -185,6 +197,11 @@ class _Replica:
         await self._stop(loops)
         await ended(ticking)
         return code
+
+    def _problem_of_storage(self) -> str | None:
+        """For readyz: etcd takes no writes, or a loop does not do its work."""
+        found = [self._space.full(), *(loop.problem() for loop in self._loops)]
+        return "; ".join(problem for problem in found if problem is not None) or None
 
     async def _stop(self, loops: Sequence[Loop]) -> None:
         log.info("stopping")

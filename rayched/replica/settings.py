@@ -70,7 +70,7 @@ class ReplicaSettings:
     nodes: NodeSettings = field(default_factory=NodeSettings)
     tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
     compact: bool = True
-    """The leader compacts etcd every 5 minutes and keeps 10."""
+    """Compact etcd every 5 minutes and keep 10, less the fuller it is; defragment and disarm it where that is safe."""
     log_format: str = "text"
     log_level: str = "info"
     insecure_bind: bool = False

@@ -75,6 +75,7 @@ class AdminService:
                 raise forbidden_by_state(f"{target}: {error}") from None
             return validate(message)
 
-        rewritten = await self._objects.rewrite(target, edit)
+        # Who cordons and taints may be making room.
+        rewritten = await self._objects.rewrite(target, edit, goes_on=True)
         assert isinstance(rewritten.message, Node)
         return rewritten.message, rewritten.changed

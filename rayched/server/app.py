@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -55,6 +55,7 @@ from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import encode
 from rayched.store.following import ClusterChanges
 from rayched.store.keys import Keys
+from rayched.store.space import SpaceGate
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Namespace
@@ -97,6 +98,10 @@ class ServerOptions:
     hub: HubLimits = field(default_factory=HubLimits)
     watch: WatchLimits = field(default_factory=WatchLimits)
     tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
+    gate: SpaceGate = field(default_factory=SpaceGate)
+    """Refuses what is new before etcd's space is used up."""
+    problems: Callable[[], Sequence[str]] = tuple
+    """What whoever asks for the leader should know, one line each."""
 
 
 class ApiServer:
@@ -242,13 +247,13 @@ class _Running:
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES)
         encoder = EventEncoder()
         self.sources = _Sources(options, store, self._channel, encoder)
-        self.objects = Objects(store, options.keys)
+        self.objects = Objects(store, options.keys, options.gate)
         hub = self.sources.cluster().feed.hub
         admission = Admission(hub, self.objects, self.ready, options.tolerations)
         self.creator = creator = Creator(self.objects, admission)
         deleter = Deleter(self.objects)
         self.watch = WatchService(self.sources, encoder, options.watch)
-        self.leadership = LeadershipService(leadership, options.version)
+        self.leadership = LeadershipService(leadership, options.version, options.problems)
         self.services: dict[str, object] = {
             "Submission": SubmissionService(self.objects, admission, creator, deleter),
             "Eviction": EvictionService(self.objects, deleter),

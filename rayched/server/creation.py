@@ -35,7 +35,7 @@ from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, Any
 from rayched.api.wire import length_delimited, varint
 from rayched.server.admission import Admission
 from rayched.server.alike_submissions import AlikeSubmission
-from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields
+from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, over_limit
 from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
@@ -179,7 +179,11 @@ class Creator:
     # ---- one wave: admission, then as many rounds as it takes
 
     async def _create_wave(self, wave: list[_Submission], dry_run: bool) -> None:
-        new = [submission for submission in wave if submission.alike is None]
+        refusal = None if dry_run else self._objects.gate.refusal()
+        if refusal is not None:
+            for submission in wave:
+                submission.result = over_limit(f"{submission.subject}: {refusal}")
+        new = [submission for submission in wave if submission.alike is None and submission.result is None]
         if new:
             await self._admit(new)
         for _ in range(_ROUNDS_MAX):
@@ -227,6 +231,7 @@ class Creator:
             return
         by_write = {id(submission.write): submission for submission in ready}
         for batch in split(submission.write for submission in ready if submission.write is not None):
+            self._objects.gate.wrote(sum(len(write.value) for write in batch if isinstance(write, GuardedPut)))
             outcomes = await self._objects.store.send(guard, batch)
             for write, outcome in zip(batch, outcomes, strict=True):
                 self._settle(by_write[id(write)], outcome)

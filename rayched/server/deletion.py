@@ -26,7 +26,7 @@ from rayched.server.objects import ATTEMPTS_MAX, Objects, Read, Target, lost_wri
 from rayched.store import removals
 from rayched.store.codec import encode
 from rayched.store.entries import Entry, first_entry
-from rayched.store.errors import StoreError
+from rayched.store.errors import StoreError, StoreFull
 from rayched.store.keys import prefix_end
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
 from rayched.v1.core_pb2 import Pod
@@ -107,7 +107,14 @@ class Deleter:
         for _ in range(ATTEMPTS_MAX):
             read = expected(target, await self._objects.store.get(target.store_key), uid)
             removal = await self.removal(target, read)
-            answer = await self._objects.store.txn(self._namespace_request(target.key.name, removal))
+            try:
+                answer = await self._objects.store.txn(self._namespace_request(target.key.name, removal))
+            except StoreFull:
+                # A deletion without the record's expiry is taken all the same.
+                bare = removal.bare()
+                if bare is None:
+                    raise
+                answer = await self._objects.store.txn(self._namespace_request(target.key.name, bare))
             if answer.succeeded:
                 return Deleted(read, answer.header.revision)
             current = first_entry(answer.responses[0].response_range)

@@ -7,7 +7,7 @@ UNAVAILABLE.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -44,9 +44,10 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 class LeadershipService:
     """Any replica serves it."""
 
-    def __init__(self, leadership: LeadershipPort, version: str) -> None:
+    def __init__(self, leadership: LeadershipPort, version: str, problems: Callable[[], Sequence[str]] = tuple) -> None:
         self._leadership = leadership
         self._version = version
+        self._problems = problems
         self._streams = OpenStreams()
 
     async def get_leader(self, _request: GetLeaderRequest, _: Call) -> GetLeaderResponse:
@@ -66,7 +67,9 @@ class LeadershipService:
 
     def _response(self, leader: Leader | None) -> GetLeaderResponse:
         mine = self._leadership
-        response = GetLeaderResponse(answered_by=mine.identity, version=self._version, stands_for_election=mine.stands)
+        response = GetLeaderResponse(
+            answered_by=mine.identity, version=self._version, stands_for_election=mine.stands, problems=self._problems()
+        )
         if leader is not None:
             response.holder, response.address = leader.holder, leader.address
             response.epoch, response.transitions = leader.epoch, leader.transitions

@@ -86,7 +86,7 @@ class NodeService:
             raise invalid_fields(str(target), errors)
         for _attempt in range(ATTEMPTS_MAX):
             try:
-                rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node))
+                rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node), goes_on=True)
             except ApiFailure as failure:
                 if failure.code is not Code.NOT_FOUND:
                     raise
@@ -115,7 +115,7 @@ class NodeService:
 
         # Before the report: whoever reads Ready shall not find behind it a heartbeat that is too old.
         await self._heartbeats([request.name])
-        rewritten = await self._objects.rewrite(target, edit)
+        rewritten = await self._objects.rewrite(target, edit, goes_on=True)
         return UpdateNodeStatusResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
 
     async def update_pod_status(self, request: UpdatePodStatusRequest, _: Call) -> UpdatePodStatusResponse:
@@ -146,6 +146,7 @@ class NodeService:
         metadata.generation = 1
         metadata.creation_timestamp.CopyFrom(timestamp_now())
         sign = (self._objects.keys.heartbeat(target.key.name), _sign())
+        self._objects.refuse_what_is_new(target, node.ByteSize())
         outcome = (
             await self._objects.store.send(None, [GuardedPut(target.store_key, 0, encode(wrap(node)), with_puts=(sign,))])
         )[0]

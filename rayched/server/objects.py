@@ -23,6 +23,7 @@ from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import decode_stored, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys, ObjectKey
+from rayched.store.space import SpaceGate
 from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, Refused, Unknown
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Pod
@@ -76,9 +77,10 @@ Edit = Callable[[AnyObject], Sequence[FieldError] | None]
 class Objects:
     """Access to objects; shared by the services."""
 
-    def __init__(self, store: AsyncStoreClient, keys: Keys) -> None:
+    def __init__(self, store: AsyncStoreClient, keys: Keys, gate: SpaceGate | None = None) -> None:
         self.store = store
         self.keys = keys
+        self.gate = gate or SpaceGate()
 
     def target(self, key: services_pb2.ObjectKey | ObjectKey) -> Target:
         """What a request's key names; without a namespace it is in the default one."""
@@ -98,8 +100,13 @@ class Objects:
             raise not_found(str(target))
         return read_entry(entry)
 
-    async def rewrite(self, target: Target, edit: Edit, resource_version: str = "", dry_run: bool = False) -> Rewritten:
-        """Read, edit, write. With a resource version the object must have it, and a conflict is the caller's."""
+    async def rewrite(
+        self, target: Target, edit: Edit, resource_version: str = "", dry_run: bool = False, *, goes_on: bool = False
+    ) -> Rewritten:
+        """Read, edit, write. With a resource version the object must have it, and a conflict is the caller's.
+
+        What `goes_on` is written as long as etcd takes it; other edits are refused before its space is used up.
+        """
         entry = await self.store.get(target.store_key)
         for _ in range(ATTEMPTS_MAX):
             if entry is None:
@@ -117,6 +124,8 @@ class Objects:
             if dry_run:
                 return Rewritten(read.message, entry.mod_revision, True)
             write = GuardedPut(target.store_key, entry.mod_revision, encode(read.stored.object, read.leader_write))
+            if not goes_on:
+                self.refuse_what_is_new(target, len(write.value))
             outcome = (await self.store.send(None, [write]))[0]
             match outcome:
                 case Committed(revision):
@@ -127,6 +136,13 @@ class Objects:
                 case _:
                     raise lost_write(outcome, str(target))
         raise conflict(f"{target}: others keep changing it; try again")
+
+    def refuse_what_is_new(self, subject: object, size: int) -> None:
+        """Raises where etcd's space is kept for what has to go on; counts the write otherwise."""
+        why = self.gate.refusal()
+        if why is not None:
+            raise over_limit(f"{subject}: {why}")
+        self.gate.wrote(size)
 
 
 def read_entry(entry: Entry) -> Read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -55,8 +56,15 @@ class MemberStatus:
     member_id: int
     version: str
     database_bytes: int
+    """Of the file: this is what the quota limits. It shrinks by defragmentation alone."""
     leader_id: int
     revision: int
+    in_use_bytes: int
+    """Of the file; the rest is free for new data. Shrinks by compaction."""
+    quota_bytes: int
+    """0 before etcd 3.6, which does not say it here."""
+    alarms: tuple[str, ...]
+    """Names of the alarms that are raised, by any member: NOSPACE, CORRUPT."""
 
 
 def page_request(prefix: bytes, limit: int, revision: int, start_key: bytes, keys_only: bool) -> Any:
@@ -94,6 +102,14 @@ def at_revision(request: Any, revision: int) -> Any:
     return request
 
 
+def single_reads(request: Any, revision: int) -> list[Any]:
+    """The reads of such a request as RangeRequests of their own, at this revision."""
+    reads = [operation.request_range for operation in request.success]
+    for read in reads:
+        read.revision = revision
+    return reads
+
+
 def entries_read(answer: Any) -> list[Entry | None]:
     return [first_entry(response.response_range) for response in answer.responses]
 
@@ -113,5 +129,19 @@ def members_of(answer: Any) -> tuple[Member, ...]:
     return tuple(Member(member.ID, member.name, tuple(member.clientURLs)) for member in answer.members)
 
 
+_ALARM: Final = re.compile(r"alarm:(\w+)")
+
+
 def status_of_member(answer: Any) -> MemberStatus:
-    return MemberStatus(answer.header.member_id, answer.version, answer.dbSize, answer.leader, answer.header.revision)
+    alarms = sorted({name for text in answer.errors for name in _ALARM.findall(text)})
+    return MemberStatus(
+        answer.header.member_id,
+        answer.version,
+        answer.dbSize,
+        answer.leader,
+        answer.header.revision,
+        # Before etcd 3.4 nobody knows how much of the file is free.
+        answer.dbSizeInUse or answer.dbSize,
+        answer.dbSizeQuota,
+        tuple(alarms),
+    )

@@ -31,16 +31,35 @@ from rayched.store.calls import (
     page_request,
     put_requests,
     reading_requests,
+    single_reads,
     status_of_member,
 )
 from rayched.store.entries import Entry, Page, Reading, first_entry
-from rayched.store.errors import StoreUnavailable, store_error
+from rayched.store.errors import StoreError, StoreFull, StoreUnavailable, store_error
 from rayched.store.leases import AsyncLeaseKeepAlives, LeaseKeepAlives
-from rayched.store.transactions import Guard, Outcome, Write, build, keys_to_settle, read, settle, split, without_answer
+from rayched.store.transactions import (
+    Committed,
+    Conflict,
+    Guard,
+    GuardedDelete,
+    Outcome,
+    Refused,
+    Write,
+    bare_deletions,
+    build,
+    keys_to_settle,
+    read,
+    settle,
+    split,
+    without_answer,
+)
 
 PAGE_LIMIT: Final = 500
 _TXN: Final = "/etcdserverpb.KV/Txn"
 LIST_PAGE_LIMIT: Final = 2000
+_ALARM_GET, _ALARM_DEACTIVATE = (
+    rpc.AlarmRequest.DESCRIPTOR.enum_types_by_name["AlarmAction"].values_by_name[name].number for name in ("GET", "DEACTIVATE")
+)
 
 
 class PendingCommit:
@@ -85,7 +104,13 @@ class StoreClient:
         entries: list[Entry | None] = []
         revision = 0
         for request in reading_requests(keys):
-            answer = self._read(self._kv.Txn, at_revision(request, revision))
+            try:
+                answer = self._read(self._kv.Txn, at_revision(request, revision))
+            except StoreFull:
+                # Before etcd 3.5.2 no transaction is taken at the quota, not even one that reads.
+                revision = revision or self.revision()
+                entries += [first_entry(self._read(self._kv.Range, one)) for one in single_reads(request, revision)]
+                continue
             entries += entries_read(answer)
             revision = revision or answer.header.revision
         return Reading(tuple(entries), revision or self.revision())
@@ -114,7 +139,13 @@ class StoreClient:
 
     def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
         """Any number of writes, in as many transactions as it takes, one after the other. One outcome each, in order."""
-        return [outcome for batch in split(writes) for outcome in self.send(guard, batch).outcomes()]
+        outcomes = [outcome for batch in split(writes) for outcome in self.send(guard, batch).outcomes()]
+        spared = bare_deletions(writes, outcomes)
+        if spared:
+            again = (outcome for batch in split(spared.values()) for outcome in self.send(guard, batch).outcomes())
+            for place, outcome in zip(spared, again, strict=True):
+                outcomes[place] = outcome
+        return outcomes
 
     def send(self, guard: Guard | None, batch: Sequence[Write]) -> PendingCommit:
         """One transaction, not waited for; the batch is one of `split`. Several may be in flight, in any order of arrival."""
@@ -173,6 +204,19 @@ class StoreClient:
     def status(self) -> MemberStatus:
         return status_of_member(self._read(self._maintenance.Status, rpc.StatusRequest()))
 
+    def defragment(self, timeout_seconds: float) -> None:
+        """Gives what is free in the file of the member that answers back to the file system. It answers nobody meanwhile."""
+        _once(self._maintenance.Defragment, rpc.DefragmentRequest(), timeout_seconds)
+
+    def disarm_nospace(self) -> int:
+        """Etcd takes writes again, until its quota is reached anew; how many alarms of members were raised."""
+        alarms = self._write(self._maintenance.Alarm, rpc.AlarmRequest(action=_ALARM_GET)).alarms
+        raised = [alarm for alarm in alarms if alarm.alarm == rpc.NOSPACE]
+        for alarm in raised:
+            request = rpc.AlarmRequest(action=_ALARM_DEACTIVATE, memberID=alarm.memberID, alarm=rpc.NOSPACE)
+            self._write(self._maintenance.Alarm, request)
+        return len(raised)
+
     def _read(self, call: Any, request: Any, timeout_seconds: float = 0.0) -> Any:
         return self._repeat(_once, call, request, timeout_seconds or self._deadlines.read_seconds)
 
@@ -199,7 +243,12 @@ class AsyncStoreClient:
         entries: list[Entry | None] = []
         revision = 0
         for request in reading_requests(keys):
-            answer = await self._read(self._kv.Txn, at_revision(request, revision))
+            try:
+                answer = await self._read(self._kv.Txn, at_revision(request, revision))
+            except StoreFull:
+                revision = revision or await self.revision()
+                entries += [first_entry(await self._read(self._kv.Range, one)) for one in single_reads(request, revision)]
+                continue
             entries += entries_read(answer)
             revision = revision or answer.header.revision
         return Reading(tuple(entries), revision or await self.revision())
@@ -228,6 +277,34 @@ class AsyncStoreClient:
 
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         """One transaction; the batch is one of `split`. Never raises but for cancellation, after which nothing is known."""
+        outcomes = await self._send_once(guard, batch)
+        spared = bare_deletions(batch, outcomes)
+        if spared:
+            for place, outcome in zip(spared, await self._send_once(guard, list(spared.values())), strict=True):
+                full = isinstance(outcome, Refused) and isinstance(outcome.error, StoreFull) and guard is None
+                outcomes[place] = await self._delete_in_full(spared[place]) if full else outcome
+        return outcomes
+
+    async def _delete_in_full(self, write: GuardedDelete) -> Outcome:
+        """Before etcd 3.5.2 no transaction is taken at the quota, not even one that deletes; a plain deletion is.
+
+        It has no conditions of its own. Nothing else can be written meanwhile either, so what is read just before it holds.
+        """
+        try:
+            conditions = ((write.key, write.mod_revision), *write.also)
+            current, *also = [await self.get(key) for key, _ in conditions]
+            if current is None:
+                # Refused, and done all the same: etcd looks at its space a second time after it has deleted.
+                return Committed(await self.revision())
+            found = [0 if entry is None else entry.mod_revision for entry in (current, *also)]
+            if found != [revision for _, revision in conditions]:
+                return Conflict(current, tuple(also), await self.revision())
+            answer = await self._write(self._kv.DeleteRange, rpc.DeleteRangeRequest(key=write.key))
+            return Committed(int(answer.header.revision))
+        except StoreError as error:
+            return without_answer(error, [write])[0]
+
+    async def _send_once(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         call = self._txn(build(guard, batch), timeout=self._deadlines.write_seconds)
         try:
             return read(await call, batch)

@@ -8,6 +8,7 @@
 <root>/submissions/<uid>                     records of submissions
 <root>/heartbeats/<node>                     signs of life of nodes
 <root>/leader/record                         the leader's record, rewritten at each renewal
+<root>/compaction                            revisions and when they were current
 ```
 
 A part of a key never holds a slash, so a key names one thing only.
@@ -48,6 +49,7 @@ class Keys:
         self.heartbeats_prefix: Final = f"{root}/heartbeats/".encode()
         self.epoch: Final = f"{root}/cluster/epoch".encode()
         self.record: Final = f"{root}/leader/record".encode()
+        self.compaction: Final = f"{root}/compaction".encode()
         self._prefixes: Final = {
             kind.name: self.events_prefix if kind is EVENT else self.cluster_prefix + f"{kind.plural}/".encode() for kind in KINDS
         }

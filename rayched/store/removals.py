@@ -2,6 +2,9 @@
 
 Both are one write, so a uid is answered for an hour after its object: a submission that is repeated then gets its old answer, and
 does not bring the object back. No I/O: the record is read by the caller, at `Keys.submission(uid)`.
+
+An etcd that is full takes no puts, but a deletion is what helps it: the expiry is then spared, and the collection of records sets
+it when it finds the object gone (controllers/garbage.py).
 """
 
 from __future__ import annotations
@@ -38,4 +41,5 @@ def removal(
         mod_revision,
         also=((record.key, record.mod_revision), *also),
         with_puts=((record.key, found.SerializeToString()),),
+        spare=record.key,
     )

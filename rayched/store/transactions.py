@@ -14,6 +14,7 @@ Else get the epoch key                                            nothing at all
 * One transaction never writes a key twice (etcd refuses that), nor writes what another write in it relies on: two such writes
   could each pass on the state that the other ends. `split` keeps them apart, in order.
 * Up to 100 writes or 1 MiB a transaction.
+* An etcd whose space is used up still takes transactions that put nothing: a deletion says which of its puts it can do without.
 * Without an answer the outcome is Unknown. The write may still happen after a read that does not show it, so `settle` decides
   only what can be known: it is there (its attempt id is), or it can never happen (the key or the epoch has moved on). What stays
   Unknown is decided by sending the same write again: only one of the two can pass its conditions, and `read` recognises its own
@@ -33,7 +34,7 @@ from leader.etcd_shim import rpc
 from rayched.api.wire import varint
 from rayched.store.codec import last_attempt
 from rayched.store.entries import Entry, first_entry
-from rayched.store.errors import NotApplied, StoreError
+from rayched.store.errors import NotApplied, StoreError, StoreFull
 
 WRITES_MAX: Final = 100
 BYTES_MAX: Final = 1 << 20
@@ -90,12 +91,22 @@ class GuardedPut(NamedTuple):
 
 
 class GuardedDelete(NamedTuple):
-    """Delete the key if it is still at `mod_revision`; `also` and `with_puts` as in GuardedPut."""
+    """Delete the key if it is still at `mod_revision`; `also` and `with_puts` as in GuardedPut.
+
+    `spare`: the key of a put, and of its condition, without which the deletion may happen where etcd takes no more puts.
+    """
 
     key: bytes
     mod_revision: int
     also: tuple[tuple[bytes, int], ...] = ()
     with_puts: tuple[tuple[bytes, bytes], ...] = ()
+    spare: bytes = b""
+
+    def bare(self) -> GuardedDelete | None:
+        """Without what may be spared; None where it still puts something, or puts nothing anyway."""
+        if not self.spare or any(key != self.spare for key, _ in self.with_puts):
+            return None
+        return GuardedDelete(self.key, self.mod_revision, tuple(pair for pair in self.also if pair[0] != self.spare))
 
 
 Write = GuardedPut | GuardedDelete
@@ -214,6 +225,20 @@ def without_answer(error: StoreError, writes: Sequence[Write]) -> list[Outcome]:
     """The outcomes of writes whose transaction failed as a whole."""
     outcome = Refused(error) if isinstance(error, NotApplied) else Unknown(str(error))
     return [outcome] * len(writes)
+
+
+def bare_deletions(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> dict[int, GuardedDelete]:
+    """Of a batch that a full etcd refused: the deletions that it takes without what they put, by their place in the batch."""
+    found: dict[int, GuardedDelete] = {}
+    for place, (write, outcome) in enumerate(zip(writes, outcomes, strict=True)):
+        if isinstance(write, GuardedDelete) and isinstance(outcome, Refused) and isinstance(outcome.error, StoreFull):
+            bare = write.bare()
+            if bare is not None:
+                found[place] = bare
+            elif not write.with_puts:
+                # It shared its transaction with a put.
+                found[place] = write
+    return {} if len(found) == len(writes) and all(found[place] is writes[place] for place in found) else found
 
 
 def keys_to_settle(guard: Guard | None, writes: Sequence[Write]) -> list[bytes]:

@@ -416,7 +416,7 @@ class GetLeaderRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetLeaderResponse(_message.Message):
-    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version", "stands_for_election")
+    __slots__ = ("holder", "address", "epoch", "transitions", "acquired_at_ms", "renewed_at_ms", "lease_duration_ms", "answered_by", "version", "stands_for_election", "problems")
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -427,6 +427,7 @@ class GetLeaderResponse(_message.Message):
     ANSWERED_BY_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STANDS_FOR_ELECTION_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     holder: str
     address: str
     epoch: int
@@ -437,7 +438,8 @@ class GetLeaderResponse(_message.Message):
     answered_by: str
     version: str
     stands_for_election: bool
-    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("hops", "namespace", "name", "nodes", "limit")

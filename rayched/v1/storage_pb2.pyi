@@ -47,3 +47,17 @@ class Heartbeat(_message.Message):
     RENEWED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     renewed_at_ms: int
     def __init__(self, renewed_at_ms: _Optional[int] = ...) -> None: ...
+
+class CompactionRecord(_message.Message):
+    __slots__ = ("moments",)
+    MOMENTS_FIELD_NUMBER: _ClassVar[int]
+    moments: _containers.RepeatedCompositeFieldContainer[CompactionMoment]
+    def __init__(self, moments: _Optional[_Iterable[_Union[CompactionMoment, _Mapping]]] = ...) -> None: ...
+
+class CompactionMoment(_message.Message):
+    __slots__ = ("revision", "at_ms")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    at_ms: int
+    def __init__(self, revision: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from leader.channel import open_channel
-from rayched.controllers.compaction import Compaction
 from rayched.controllers.garbage import SubmissionGarbage
 from rayched.replica.etcd_server import EtcdServer
 from rayched.store.client import StoreClient
@@ -60,24 +59,3 @@ def test_a_standby_removes_nothing(store: StoreClient, keys: Keys) -> None:
     a_record(store, keys, "expired", NOW - 1)
     SubmissionGarbage(keys, lambda: NOW).turn(store, None)
     assert uids(store, keys) == {"expired"}
-
-
-def test_history_is_compacted_to_the_turn_before_the_last_by_whoever_leads(store: StoreClient, keys: Keys) -> None:
-    compactions: list[int] = []
-
-    class Recording(StoreClient):
-        def __init__(self) -> None:
-            """Only what the duty uses; the revisions are the real ones."""
-
-        def revision(self) -> int:
-            return store.put(keys.heartbeat("n"), b"")
-
-        def compact(self, revision: int) -> None:
-            compactions.append(revision)
-
-    duty, recording = Compaction(), Recording()
-    first = recording.revision() + 1
-    for epoch in (None, 7, None, 7):
-        duty.turn(recording, epoch)
-    # Turns 1 to 3 fill the past; the third is a standby's; the fourth compacts to what was current at the second.
-    assert compactions == [first + 1]

@@ -155,7 +155,7 @@ def test_openmetrics_is_given_to_whoever_asks_for_it(cluster: SmallCluster) -> N
 
 
 def test_leader_and_standby_are_live_ready_and_healthy(cluster: SmallCluster) -> None:
-    passed = ["ping", "leaderElection", "shutdown", "sched-handler-sync", "watch-sync"]
+    passed = ["ping", "leaderElection", "shutdown", "sched-handler-sync", "storage", "watch-sync"]
     for replica in cluster.local.replicas:
         for path in ("/livez", "/readyz", "/healthz", "/readyz/leaderElection"):
             assert ask(replica, path) == (200, "text/plain; charset=utf-8", "ok"), path

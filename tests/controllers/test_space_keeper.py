@@ -1,0 +1,176 @@
+"""A full etcd, real and small: refused in time, emptied by deletions, and back by itself; and history that is forgotten."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leader.channel import open_channel
+from rayched.client import ApiError, Client
+from rayched.controllers.compaction import Moment, moments_in, value_of
+from rayched.controllers.space_keeper import SpaceKeeper
+from rayched.replica.etcd_server import EtcdServer
+from rayched.server.app import ServerOptions
+from rayched.store.client import StoreClient
+from rayched.store.errors import Compacted, StoreFull
+from rayched.store.keys import Keys
+from rayched.store.space import State
+from rayched.testing.builders import a_pod
+from rayched.v1.core_pb2 import Pod
+from tests.server.serving import serving, until
+
+pytestmark = pytest.mark.cluster
+
+QUOTA = 16 << 20
+KEYS = Keys("/r")
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[EtcdServer]:
+    with EtcdServer(tmp_path / "etcd", unsafe_no_fsync=True, quota_bytes=QUOTA) as server:
+        yield server
+
+
+@pytest.fixture
+def store(etcd: EtcdServer) -> Iterator[StoreClient]:
+    with contextlib.closing(open_channel([etcd.endpoint])) as channel:
+        yield StoreClient(channel)
+
+
+@contextlib.contextmanager
+def keeping(etcd: EtcdServer, epoch: int | None = 1, *, compact: bool = True, alone: float = 0.0) -> Iterator[SpaceKeeper]:
+    keeper = SpaceKeeper([etcd.endpoint], KEYS, lambda: epoch, compact=compact, look_seconds=0.1, alone_seconds=alone)
+    keeper.start()
+    try:
+        yield keeper
+    finally:
+        keeper.stop()
+
+
+def fill(store: StoreClient, key: Callable[[int], bytes]) -> None:
+    """Until etcd refuses."""
+    with pytest.raises(StoreFull):
+        for number in range(2000):
+            store.put(key(number), bytes(100_000))
+    until(lambda: "NOSPACE" in store.status().alarms)
+
+
+def a_large_pod(name: str) -> Pod:
+    pod = a_pod(name)
+    pod.metadata.annotations["notes"] = "n" * 100_000
+    return pod
+
+
+def test_an_etcd_full_of_history_comes_back_without_a_leader(etcd: EtcdServer, store: StoreClient) -> None:
+    fill(store, lambda _: b"/r/one key")
+    with keeping(etcd, epoch=None) as keeper:
+        until(lambda: keeper.gate.space.file_bytes > 0 and keeper.gate.space.state is State.AMPLE, 30)
+        assert keeper.full() is None
+    store.put(b"/r/again", b"")
+    assert store.status().database_bytes < QUOTA // 4
+
+
+def test_while_somebody_leads_the_others_only_look(etcd: EtcdServer, store: StoreClient) -> None:
+    fill(store, lambda _: b"/r/one key")
+    with keeping(etcd, epoch=None, alone=3600.0) as keeper:
+        until(lambda: keeper.gate.space.state is State.FULL)
+        time.sleep(0.5)
+    assert store.status().alarms == ("NOSPACE",)
+
+
+def test_without_the_leave_to_compact_it_tells_what_is_wrong_and_does_nothing(etcd: EtcdServer, store: StoreClient) -> None:
+    fill(store, lambda _: b"/r/one key")
+    with keeping(etcd, compact=False) as keeper:
+        until(lambda: keeper.full() is not None)
+        told = keeper.full()
+        assert told is not None and "etcdctl alarm disarm" in told
+        assert keeper.problems() == [told]
+        time.sleep(0.5)
+    assert store.status().alarms == ("NOSPACE",)
+
+
+def test_what_is_new_is_refused_before_the_quota_and_deletions_bring_a_full_etcd_back(
+    etcd: EtcdServer, store: StoreClient
+) -> None:
+    with keeping(etcd) as keeper:
+        until(lambda: keeper.gate.space.quota_bytes == QUOTA)
+        options = ServerOptions("127.0.0.1:0", [etcd.endpoint], KEYS, gate=keeper.gate, problems=keeper.problems)
+        with serving(options) as server, Client(server.address, timeout_seconds=5) as client:
+            names = []
+            with pytest.raises(ApiError, match="Nothing new is taken") as refused:
+                for number in range(400):
+                    names.append(f"p-{number}")
+                    client.submit(a_large_pod(names[-1]))
+            assert refused.value.code.name == "RESOURCE_EXHAUSTED"
+            # Refused, and etcd has a good part of its quota left for what goes on.
+            assert store.status().database_bytes < 0.93 * QUOTA
+            store.put(KEYS.record, b"{}")
+            until(lambda: keeper.gate.space.state is State.TIGHT)
+            assert "nearly used up" in client.leader().problems[0]
+            # Somebody else uses up the rest.
+            fill(store, lambda number: b"/somebody/%d" % number)
+            until(lambda: keeper.full() is not None)
+            for name in names[:-1]:
+                client.delete("Pod", name)
+            until(lambda: keeper.full() is None, 60)
+            for entry in store.list_all(b"/somebody/", keys_only=True).entries:
+                store.delete(entry.key)
+            until(lambda: keeper.gate.refusal() is None, 30)
+            client.submit(a_large_pod("afterwards"))
+            assert not client.leader().problems
+
+
+def test_history_is_forgotten_by_moments_in_etcd_however_short_a_replica_lives(etcd: EtcdServer, store: StoreClient) -> None:
+    old = store.put(b"/r/a", b"1")
+    store.put(KEYS.compaction, value_of([Moment(old + 1, time.time() - 700)]))
+    store.put(b"/r/a", b"2")
+    with keeping(etcd):
+        until(lambda: is_compacted(store, old))
+    entry = store.get(KEYS.compaction)
+    assert entry is not None
+    assert moments_in(entry.value)[0].revision == old + 1
+    assert len(moments_in(entry.value)) == 2
+
+
+def test_the_quota_and_the_sizes_are_read_from_etcd_itself(etcd: EtcdServer, store: StoreClient) -> None:
+    with keeping(etcd) as keeper:
+        until(lambda: keeper.gate.space.quota_bytes == QUOTA)
+        store.put(b"/r/a", bytes(1_000_000))
+        until(lambda: keeper.gate.space.in_use_bytes > 1_000_000)
+        assert keeper.problem() is None
+
+
+def is_compacted(store: StoreClient, revision: int) -> bool:
+    try:
+        store.list_page(b"/r/a", revision=revision)
+    except Compacted:
+        return True
+    return False
+
+
+def test_the_runbook_brings_back_an_etcd_that_is_left_to_an_administrator(etcd: EtcdServer, store: StoreClient) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    block = page.partition("### RaychedEtcdFull")[2].partition("```console\n")[2].partition("```")[0]
+    script = "\n".join(line.removeprefix("$ ") for line in block.splitlines())
+    fill(store, lambda _: b"/r/one key")
+    with keeping(etcd, compact=False) as keeper:
+        until(lambda: keeper.full() is not None)
+        told = keeper.full() or ""
+        named = re.findall(r"`(etcdctl \w+)", told)
+        assert named and all(command in script for command in named)
+        environment = {
+            **os.environ,
+            "PATH": f"{etcd.binary.path.parent}:{os.environ['PATH']}",
+            "ETCDCTL_API": "3",
+            "ETCDCTL_ENDPOINTS": etcd.endpoint,
+        }
+        subprocess.run(["bash", "-euc", script], env=environment, check=True, timeout=60, capture_output=True)
+        until(lambda: keeper.full() is None)
+    store.put(b"/r/again", b"")

@@ -1,0 +1,53 @@
+"""Ages by revisions: never too great, and too small by no more than the looks are apart."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rayched.store.revision_clock import RevisionClock
+
+
+def test_something_is_as_old_as_the_first_look_that_saw_its_revision() -> None:
+    clock = RevisionClock()
+    for time, revision in ((0.0, 10), (5.0, 20), (10.0, 30)):
+        clock.observed(revision, time)
+    assert [clock.since(revision, 12.0) for revision in (5, 10, 11, 20, 25, 30, 31)] == [0.0, 0.0, 5.0, 5.0, 10.0, 10.0, 12.0]
+
+
+def test_a_revision_that_goes_back_is_another_history_and_all_of_it_begins_now() -> None:
+    clock = RevisionClock()
+    clock.observed(1000, 0.0)
+    clock.observed(50, 100.0)
+    assert clock.since(40, 101.0) == 100.0
+    assert clock.revision == 50
+
+
+def test_the_revision_of_a_time_is_the_newest_that_was_seen_by_then() -> None:
+    clock = RevisionClock()
+    for time, revision in ((10.0, 10), (15.0, 20)):
+        clock.observed(revision, time)
+    assert [clock.revision_at(time) for time in (9.0, 10.0, 14.9, 15.0, 99.0)] == [0, 10, 10, 20, 20]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.floats(0.01, 40.0)), min_size=1, max_size=300), st.integers(0, 4000))
+def test_an_age_is_never_too_great_and_little_too_small(steps: list[tuple[int, float]], asked: int) -> None:
+    """`steps`: by how much the revision and the time have grown at each look."""
+    clock, seen, now, revision = RevisionClock(), list[tuple[int, float]](), 0.0, 1
+    for grown, later in steps:
+        revision, now = revision + grown, now + later
+        clock.observed(revision, now)
+        seen.append((revision, now))
+    first = next((time for found, time in seen if found >= asked), now)
+    since = clock.since(asked, now)
+    assert first <= since <= now
+    # Looks are up to 40 s apart here; what is thinned adds a coarse step, what is beyond the span counts as that old.
+    assert since - first <= 10.0 + 40.0 or now - since >= 7200.0 - 60.0
+
+
+def test_hours_of_looks_take_some_hundred_samples() -> None:
+    clock = RevisionClock()
+    for second in range(4 * 3600):
+        clock.observed(second, float(second))
+    assert len(clock._times) < 1200
+    assert clock.since(0, 14400.0) >= 14400 - 7200 - 130

@@ -1,0 +1,100 @@
+"""How much room etcd has left: states, refusals and what is said about them, in tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.store.calls import MemberStatus
+from rayched.store.space import Space, SpaceGate, State, judge
+
+MIB = 1 << 20
+QUOTA = 100 * MIB
+
+
+def a_status(file: int, in_use: int, *alarms: str) -> MemberStatus:
+    return MemberStatus(1, "3.5.1", file * MIB, 1, 7, in_use * MIB, 0, alarms)
+
+
+@pytest.mark.parametrize(
+    ("file", "in_use", "alarms", "before", "state"),
+    [
+        (10, 10, (), State.AMPLE, State.AMPLE),
+        (49, 49, (), State.AMPLE, State.AMPLE),
+        (50, 50, (), State.AMPLE, State.FILLING),
+        (69, 40, (), State.AMPLE, State.AMPLE),
+        (70, 40, (), State.AMPLE, State.FILLING),
+        (90, 10, (), State.AMPLE, State.AMPLE),
+        (79, 79, (), State.FILLING, State.FILLING),
+        (80, 80, (), State.FILLING, State.TIGHT),
+        (80, 76, (), State.TIGHT, State.TIGHT),
+        (80, 74, (), State.TIGHT, State.FILLING),
+        (97, 10, (), State.AMPLE, State.TIGHT),
+        (96, 10, (), State.TIGHT, State.TIGHT),
+        (95, 10, (), State.TIGHT, State.AMPLE),
+        (20, 10, ("NOSPACE",), State.AMPLE, State.FULL),
+        (20, 10, ("CORRUPT",), State.AMPLE, State.AMPLE),
+    ],
+)
+def test_the_state_follows_what_is_in_use_the_file_and_the_alarm(
+    file: int, in_use: int, alarms: tuple[str, ...], before: State, state: State
+) -> None:
+    assert judge([a_status(file, in_use, *alarms)], QUOTA, before).state is state
+
+
+def test_the_fullest_member_counts_and_each_ones_alarm() -> None:
+    space = judge([a_status(10, 5), a_status(90, 85, "NOSPACE"), a_status(30, 30)], QUOTA, State.AMPLE)
+    assert (space.file_bytes, space.in_use_bytes, space.members) == (90 * MIB, 85 * MIB, 3)
+    assert space.state is State.FULL
+
+
+def test_without_a_known_quota_the_alarm_alone_tells() -> None:
+    assert judge([a_status(4000, 4000)], 0, State.AMPLE).state is State.AMPLE
+    assert judge([a_status(4000, 4000, "NOSPACE")], 0, State.AMPLE).state is State.FULL
+
+
+@pytest.mark.parametrize(
+    ("file", "in_use", "alarms", "wanted"),
+    [
+        (94, 10, (), False),
+        (95, 10, (), True),
+        (99, 95, (), False),
+        (30, 10, ("NOSPACE",), True),
+    ],
+)
+def test_a_defragmentation_is_wanted_where_the_file_is_in_the_way_and_much_of_it_is_free(
+    file: int, in_use: int, alarms: tuple[str, ...], wanted: bool
+) -> None:
+    assert judge([a_status(file, in_use, *alarms)], QUOTA, State.AMPLE).wants_defragmentation is wanted
+
+
+@pytest.mark.parametrize(("file", "alarms", "may"), [(94, ("NOSPACE",), True), (95, ("NOSPACE",), False), (94, (), False)])
+def test_the_alarm_is_disarmed_only_where_there_is_room(file: int, alarms: tuple[str, ...], may: bool) -> None:
+    assert judge([a_status(file, 10, *alarms)], QUOTA, State.AMPLE).may_disarm is may
+
+
+def test_a_full_etcd_is_told_with_the_commands_that_help_and_those_of_several_members_say_so() -> None:
+    alone = judge([a_status(100, 99, "NOSPACE")], QUOTA, State.AMPLE).problem()
+    several = judge([a_status(100, 20, "NOSPACE")] * 3, QUOTA, State.AMPLE).problem()
+    assert alone is not None and several is not None
+    assert "99 % of etcd's quota of 100 MiB are in use" in alone
+    assert "delete what is not needed, then `etcdctl compact REVISION`, `etcdctl defrag`, `etcdctl alarm disarm`" in alone
+    assert "`etcdctl compact REVISION`, `etcdctl defrag --cluster`, `etcdctl alarm disarm`" in several
+
+
+def test_history_is_kept_for_less_the_fuller_etcd_is() -> None:
+    kept = [Space(state).kept_seconds for state in State]
+    assert kept == sorted(kept, reverse=True)
+    assert (kept[0], kept[-1]) == (600.0, 0.0)
+
+
+def test_the_gate_refuses_what_would_go_past_the_limit_before_the_next_look_has_seen_it() -> None:
+    gate = SpaceGate()
+    gate.found(judge([a_status(60, 60)], QUOTA, State.AMPLE))
+    assert gate.refusal() is None
+    gate.wrote(19 * MIB)
+    assert gate.refusal() is None
+    gate.wrote(1 * MIB)
+    refusal = gate.refusal()
+    assert refusal is not None and "more is on the way" in refusal
+    gate.found(judge([a_status(60, 60)], QUOTA, State.AMPLE))
+    assert gate.refusal() is None
