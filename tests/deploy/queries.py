@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 WORDS = {
+    "abs",
     "absent",
     "and",
     "avg",
