@@ -28,6 +28,7 @@ LOCK_KIND: Final = "leases"
 _REMOVED_LOCK_KINDS: Final = frozenset({"endpoints", "configmaps", "endpointsleases", "configmapsleases"})
 
 _LEASE_DURATION_MAX_SECONDS: Final = 86_400.0
+_CALL_NS_MIN: Final = seconds_to_ns(1.1)
 
 
 class ElectionConfigError(ValueError):
@@ -71,7 +72,7 @@ class ElectionConfig:
     release_on_cancel: bool = True
     """Give the lease back at a stop, after the work has stopped."""
     suspend: bool = True
-    """After the renew deadline keep trying to renew under the same epoch until the lease duration is over; where that
+    """After the renew deadline keep trying to renew under the same epoch until no answer came for the lease duration; where that
     succeeds nobody led in between, and leading goes on under the same epoch."""
     rejoin: bool = True
     """After a lost term become a follower again. Without it the run ends, as client-go's does."""
@@ -82,7 +83,8 @@ class ElectionConfig:
     """Where this candidate is reached; travels in the record."""
     version: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    """Labels of the record, by name: set at each renewal; those of others that the record has are kept."""
+    """Labels of the record, by name: set at each renewal; those of others that the record has are kept, but for one
+    that is set while a renewal is under way: that guards the epoch, so that nobody who writes labels can end a term."""
 
     @classmethod
     def of(cls, profile: Profile, *, identity: str, **rest: object) -> ElectionConfig:
@@ -123,8 +125,20 @@ class ElectionConfig:
 
     @property
     def call_timeout_ns(self) -> int:
-        """Deadline of one call to the store: three attempts fit between two ends of belief."""
-        return max(self.retry_period_ns, self.renew_deadline_ns // 3)
+        """How long a call to the store is waited for: a third of the time between two ends of belief, and above a second where
+        belief lasts that long, so that an etcd that answers within a second is heard."""
+        return max(self.retry_period_ns, self.renew_deadline_ns // 3, min(_CALL_NS_MIN, self.renew_deadline_ns))
+
+    @property
+    def renewal_patience_ns(self) -> int:
+        """How long a renewal is waited for before the next one is sent beside it. The first is heard all the same, so belief does
+        not end while answers take less than the renew deadline without this."""
+        return min(self.retry_period_ns, self.renew_deadline_ns // 10)
+
+    @property
+    def renewal_timeout_ns(self) -> int:
+        """How late the answer to a renewal may be to be of any use."""
+        return self.lease_duration_ns
 
 
 def check_config(config: ElectionConfig, *, on_started_leading: object, on_stopped_leading: object, lock: object) -> None:

@@ -1,7 +1,7 @@
 """What the election wants done. Values only; the carrier performs them in the order in which they stand.
 
-Requests go to the store. Each is answered once, by `events.Answered` with its number; one that is not answered within its
-timeout counts as unknown, whether or not the carrier says so.
+Requests go to the store. Each is answered once, by `events.Answered` with its number; one after the timeout is of no use. The
+election may have lost its patience before: then the request counts as unknown, whether or not the carrier says so.
 """
 
 from __future__ import annotations
@@ -135,6 +135,13 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
+class NotRenewed:
+    """For the metrics: a renewal had no answer, or one without a word of what became of it, after this long."""
+
+    since_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class SlowPath:
     """For the metrics: the own record had to be read back before it could be renewed."""
 
@@ -168,6 +175,7 @@ Effect = (
     | Announce
     | Note
     | Renewed
+    | NotRenewed
     | SlowPath
     | Overdue
     | ArmTimer

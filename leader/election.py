@@ -30,8 +30,9 @@ moment, before it takes over.
     STOPPING   drained, nothing to release                       FOLLOWER    or STOPPED, where the run shall end
     RELEASING  committed, refused, or tried long enough          FOLLOWER    or STOPPED
 
-One request is in flight at most. A request without an answer ends at its own deadline, and no deadline of the state waits for
-an answer. Nothing is released that has not drained, and a release is guarded, so it never touches the record of a successor.
+One request is waited for at most, until its own deadline, and no deadline of the state waits for an answer; what the answer to a
+renewal says is heard also when it is late (flight.py). Nothing is released that has not drained, and a release is guarded, so it
+never touches the record of a successor.
 
 Source: client-go 0.34 leaderelection. Cost: microseconds a step.
 """
@@ -81,6 +82,8 @@ class Election(ElectionState):
             case ev.Answered(number, outcome):
                 if (sent := self._flight.land(number)) is not None:
                     self._answered(sent, outcome)
+                elif (sent := self._flight.land_late(number)) is not None:
+                    self._answered_late(sent, outcome)
             case ev.RecordChanged(record, revision):
                 if self._seen.see_record(record, revision, self._at):
                     self._look()
@@ -133,15 +136,31 @@ class Election(ElectionState):
                 self._observe(view)
                 if (record, epoch) != (self._seen.record_revision, self._seen.epoch_revision):
                     self._next_try_ns = 0
-            case _, ev.Refused(view):
-                self._guard_refused(view)
-            case fx.Acquire(), _:
+            case (fx.Renew() | fx.BeginTerm()) as write, ev.Refused(view):
+                self._guard_refused(write, view)
+            case fx.Acquire(), ev.Unknown(reason):
                 self._read_back = self._unknown_acquire = True
                 self._next_try_ns = now_ns
+                self._tell_once_why_not(reason)
             case _ if self._state is State.FOLLOWER:
                 self._read_back = True
+            case _ if now_ns >= sent.deadline_ns:
+                self._next_try_ns = now_ns  # beside the one that is still heard
             case _:
+                self._note_unanswered([sent])
                 self._next_try_ns = max(now_ns, sent.sent_ns + self._config.retry_period_ns)
+
+    def _answered_late(self, sent: Sent, outcome: ev.Outcome) -> None:
+        """A renewal or a new term, whose guard was checked by the store: that counts as much as in time."""
+        match sent.request, outcome:
+            case fx.Renew() as renew, ev.Written(revision):
+                self._renewed(renew, sent.sent_ns, revision)
+            case fx.BeginTerm() as begin, ev.Written(revision):
+                self._term_written(begin, sent.sent_ns, revision)
+            case (fx.Renew() | fx.BeginTerm()) as write, ev.Refused(view):
+                self._guard_refused(write, view)
+            case _:
+                self._note_unanswered([sent])
 
     def _settle_unknown_acquire(self) -> None:
         if self._state is State.STOPPING and self._own_unfinished():
@@ -155,7 +174,7 @@ class Election(ElectionState):
         self._out.append(fx.WithdrawBelief())
         self._progress.restart(self._at.boot_ns)
         if self._new_term is NewTerm.NONE:  # else nobody has been given the one under way, so it serves this request too
-            self._flight.give_up()
+            self._drop_flights()
             self._new_term, self._next_try_ns = NewTerm.WANTED, self._at.boot_ns
 
     def _resign(self, reason: str) -> None:
@@ -174,7 +193,7 @@ class Election(ElectionState):
             if self._own_unfinished():
                 self._adopt(self._seen.epoch_revision)
             if not (self._flight.carries(fx.Acquire) or (self._flight.carries(fx.Get) and self._unknown_acquire)):
-                self._flight.give_up()
+                self._drop_flights()
             self._started = True
             self._state = State.STOPPING
             self._stop_work(release)
@@ -221,20 +240,27 @@ class Election(ElectionState):
             self._renewed_at(sent_ns)
         elif self._state is State.FOLLOWER and self._still_fresh(sent_ns):
             self._lead(revision, sent_ns)
+        else:
+            self._tell_once_why_not(self._answered_after(sent_ns))
 
     def _renewed(self, renew: fx.Renew, sent_ns: int, revision: int) -> None:
         if self._seen.see_record(StoredRecord(renew.record, revision), revision, self._at):
             self._look()
-        if self._state in (State.LEADING, State.SUSPENDED):
+        if self._state in (State.LEADING, State.SUSPENDED) and renew.guard == self._epoch:
             self._out.append(fx.Renewed(self._at.boot_ns - sent_ns))
             self._renewed_at(sent_ns)
         elif self._state is State.FOLLOWER and self._seen.epoch_revision == renew.guard and self._still_fresh(sent_ns):
             self._out.append(fx.SlowPath())
             self._lead(renew.guard, sent_ns)
+        elif self._state is State.FOLLOWER:
+            self._out.append(fx.NotRenewed(self._at.boot_ns - sent_ns))
+            self._tell_once_why_not(self._answered_after(sent_ns))
 
     def _renewed_at(self, sent_ns: int) -> None:
-        self._renewed_ns = sent_ns
-        self._next_try_ns = sent_ns + self._config.retry_period_ns
+        if sent_ns >= self._renewed_ns:  # else a later one was answered before
+            self._renewed_ns = sent_ns
+            self._next_try_ns = sent_ns + self._config.retry_period_ns
+        self._heard_ns = self._at.boot_ns
         if self._state is State.LEADING and self._at.boot_ns < self._valid_until_ns:
             self._out.append(fx.PublishBelief(self._epoch, self._valid_until_ns))
         if self._new_term is NewTerm.COMMITTED:
@@ -244,7 +270,7 @@ class Election(ElectionState):
     def _lead(self, epoch: int, sent_ns: int) -> None:
         self._adopt(epoch)
         self._state = State.LEADING
-        self._unknown_acquire = False
+        self._unknown_acquire = self._told_why_not = False
         self._progress.restart(self._at.boot_ns)
         self._renewed_at(sent_ns)
         self._announce("became leader")
@@ -256,11 +282,11 @@ class Election(ElectionState):
         if self._new_term is NewTerm.WANTED:
             self._new_term = NewTerm.COMMITTED
 
-    def _guard_refused(self, view: View) -> None:
-        """Of a Renew or BeginTerm. Either the term is lost, or an earlier BeginTerm without an answer was committed."""
+    def _guard_refused(self, write: fx.Renew | fx.BeginTerm, view: View) -> None:
+        """Either the term is lost, or an earlier BeginTerm without an answer was committed."""
         self._observe(view)
-        if self._state not in (State.LEADING, State.SUSPENDED):
-            return
+        if self._state not in (State.LEADING, State.SUSPENDED) or write.guard != self._epoch:
+            return  # of a term that this candidate has ended itself
         if self._new_term is NewTerm.WANTED and self._own_unfinished():
             self._adopt(self._seen.epoch_revision)
             self._next_try_ns = self._at.boot_ns
@@ -298,7 +324,7 @@ class Election(ElectionState):
     def _give_up(self, release: bool) -> None:
         was_suspended = self._state is State.SUSPENDED
         self._out.append(fx.WithdrawBelief())
-        self._flight.give_up()
+        self._drop_flights()
         if self._new_term is not NewTerm.NONE:
             self._new_term = NewTerm.NONE
             self._out.append(fx.TermFailed("the lease is lost or given up"))
@@ -326,8 +352,9 @@ class Election(ElectionState):
     def _advance(self) -> bool:
         """Do what is due now. True where something was done, so that more may be due."""
         now_ns = self._at.boot_ns
+        self._note_unanswered(self._flight.expire(now_ns))
         if (sent := self._flight.time_out(now_ns)) is not None:
-            self._answered(sent, ev.Unknown("no answer in time"))
+            self._answered(sent, ev.Unknown(self._answered_after(sent.sent_ns)))
             return True
         if self._drain.become_overdue(now_ns):
             self._out.append(fx.Overdue())
@@ -361,7 +388,7 @@ class Election(ElectionState):
         if not suspended and now_ns >= self._valid_until_ns:
             self._suspend()
             return True
-        if suspended and now_ns >= self._renewed_ns + self._config.lease_duration_ns:
+        if suspended and now_ns >= self._suspended_until_ns:
             self._note("lost the lease: not renewed for the lease duration")
             self._give_up(self._config.release_on_cancel)
             return True
@@ -381,6 +408,10 @@ class Election(ElectionState):
 
     def _advance_stopping(self) -> bool:
         now_ns = self._at.boot_ns
+        if self._state is State.RELEASING and now_ns >= self._release_until_ns:
+            self._drop_flights()
+            self._finish()
+            return True
         if not self._drain.done or self._flight.sent is not None:
             return False
         if self._state is State.STOPPING:
@@ -391,9 +422,6 @@ class Election(ElectionState):
                 self._release_until_ns = now_ns + self._config.renew_deadline_ns
             else:
                 self._finish()
-            return True
-        if now_ns >= self._release_until_ns:
-            self._finish()
             return True
         if now_ns >= self._next_try_ns:
             self._send(self._candidate.release(self._flight.next_number, self._at, self._epoch, self._seen))

@@ -6,13 +6,13 @@ Times are CLOCK_BOOTTIME in nanoseconds. Nothing here changes the state. Cost: u
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from leader import effects as fx
-from leader.clock import Instant
+from leader.clock import NS_PER_SECOND, Instant
 from leader.config import JITTER_FACTOR, ElectionConfig
 from leader.drain import Drain
-from leader.flight import Flight
+from leader.flight import Flight, Sent
 from leader.observation import Observation, Vacated
 from leader.progress import ProgressTie
 from leader.record import LeaderRecord, StoredEpoch
@@ -61,12 +61,17 @@ class ElectionState:
         """The keys must be read before a follower writes again."""
         self._unknown_acquire = False
         """An acquisition without an answer may have been committed."""
+        self._told_why_not = False
+        """Of this time as a follower: why a lease that it could have is not led."""
 
         self._epoch = 0
         """Of the term that is led or being given up; 0: none."""
         self._last_epoch = 0
         self._renewed_ns = 0
         """When the last successful renewal was sent."""
+        self._heard_ns = 0
+        """When the last answer to a successful renewal came. The term is kept for a lease duration from there, for who needs
+        a second for an answer needs another one for the next; its guard tells whether somebody else led meanwhile."""
         self._new_term = NewTerm.NONE
         self._progress = ProgressTie(config.progress_limit_ns)
 
@@ -117,6 +122,10 @@ class ElectionState:
     def _valid_until_ns(self) -> int:
         return self._renewed_ns + self._config.renew_deadline_ns
 
+    @property
+    def _suspended_until_ns(self) -> int:
+        return self._heard_ns + self._config.lease_duration_ns
+
     def _still_fresh(self, sent_ns: int) -> bool:
         """Whether a belief that began with this sending is not over yet."""
         return self._at.boot_ns < sent_ns + self._config.renew_deadline_ns
@@ -148,7 +157,7 @@ class ElectionState:
             case State.LEADING:
                 due.append(self._valid_until_ns)
             case State.SUSPENDED:
-                due.append(self._renewed_ns + self._config.lease_duration_ns)
+                due.append(self._suspended_until_ns)
             case State.RELEASING:
                 due.append(self._release_until_ns)
         if idle and self._state in (State.LEADING, State.SUSPENDED, State.RELEASING):
@@ -156,8 +165,19 @@ class ElectionState:
         return min(due, default=None)
 
     def _send(self, request: fx.Request) -> None:
-        self._flight.launch(request, self._at.boot_ns)
+        renews = isinstance(request, fx.Renew)
+        patience_ns = self._config.renewal_patience_ns if renews else self._config.call_timeout_ns
+        self._flight.launch(request, self._at.boot_ns, patience_ns)
         self._out.append(request)
+
+    def _drop_flights(self) -> None:
+        """Nothing that is under way is of use any more."""
+        self._note_unanswered(self._flight.give_up())
+
+    def _note_unanswered(self, dropped: Iterable[Sent]) -> None:
+        for sent in dropped:
+            if isinstance(sent.request, fx.Renew):
+                self._out.append(fx.NotRenewed(self._at.boot_ns - sent.sent_ns))
 
     def _get(self) -> fx.Get:
         return fx.Get(self._flight.next_number, self._config.call_timeout_ns)
@@ -167,6 +187,15 @@ class ElectionState:
 
     def _announce(self, text: str) -> None:
         self._out.append(fx.Announce(f"{self._config.identity} {text}"))
+
+    def _tell_once_why_not(self, reason: str) -> None:
+        if self._state is State.FOLLOWER and not self._told_why_not:
+            self._told_why_not = True
+            self._announce(f"cannot take the lead: {reason}")
+
+    def _answered_after(self, sent_ns: int) -> str:
+        seconds = (self._at.boot_ns - sent_ns) / NS_PER_SECOND
+        return f"no answer of the store to a write for {seconds:.1f} s, and belief lasts {self._config.renew_deadline:g} s"
 
     def _note(self, text: str) -> None:
         self._out.append(fx.Note(text))

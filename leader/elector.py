@@ -286,6 +286,9 @@ class Elector:
             case fx.Renewed(round_trip_ns):
                 if metrics is not None:
                     metrics.renewed(name, round_trip_ns / NS_PER_SECOND)
+            case fx.NotRenewed(since_ns):
+                if metrics is not None:
+                    metrics.not_renewed(name, since_ns / NS_PER_SECOND)
             case fx.SlowPath():
                 if metrics is not None:
                     metrics.slowpath(name)

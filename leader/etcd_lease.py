@@ -23,7 +23,7 @@ from leader.lease_use import LeaseUse
 
 _log = logging.getLogger("leader.etcd")
 
-_KEEP_TIMEOUT_SECONDS: Final = 0.5
+_KEEP_TIMEOUT_SECONDS: Final = 1.0
 _REVOKE_TIMEOUT_SECONDS: Final = 1.0
 _REVOKE_WAIT_SECONDS: Final = 0.3
 
@@ -46,7 +46,9 @@ class EtcdLease:
         self._guard = threading.Lock()
         self._use = LeaseUse(ttl_seconds)
         self._waiting: _Wish | None = None
-        """Waits until the lease was kept alive. A later wish replaces it: there is one request in flight, so it is given up."""
+        """Waits until the lease was kept alive or granted. A later wish replaces it: what it was for has been sent again."""
+        self._granting = False
+        """A grant is under way: a second lease beside it would let the record vanish with the first one."""
         self._revocation: Any = None
         self._due = threading.Event()
         self._closed = False
@@ -58,14 +60,14 @@ class EtcdLease:
         wish = _Wish(deadline, then, failed)
         with self._guard:
             usable, known = self._use.usable(time.monotonic()), self._use.lease_id
-            if known and not usable:
+            if not usable:
                 self._waiting = wish
         if usable:
             then(usable)
         elif known:
             self._due.set()
         else:
-            self._grant(wish)
+            self._grant()
 
     def renewed(self) -> None:
         """The record was written under the lease: keep it."""
@@ -94,21 +96,38 @@ class EtcdLease:
             except (grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError) as error:
                 _log.debug("revocation of the lease is left to its time to live: %s", error)
 
-    def _grant(self, wish: _Wish) -> None:
+    def _grant(self) -> None:
+        """For whoever waits when the answer comes."""
+        with self._guard:
+            wish = self._waiting
+            if wish is None or self._granting:
+                return
+            self._granting = True
         sent = time.monotonic()
 
         def granted(call: Any) -> None:
+            lease_id, reason = 0, ""
             try:
                 lease_id = int(call.result().ID)
             except (grpc.RpcError, grpc.FutureCancelledError) as error:
-                wish.failed(f"no etcd lease was granted: {error}")
-                return
+                reason = f"no etcd lease was granted: {error}"
             with self._guard:
-                self._use.granted(lease_id, sent)
-            wish.then(lease_id)
+                self._granting = False
+                wish, self._waiting = self._waiting, None
+                if lease_id:
+                    self._use.granted(lease_id, sent)
+            if wish is not None and lease_id:
+                wish.then(lease_id)
+            elif wish is not None:
+                wish.failed(reason)
 
         request = rpc.LeaseGrantRequest(TTL=self._ttl_seconds)
-        self._stub.LeaseGrant.future(request, timeout=_remaining(wish.deadline)).add_done_callback(granted)
+        try:
+            self._stub.LeaseGrant.future(request, timeout=_remaining(wish.deadline)).add_done_callback(granted)
+        except ValueError:
+            with self._guard:
+                self._granting = False
+            raise
 
     def _keep_alive(self) -> None:
         while True:
@@ -117,24 +136,26 @@ class EtcdLease:
             if self._closed:
                 return
             with self._guard:
-                lease_id = self._use.lease_id
-                wish, self._waiting = self._waiting, None
+                lease_id, wish = self._use.lease_id, self._waiting
             if lease_id:
                 self._keep_alive_once(lease_id, _KEEP_TIMEOUT_SECONDS if wish is None else _remaining(wish.deadline))
-            if wish is not None:
-                self._fulfil(wish)
+                self._fulfil()
 
-    def _fulfil(self, wish: _Wish) -> None:
-        """After an attempt to keep the lease alive."""
+    def _fulfil(self) -> None:
+        """After an attempt to keep the lease alive: for whoever waits by now."""
         with self._guard:
-            usable, known = self._use.usable(time.monotonic()), self._use.lease_id
+            usable, known, wish = self._use.usable(time.monotonic()), self._use.lease_id, self._waiting
+            if wish is None:
+                return
+            if known:
+                self._waiting = None
         try:
             if usable:
                 wish.then(usable)
             elif known:
                 wish.failed("the etcd lease could not be kept alive")
             else:
-                self._grant(wish)
+                self._grant()
         except ValueError as error:  # the channel was closed meanwhile
             wish.failed(str(error))
 

@@ -70,3 +70,6 @@ class ElectionMetrics(Protocol):
 
     def renewed(self, name: str, seconds: float) -> None:
         """A renewal succeeded and took this long."""
+
+    def not_renewed(self, name: str, seconds: float) -> None:
+        """A renewal was given up after this long, or failed."""

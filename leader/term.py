@@ -71,12 +71,12 @@ class Candidate:
         )
 
     def renew(self, number: int, at: Instant, guard: int, seen: Observation) -> fx.Renew:
-        return fx.Renew(number, self.config.call_timeout_ns, guard, self.record(at, self._acquired_us(at, seen), seen))
+        return fx.Renew(number, self.config.renewal_timeout_ns, guard, self.record(at, self._acquired_us(at, seen), seen))
 
     def begin_term(self, number: int, at: Instant, guard: int, seen: Observation) -> fx.BeginTerm:
         epoch = Epoch(_transitions(seen) + 1, self.config.identity, self.instance)
         record = self.record(at, self._acquired_us(at, seen), seen)
-        return fx.BeginTerm(number, self.config.call_timeout_ns, guard, record, epoch)
+        return fx.BeginTerm(number, self.config.renewal_timeout_ns, guard, record, epoch)
 
     def release(self, number: int, at: Instant, guard: int, seen: Observation) -> fx.Release:
         record = LeaderRecord(

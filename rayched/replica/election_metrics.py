@@ -39,7 +39,7 @@ class ElectionCounts:
         )
         self._renewals = Histogram(
             "rayched_leader_renew_duration_seconds",
-            "Time that a successful renewal took.",
+            "Time that a renewal took; one without an answer: until it was given up.",
             buckets=RENEW_BUCKETS,
             registry=None,
         )
@@ -66,6 +66,9 @@ class ElectionCounts:
     def renewed(self, _name: str, seconds: float) -> None:
         self._renewals.observe(seconds)
         self._renewed_at = _boottime()
+
+    def not_renewed(self, _name: str, seconds: float) -> None:
+        self._renewals.observe(seconds)
 
     # ---------------------------------------------------------------------------------------------------------- any thread
 

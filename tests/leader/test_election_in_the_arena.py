@@ -106,7 +106,7 @@ def guarded(arena: Arena) -> bool:
 troubles = st.lists(
     st.tuples(
         st.sampled_from(
-            ["pause", "cut requests", "cut answers", "deaf", "lossy", "stop work slowly", "resign", "new term", "wipe"]
+            ["pause", "cut requests", "cut answers", "deaf", "lossy", "slow", "stop work slowly", "resign", "new term", "wipe"]
         ),
         st.integers(0, 2),
         st.floats(0.05, 6.0),
@@ -158,6 +158,9 @@ def trouble_begins(arena: Arena, trouble: str, seat: Seat, lasts: float) -> None
         case "lossy":
             arena.loss = 0.3
             arena.after(round(lasts * SECOND), lambda: setattr(arena, "loss", 0.0))
+        case "slow":
+            arena.delay_ms = (100.0, 600.0)
+            arena.after(round(lasts * SECOND), lambda: setattr(arena, "delay_ms", (0.2, 5.0)))
         case "stop work slowly":
             seat.drain_ns = round(lasts * SECOND)
         case "resign":

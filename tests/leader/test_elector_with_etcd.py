@@ -61,6 +61,25 @@ def test_a_lone_candidate_leads_at_once_and_its_record_can_be_read(etcd: EtcdSer
     channel.close()
 
 
+class SlowWrites(EtcdLock):
+    """Its writes are answered half a second late."""
+
+    def _answer(self, request: fx.Request, outcome: ev.Outcome) -> None:
+        if isinstance(request, fx.Get):
+            super()._answer(request, outcome)
+        else:
+            threading.Timer(0.5, super()._answer, (request, outcome)).start()
+
+
+def test_a_leader_whose_etcd_takes_half_a_second_for_each_write_leads_and_stays(etcd: EtcdServer, etcd_root: str) -> None:
+    lock = SlowWrites([etcd.endpoint], f"{etcd_root}/leader/record", f"{etcd_root}/cluster/epoch")
+    member = Member("a", [etcd.endpoint], etcd_root, lock=lock).start()
+    epoch = member.leads()
+    time.sleep(4.0)
+    assert member.leads() == epoch, "thrice the time that a belief lasts"
+    member.elector.stop()
+
+
 @pytest.mark.row("L1", "LE-03")
 def test_a_killed_leader_is_replaced_after_its_lease_and_never_before(etcd: EtcdServer, etcd_root: str) -> None:
     leader = a_candidate_process(etcd, etcd_root)

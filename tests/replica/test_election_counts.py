@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import Metric
 
+from leader.config import FAST
 from rayched.replica.election_metrics import ElectionCounts
 from rayched.server.ports import Leader
 
@@ -21,3 +22,21 @@ def test_transitions_are_those_in_the_store_so_that_all_replicas_tell_the_same()
     told = values(counts.families(Leader("a", "127.0.0.1:7420", epoch=12, transitions=3), 3))
     assert told["rayched_leader_transitions_total"] == 3 and told["rayched_leader_epoch"] == 12
     assert values(counts.families(None, 3))["rayched_leader_epoch"] == 0
+
+
+def test_a_renewal_without_an_answer_counts_and_the_buckets_go_beyond_every_deadline_of_the_default_profile() -> None:
+    counts = ElectionCounts("rayched")
+    counts.master_status("rayched", True)
+    for _ in range(98):
+        counts.renewed("rayched", 0.01)
+    counts.renewed("rayched", 0.9)
+    counts.not_renewed("rayched", FAST.lease_duration)
+    buckets = {
+        float(sample.labels["le"]): sample.value
+        for family in counts.families(None, None)
+        for sample in family.samples
+        if sample.name == "rayched_leader_renew_duration_seconds_bucket"
+    }
+    above = [bound for bound in buckets if bound >= FAST.lease_duration]
+    assert buckets[0.512] == 98 and buckets[1.024] == 99 and buckets[above[0]] == 100
+    assert above[0] < float("inf"), "else a percentile could not tell of them"
