@@ -86,16 +86,18 @@ def _deleted(client: Client, target: Target, grace_period: int, ignore_not_found
     with failures.told():
         try:
             grace = None if grace_period < 0 else grace_period
-            answer = client.delete(target.kind, target.name, target.namespace, grace_period_seconds=grace)
+            answer = client.delete(target.kind, target.name, target.namespace, uid=target.uid, grace_period_seconds=grace)
         except ApiError as error:
             if not (ignore_not_found and error.code is grpc.StatusCode.NOT_FOUND):
                 raise
     if answer is None:
         return ""
-    verb = "force deleted" if grace_period == 0 else "deleted"
+    deleted = answer.object.WhichOneof("kind") is not None
+    # Without the object an earlier attempt had no answer: it is gone, and nobody knows by whom.
+    verb = "is gone" if not deleted else "force deleted" if grace_period == 0 else "deleted"
     where = f" from {target.namespace} namespace" if target.namespace else ""
     out(f'{type_of(target.kind)} "{target.name}" {verb}{where}')
-    return kinds.unwrap(answer.object).metadata.uid if answer.object.WhichOneof("kind") else ""
+    return kinds.unwrap(answer.object).metadata.uid if deleted else ""
 
 
 def _wait_until_gone(client: Client, target: Target, uid: str, deadline: float) -> None:

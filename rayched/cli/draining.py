@@ -150,6 +150,9 @@ class Drain:
             match error.code:
                 case grpc.StatusCode.NOT_FOUND:
                     self._went(uid, gone)
+                case grpc.StatusCode.RESOURCE_EXHAUSTED if error.retry_after_seconds is not None and not error.budget:
+                    # Too much is under way: nothing that the pod or its budget could help.
+                    self._not_before[uid] = time.monotonic() + error.retry_after_seconds
                 case grpc.StatusCode.RESOURCE_EXHAUSTED if error.retry_after_seconds is not None:
                     why = error.message.partition("its disruption budget: ")[2] or error.message
                     self._refusals[uid] = f"{pod.metadata.namespace}/{error.budget}", why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rayched.api import kinds
 from rayched.api.kinds import Kind, UnknownKind, by_word
@@ -33,6 +33,8 @@ class Target:
     kind: Kind
     namespace: str
     name: str
+    uid: str = field(default="", compare=False)
+    """Of the object that a selector found; empty: whichever has the name."""
 
     def __str__(self) -> str:
         return label_of(self.kind, self.name)
@@ -93,7 +95,7 @@ def targets(client: Client, wanted: Sequence[Reference], namespace: str, selecto
             wrong(f"{reference}: name the objects, or choose them with -l, or --all")
         else:
             for item in client.list(reference.kind, namespace=namespace, label_selector=selector):
-                yield Target(reference.kind, item.metadata.namespace, item.metadata.name)
+                yield Target(reference.kind, item.metadata.namespace, item.metadata.name, item.metadata.uid)
 
 
 def kind_named(word: str) -> Kind:

@@ -10,13 +10,14 @@ A client belongs to the event loop in which it is used. Any call may be cancelle
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, overload
 
 from google.protobuf.message import Message
 
 from rayched.api.kinds import AnyObject, Kind
-from rayched.client import calls
+from rayched.client import calls, pinned
 from rayched.client.async_bulk_submission import AsyncBulkSubmission
 from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
@@ -25,6 +26,7 @@ from rayched.client.calls import Call, Listing
 from rayched.client.client import BOUND_SECONDS, STREAM_PATIENCE_SECONDS
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
+from rayched.client.pinned import Steps
 from rayched.client.sources import Manifest, Source, objects_of
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
@@ -240,8 +242,11 @@ class AsyncClient:
         grace_period_seconds: int | None = None,
         timeout_seconds: float | None = None,
     ) -> DeleteResponse:
-        """Deletes an object. When an attempt without an answer had deleted it already, the response is empty."""
-        return await self._do(calls.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
+        """Deletes the object that has the name now, or that of the uid, and no later one of its name.
+
+        When an attempt without an answer had deleted it already, the response is empty.
+        """
+        return await self._follow(pinned.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
 
     async def evict(
         self,
@@ -259,8 +264,8 @@ class AsyncClient:
         RESOURCE_EXHAUSTED: not now, `retry_after_seconds` of the error says when to try again. When an attempt without an answer
         had evicted it already and it is gone, the response is empty.
         """
-        call = calls.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
-        return await self._do(call, timeout_seconds)
+        steps = pinned.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
+        return await self._follow(steps, timeout_seconds)
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
@@ -352,7 +357,24 @@ class AsyncClient:
     # ---------------------------------------------------------------------------------------------------------- private
 
     async def _do(self, call: Call[R], timeout_seconds: float | None) -> R:
-        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds, again=call.again))
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:
+        """Carries out the calls of a generator; the time is that of all of them."""
+        total = self._transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
+        ends_at = asyncio.get_running_loop().time() + total
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    result = await self._do(call, max(ends_at - asyncio.get_running_loop().time(), 0.001))
+                except ApiError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(result)
+        except StopIteration as done:
+            found: R = done.value
+            return found
 
     async def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
         """What would become of one object."""

@@ -15,7 +15,7 @@ import tenacity
 from google.protobuf.message import Message
 
 from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules, serialized
-from rayched.client.errors import ApiError, ClientClosed
+from rayched.client.errors import ClientClosed
 
 
 class AsyncTransport:
@@ -34,13 +34,12 @@ class AsyncTransport:
         request: Message | bytes,
         *,
         total_seconds: float | None = None,
-        again: Callable[[ApiError], Message | None] | None = None,
     ) -> Any:
-        """The response to one unary call; raises ApiError. `again`: as in Transport."""
+        """The response to one unary call; raises ApiError."""
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         clock = asyncio.get_running_loop().time
         ends_at = clock() + total
-        failures = Failures(again)
+        failures = Failures()
         async for attempt in self.attempts(total):
             with attempt:
                 endpoint = self.endpoints.current()
@@ -49,7 +48,7 @@ class AsyncTransport:
                     return await self._method(endpoint, name)(request, timeout=min(left, self.patience.attempt_seconds))
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
-                return failures.answer_or_raise(failure)
+                raise failures.told_of(failure)
         raise AssertionError("an attempt returns or raises")
 
     def attempts(self, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None) -> tenacity.AsyncRetrying:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
 from rayched.api.kinds import AnyObject, Kind, by_word, unwrap, wrap
@@ -36,8 +35,6 @@ class Call(Generic[R]):
     request: Message
     meaning: Callable[[Any], R] | None = None
     """What the response means; None: itself."""
-    again: Callable[[ApiError], Any] | None = None
-    """Turns the failure of a repeated attempt into a response: the attempt before may have done it already."""
 
     def result(self, response: Any) -> R:
         found: R = response if self.meaning is None else self.meaning(response)
@@ -63,14 +60,16 @@ def get(kind: str | Kind, name: str, namespace: str) -> Call[AnyObject]:
 def delete(
     kind: str | Kind, name: str, namespace: str, uid: str, grace_period_seconds: int | None
 ) -> Call[messages.DeleteResponse]:
+    """Bound to a uid by pinned.py."""
     key = key_of(kind, name, namespace)
     request = messages.DeleteRequest(key=key, uid=uid, grace_period_seconds=grace_period_seconds)
-    return Call("Submission.Delete", request, again=_gone(messages.DeleteResponse))
+    return Call("Submission.Delete", request)
 
 
 def evict(
     name: str, namespace: str, uid: str, resource_version: str, grace_period_seconds: int | None, dry_run: bool
 ) -> Call[messages.EvictResponse]:
+    """Bound to a uid by pinned.py."""
     request = messages.EvictRequest(
         namespace=namespace,
         name=name,
@@ -79,7 +78,7 @@ def evict(
         grace_period_seconds=grace_period_seconds,
         dry_run=dry_run,
     )
-    return Call("Eviction.Evict", request, again=_gone(messages.EvictResponse))
+    return Call("Eviction.Evict", request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +230,3 @@ def new_uid() -> str:
 
 def _kind(kind: str | Kind) -> Kind:
     return by_word(kind) if isinstance(kind, str) else kind
-
-
-def _gone(response: Callable[[], Message]) -> Callable[[ApiError], Message | None]:
-    """An empty response where the object is not there any more."""
-    return lambda failure: response() if failure.code is grpc.StatusCode.NOT_FOUND else None

@@ -14,18 +14,20 @@ AsyncClient has the same calls for asyncio.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, overload
 
 from google.protobuf.message import Message
 
 from rayched.api.kinds import AnyObject, Kind
-from rayched.client import calls
+from rayched.client import calls, pinned
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.bulk_submission import BulkSubmission
 from rayched.client.calls import Call, Listing
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
+from rayched.client.pinned import Steps
 from rayched.client.sources import Manifest, Source, objects_of
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
 from rayched.client.transport import Transport
@@ -241,8 +243,11 @@ class Client:
         grace_period_seconds: int | None = None,
         timeout_seconds: float | None = None,
     ) -> DeleteResponse:
-        """Deletes an object. When an attempt without an answer had deleted it already, the response is empty."""
-        return self._do(calls.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
+        """Deletes the object that has the name now, or that of the uid, and no later one of its name.
+
+        When an attempt without an answer had deleted it already, the response is empty.
+        """
+        return self._follow(pinned.delete(kind, name, namespace, uid, grace_period_seconds), timeout_seconds)
 
     def evict(
         self,
@@ -260,8 +265,8 @@ class Client:
         RESOURCE_EXHAUSTED: not now, `retry_after_seconds` of the error says when to try again. When an attempt without an answer
         had evicted it already and it is gone, the response is empty.
         """
-        call = calls.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
-        return self._do(call, timeout_seconds)
+        steps = pinned.evict(name, namespace, uid, resource_version, grace_period_seconds, dry_run)
+        return self._follow(steps, timeout_seconds)
 
     # ------------------------------------------------------------------------------------------------------------ nodes
 
@@ -352,7 +357,24 @@ class Client:
     # ---------------------------------------------------------------------------------------------------------- private
 
     def _do(self, call: Call[R], timeout_seconds: float | None) -> R:
-        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds, again=call.again))
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:
+        """Carries out the calls of a generator; the time is that of all of them."""
+        total = self._transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
+        ends_at = time.monotonic() + total
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    result = self._do(call, max(ends_at - time.monotonic(), 0.001))
+                except ApiError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(result)
+        except StopIteration as done:
+            found: R = done.value
+            return found
 
     def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
         """What would become of one object."""

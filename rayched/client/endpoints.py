@@ -1,8 +1,10 @@
 """Where replicas are, which of them is asked next, and how often: what the synchronous and the asynchronous transport share.
 
 A call goes to the replica that answered last. When that one is unreachable, hangs or is shutting down, the next attempt goes to
-the next; other failures are the caller's and are raised at once. Every call of the API may be repeated: submissions carry a uid,
-the others describe an end state. Keepalive finds a replica that hangs under an open stream after about eight seconds.
+the next; other failures are the caller's and are raised at once. Every call that is made here may be repeated: submissions carry
+their object's uid, deletions, evictions and statuses of pods that of the object they are about (pinned.py); the others describe
+an end state of what has the name. A replica that refuses a call because too much is under way says when to try again; who is
+refused again waits longer, with jitter. Keepalive finds a replica that hangs under an open stream after about eight seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import grpc
 import tenacity
@@ -45,6 +47,9 @@ _RETRIED: Final = (
     grpc.StatusCode.UNKNOWN,
 )
 """How a call may end that is made again. No replica answers the last two: a connection that is torn down shows as any of them."""
+_OVERLOAD_GROWTH_MAX: Final = 8.0
+"""Who is refused again and again waits at most so many times as long as the replica says."""
+_OVERLOAD_JITTER: Final = (0.5, 1.5)
 _BROKEN: Final = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -133,38 +138,60 @@ class Endpoints:
 class Failures:
     """What the attempts of one call failed with, and what the caller is told of it."""
 
-    again: Callable[[ApiError], Any] | None = None
-    _attempts: int = 0
+    _may_have_been_done: bool = False
     _told: ApiError | None = None
 
-    def answer_or_raise(self, failure: ApiError) -> Any:
-        """The response that a failure amounts to, when the attempt before may have done it already; else raises."""
-        self._attempts += 1
-        if self.again is not None and self._attempts > 1:
-            response = self.again(failure)
-            if response is not None:
-                return response
-        if failure.code is grpc.StatusCode.UNAVAILABLE:
+    def told_of(self, failure: ApiError) -> ApiError:
+        """The error to raise after an attempt failed so."""
+        failure.may_have_been_done = self._may_have_been_done
+        if worth_repeating(failure) and not failure.never_sent and not is_overload(failure):
+            self._may_have_been_done = True
+        if failure.code is grpc.StatusCode.UNAVAILABLE or is_overload(failure):
             self._told = failure
         # An attempt cut off by the end of the time says less than the one before.
-        raise self._told if self._told is not None and worth_repeating(failure) else failure
+        return self._told if self._told is not None and worth_repeating(failure) else failure
 
 
 def retry_rules(
     patience: Patience, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None
 ) -> dict[str, Any]:
     """Tenacity's arguments: attempts as long as the time lasts and `repeat` says so; the last one's error is raised."""
-    return {
-        "stop": tenacity.stop_after_delay(total_seconds),
-        "wait": tenacity.wait_random_exponential(patience.pause_seconds_min, patience.pause_seconds_max),
-        "retry": tenacity.retry_if_exception(repeat or worth_repeating),
-        "reraise": True,
-    }
+    pause = tenacity.wait_random_exponential(patience.pause_seconds_min, patience.pause_seconds_max)
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        error = _raised(state)
+        if not is_overload(error) or error.retry_after_seconds is None:
+            return pause(state)
+        longer = min(2.0 ** (state.attempt_number - 1), _OVERLOAD_GROWTH_MAX)
+        return error.retry_after_seconds * longer * random.uniform(*_OVERLOAD_JITTER)
+
+    def stop(state: tenacity.RetryCallState) -> bool:
+        elapsed = state.seconds_since_start or 0.0
+        # Who is told to wait for longer than there is time learns at once that there is no room.
+        return elapsed + (state.upcoming_sleep if is_overload(_raised(state)) else 0.0) >= total_seconds
+
+    return {"stop": stop, "wait": wait, "retry": tenacity.retry_if_exception(repeat or worth_repeating), "reraise": True}
 
 
 def worth_repeating(error: BaseException) -> bool:
     """Whether another attempt, at another replica, may go better."""
-    return isinstance(error, ApiError) and error.code in _RETRIED and not isinstance(error, ClientClosed)
+    if isinstance(error, ClientClosed):
+        return False
+    return is_overload(error) or (isinstance(error, ApiError) and error.code in _RETRIED)
+
+
+def is_overload(error: BaseException | None) -> TypeGuard[ApiError]:
+    """Whether a replica refused the call because too much is under way; nothing of it was done."""
+    return (
+        isinstance(error, ApiError)
+        and error.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        and error.retry_after_seconds is not None
+        and not error.budget
+    )
+
+
+def _raised(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
 
 
 def is_broken(error: BaseException) -> bool:

@@ -18,7 +18,8 @@ from google.rpc.status_pb2 import Status
 from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
-_NO_CONNECTION: Final = ("failed to connect", "Connection refused", "Socket closed", "Endpoint closing", "recvmsg:")
+_NEVER_CONNECTED: Final = ("failed to connect", "Connection refused")
+_NO_CONNECTION: Final = (*_NEVER_CONNECTED, "Socket closed", "Endpoint closing", "recvmsg:")
 _BY_NUMBER: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -52,6 +53,10 @@ class ApiError(Exception):
         """Of a watch: everything before this revision was sent."""
         self.first_available_revision = 0
         """OUT_OF_RANGE of a watch: where a new one can begin."""
+        self.never_sent = False
+        """No connection could be made, so no replica has seen the call."""
+        self.may_have_been_done = False
+        """An attempt before the one that failed so had no answer, and may have done what was asked."""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code.name})"
@@ -68,11 +73,13 @@ def api_error(error: Any, endpoints: str) -> ApiError:
     """The ApiError for an RpcError of a call to one of `endpoints`."""
     code = error.code() or grpc.StatusCode.UNKNOWN
     text = " ".join((error.details() or code.name).split())
+    never_sent = code is grpc.StatusCode.UNAVAILABLE and any(part in text for part in _NEVER_CONNECTED)
     if code is grpc.StatusCode.UNAVAILABLE and any(part in text for part in _NO_CONNECTION):
         text = f"no rayched answers at {endpoints}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = f"no answer in time from {endpoints}"
     result = ApiError(code, text)
+    result.never_sent = never_sent
     for key, packed in error.trailing_metadata() or ():
         if key == _DETAILS_KEY:
             _add_details(result, packed)

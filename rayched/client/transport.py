@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
 from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules, serialized
-from rayched.client.errors import ApiError, ClientClosed
+from rayched.client.errors import ClientClosed
 
 # The thread that reads a stream takes its messages from the connection by itself.
 _OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
@@ -40,15 +40,11 @@ class Transport:
         request: Message | bytes,
         *,
         total_seconds: float | None = None,
-        again: Callable[[ApiError], Message | None] | None = None,
     ) -> Any:
-        """The response to one unary call; raises ApiError.
-
-        `again` may turn the failure of a repeated attempt into a response: the attempt before may have done it already.
-        """
+        """The response to one unary call; raises ApiError."""
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         ends_at = time.monotonic() + total
-        failures = Failures(again)
+        failures = Failures()
         for attempt in self.attempts(total):
             with attempt:
                 endpoint = self.endpoints.current()
@@ -57,7 +53,7 @@ class Transport:
                     return self._method(endpoint, name)(request, timeout=min(left, self.patience.attempt_seconds))
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
-                return failures.answer_or_raise(failure)
+                raise failures.told_of(failure)
         raise AssertionError("an attempt returns or raises")
 
     def attempts(self, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None) -> tenacity.Retrying:
