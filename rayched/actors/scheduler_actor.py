@@ -13,12 +13,12 @@ import contextlib
 import gc
 import logging
 import os
-import queue
 import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -38,6 +38,7 @@ from rayched.actors.inbox import Inbox
 from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
+from rayched.actors.questions import Questions, answer_now
 from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.actors.scheduler_metrics import scheduler_metrics
 from rayched.actors.shards import RayShards
@@ -64,6 +65,10 @@ QUEUE_SECONDS_MAX: Final = 3.0
 """An exchange that takes longer is never answered: ordinary ones take milliseconds."""
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
+QUESTIONS: Final = "questions"
+"""Ray's concurrency group for methods whose answer may take long: `explain` and `plan_basis`."""
+QUESTIONS_AT_ONCE: Final = 8
+"""Questions of that group that wait in the process; the others wait at Ray."""
 log = logging.getLogger(__name__)
 
 
@@ -150,7 +155,7 @@ class SchedulerActor:
         self._belief = BeliefCell.open(config.belief_path)
         self._fence = Fence(self._belief)
         self._inbox = Inbox()
-        """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, one exchange, one question a thread."""
+        """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, an exchange, a question a thread of Ray."""
         self._own_directory = Path(config.belief_path).parent
         self._store, self._watcher = self._connect(config, keys)
         self._caller: ExchangeCaller | None = None
@@ -174,6 +179,8 @@ class SchedulerActor:
         if log.isEnabledFor(logging.DEBUG):
             self._core.measures.tell = self._log_attempt
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
+        self._questions = Questions(_boottime)
+        """Of those that take long."""
         self._turn_at: float | None = None
         self._session_at: float | None = None
         """When to begin a new session with the queue, after it failed."""
@@ -209,11 +216,11 @@ class SchedulerActor:
         return families
 
     def plan_basis(self) -> PlanBasis:
-        basis: PlanBasis = self._ask(self._plan_basis)
+        basis: PlanBasis = self._ask_at_leisure(self._plan_basis)
         return basis
 
     def explain(self, request: ExplainRequest) -> Explained:
-        explained: Explained = self._ask(lambda: self._explain(request))
+        explained: Explained = self._ask_at_leisure(lambda: self._explain(request))
         return explained
 
     def fenced_writes(self, known: int) -> dict[str, int]:
@@ -293,13 +300,14 @@ class SchedulerActor:
                 self._tick()
                 self._tell_fenced()
                 self._end_hung_queue()
+                self._questions.answer_one()
                 busy = self._core.decide() or self._core.idle()
         except BaseException as error:
             self._fail(error)
 
     def _wait_seconds(self) -> float:
         idle = IDLE_SECONDS if self._core.term.leads else STANDBY_SECONDS
-        due = min((at for at in (self._turn_at, self._session_at) if at is not None), default=None)
+        due = min((at for at in (self._turn_at, self._session_at, self._questions.due) if at is not None), default=None)
         return idle if due is None else min(idle, max(0.0, due - _boottime()))
 
     def _take_inputs(self, seconds: float) -> None:
@@ -387,10 +395,16 @@ class SchedulerActor:
         self._inbox.put(absorb)
 
     def _ask(self, question: Callable[[], Any]) -> Any:
-        """The answer of the loop thread."""
-        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._inbox.put(lambda: answer.put(question()))
-        return answer.get()
+        """The answer of the loop thread, at its next turn. Raises what the question raises."""
+        told: Future[Any] = Future()
+        self._inbox.put(lambda: answer_now(question, told))
+        return told.result()
+
+    def _ask_at_leisure(self, question: Callable[[], Any]) -> Any:
+        """The same of a question that may take long: it gets its turn beside those of others."""
+        told: Future[Any] = Future()
+        self._inbox.put(lambda: self._questions.put(question, told))
+        return told.result()
 
     def _status(self) -> SchedulerStatus:
         core = self._core
@@ -415,6 +429,8 @@ class SchedulerActor:
 
     def _explain(self, request: ExplainRequest) -> Explained:
         core, began = self._core, time.perf_counter()
+        if not core.term.leads:
+            return Explained(False, None)
         try:
             response = explain_pod(core.cache, core.scheduler, core.snapshot, request)
         except CannotExplain as problem:
@@ -454,7 +470,8 @@ def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, worke
     """A handle; the actor ends with its creator, or by pid. It runs on the creator's own host."""
     import ray
 
-    remote: Any = ray.remote(SchedulerActor)
+    # Those of QUESTIONS have threads of their own, as they wait for each other.
+    remote: Any = ray.remote(concurrency_groups={QUESTIONS: QUESTIONS_AT_ONCE})(SchedulerActor)
     # Threads for methods that wait: `alive`, `wait_until_synced`, `fenced_writes`, `drained`, and some for the quick ones.
     options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
     return options.remote(config, queue_actor, list(workers))

@@ -28,14 +28,15 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText, QueueFlags
 from rayched.actors.log_sending import LogTarget
-from rayched.actors.scheduler_actor import SchedulerActorConfig
+from rayched.actors.questions import NotAnswered
+from rayched.actors.scheduler_actor import QUESTIONS, SchedulerActorConfig
 from rayched.replica.actor_set import ActorSet
 from rayched.replica.families import merged
 from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
 from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
-from rayched.server.ports import NothingToExplain, NotLeading
+from rayched.server.ports import NothingToExplain, NotLeading, QuestionFailed
 from rayched.v1.services_pb2 import (
     ExplainRequest,
     ExplainResponse,
@@ -186,7 +187,7 @@ class ActorSupervisor:
         )
 
     async def plan_basis(self) -> GetPlanBasisResponse:
-        _, basis = await self._asked(lambda scheduler: scheduler.plan_basis)
+        _, basis = await self._asked(lambda scheduler: scheduler.plan_basis.options(concurrency_group=QUESTIONS))
         return GetPlanBasisResponse(
             revision=basis.revision,
             seed=basis.draws.seed,
@@ -197,7 +198,7 @@ class ActorSupervisor:
         )
 
     async def explain(self, request: ExplainRequest) -> ExplainResponse:
-        _, answer = await self._asked(lambda scheduler: scheduler.explain, request)
+        _, answer = await self._asked(lambda scheduler: scheduler.explain.options(concurrency_group=QUESTIONS), request)
         if answer.response is None:
             raise NothingToExplain(answer.problem)
         response: ExplainResponse = answer.response
@@ -215,7 +216,9 @@ class ActorSupervisor:
         return answer
 
     async def _asked(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
-        """The answer of the scheduler, where it leads; raises NotLeading."""
+        """The answer of the scheduler, where it leads; raises NotLeading, and QuestionFailed."""
+        from ray.exceptions import RayTaskError
+
         actors = self._actors
         if actors is None:
             raise NotLeading
@@ -223,6 +226,8 @@ class ActorSupervisor:
             answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
         except Exception as error:
             _unanswered("scheduler", error)
+            if isinstance(error, RayTaskError):
+                raise QuestionFailed(_why(error)) from None
             raise NotLeading from error
         if not answer.leads:
             raise NotLeading
@@ -352,6 +357,12 @@ def _unanswered(who: str, error: Exception) -> None:
 
     level = logging.WARNING if isinstance(error, RayTaskError) else logging.DEBUG
     log.log(level, "no answer of the %s: %s", who, error, exc_info=error)
+
+
+def _why(error: Exception) -> str:
+    """What an asker is told of what the scheduler raised, which the log has whole."""
+    cause = getattr(error, "cause", error)
+    return str(cause) if isinstance(cause, NotAnswered) else "the scheduler failed to answer; its replica's log says why"
 
 
 def _boottime() -> float:

@@ -16,8 +16,9 @@ from google.protobuf.message import Message
 
 from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, unavailable
 from rayched.server.open_streams import OpenStreams, shutting_down
-from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, SchedulerPort
+from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, QuestionFailed, SchedulerPort
 from rayched.server.rpc import Call
+from rayched.store.keys import key_part
 from rayched.v1.services_pb2 import (
     ExplainRequest,
     ExplainResponse,
@@ -96,6 +97,8 @@ class SchedulingService:
             raise invalid("name: is missing; want the name of a pod")
         if request.limit < 0:
             raise invalid(f"limit: {request.limit}: want how many nodes to show, or 0 for all")
+        for part, text in (("namespace", request.namespace or "default"), ("name", request.name)):
+            key_part(text, part)
         return await self._answer("Explain", request, lambda: self._explain(request), ExplainResponse)
 
     async def _explain(self, request: ExplainRequest) -> ExplainResponse:
@@ -115,6 +118,8 @@ class SchedulingService:
         """This replica's scheduler's answer where it leads, else that of the leader's; all requests have `hops`."""
         try:
             return await ask()
+        except QuestionFailed as problem:
+            raise ApiFailure(Code.INTERNAL, f"{method}: {problem}") from None
         except NotLeading:
             leader = self._leadership.leader()
         if leader is None:
@@ -138,7 +143,7 @@ class SchedulingService:
                 code = error.code()
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
-                if code is Code.NOT_FOUND:
+                if code in (Code.NOT_FOUND, Code.INTERNAL):
                     raise ApiFailure(code, error.details()) from None
                 raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
         return response

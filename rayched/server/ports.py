@@ -38,6 +38,10 @@ class NotLeading(Exception):
     """This replica's scheduler does not decide at the moment."""
 
 
+class QuestionFailed(Exception):
+    """The scheduler could not answer, for a fault of its own or because too much was asked at once; the text says which."""
+
+
 class NothingToExplain(Exception):
     """There is no such pod, or nothing is decided about it; the text says so."""
 
@@ -68,7 +72,7 @@ class LeadershipPort(Protocol):
 
 
 class SchedulerPort(Protocol):
-    """The scheduler actors of this replica."""
+    """The scheduler actors of this replica. Each method may raise QuestionFailed."""
 
     async def status(self) -> GetSchedulerStatusResponse:
         """What they are doing; raises NotLeading on a standby."""

@@ -58,21 +58,21 @@ class Keys:
     def prefix(self, kind: Kind, namespace: str = "") -> bytes:
         """What the keys of a kind begin with; of one namespace where one is given."""
         prefix = self._prefixes[kind.name]
-        return prefix + _part(namespace, "namespace") + b"/" if namespace else prefix
+        return prefix + key_part(namespace, "namespace") + b"/" if namespace else prefix
 
     def object_key(self, kind: Kind, namespace: str, name: str) -> bytes:
         """The key of one object; `namespace` is empty exactly for kinds of the cluster."""
         if kind.namespaced:
-            return self._prefixes[kind.name] + _part(namespace, "namespace") + b"/" + _part(name, "name")
+            return self._prefixes[kind.name] + key_part(namespace, "namespace") + b"/" + key_part(name, "name")
         if namespace:
             raise KeyTextError(f"{kind.name} {name!r}: namespace is {namespace!r}, but the kind has none")
-        return self._prefixes[kind.name] + _part(name, "name")
+        return self._prefixes[kind.name] + key_part(name, "name")
 
     def submission(self, uid: str) -> bytes:
-        return self.submissions_prefix + _part(uid, "uid")
+        return self.submissions_prefix + key_part(uid, "uid")
 
     def heartbeat(self, node: str) -> bytes:
-        return self.heartbeats_prefix + _part(node, "node's name")
+        return self.heartbeats_prefix + key_part(node, "node's name")
 
     def parse(self, key: bytes) -> ObjectKey | None:
         """What object a key names; None for the epoch and all that is no object's key."""
@@ -104,7 +104,8 @@ def prefix_end(prefix: bytes) -> bytes:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\0"
 
 
-def _part(text: str, what: str) -> bytes:
+def key_part(text: str, what: str) -> bytes:
+    """A text as a part of a key; raises KeyTextError, which calls it `what`."""
     if not text or "/" in text or "\0" in text:
         raise KeyTextError(f"{what} {text[:80]!r}: want a text that is not empty and holds no slash and no zero byte")
     try:

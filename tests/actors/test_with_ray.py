@@ -24,7 +24,7 @@ from leader.channel import open_channel
 from rayched.actors import shards
 from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.queue_actor import create_queue_actor
-from rayched.actors.scheduler_actor import SchedulerActorConfig, create_scheduler_actor
+from rayched.actors.scheduler_actor import QUESTIONS, SchedulerActorConfig, create_scheduler_actor
 from rayched.actors.shards import RayShards
 from rayched.actors.worker import create_workers
 from rayched.api import kinds
@@ -35,8 +35,9 @@ from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.client import StoreClient
-from rayched.store.keys import Keys
+from rayched.store.keys import Keys, KeyTextError
 from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.services_pb2 import ExplainRequest
 from rayched.v1.storage_pb2 import Stored
 from tests.actors.builders import a_node, a_pod, stored
 
@@ -270,6 +271,22 @@ def test_pods_are_bound_through_everything_and_a_standby_decides_nothing(cluster
     cluster.put(a_pod("too-late"))
     time.sleep(0.3)
     assert "too-late" not in cluster.bound()
+
+
+def test_a_question_that_raises_ends_with_its_asker_and_the_term_goes_on(cluster: Cluster) -> None:
+    cluster.lead()
+    cluster.put(a_pod("before"))
+    cluster.wait_for_bound(1)
+    scheduler = cluster.scheduler
+    pid = cluster.ask(scheduler.pid.remote())
+    for request in (ExplainRequest(namespace="a/b", name="p"), ExplainRequest(name="p\0q"), ExplainRequest(name="")):
+        with pytest.raises(KeyTextError):
+            cluster.ask(scheduler.explain.options(concurrency_group=QUESTIONS).remote(request))
+    with pytest.raises(TypeError):
+        cluster.ask(scheduler.activate.remote(7))
+    cluster.put(a_pod("after"))
+    cluster.wait_for_bound(2)
+    assert cluster.ask(scheduler.pid.remote()) == pid and cluster.ask(scheduler.status.remote()).epoch == cluster.epoch
 
 
 def test_a_killed_queue_and_then_a_killed_scheduler_are_replaced_and_every_pod_is_bound_once(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rayched.server.app import ApiServer, ServerOptions
-from rayched.server.ports import Leader, NothingToExplain, NotLeading
+from rayched.server.ports import Leader, NothingToExplain, NotLeading, QuestionFailed
 from rayched.server.watch_hub import WatchHub
 from rayched.v1.services_pb2 import (
     ExplainRequest,
@@ -88,6 +88,8 @@ class SmallScheduler:
     async def explain(self, request: ExplainRequest) -> ExplainResponse:
         if not self._leadership.leads:
             raise NotLeading
+        if request.name == "broken":
+            raise QuestionFailed("the scheduler failed to answer")
         if request.name != "known":
             raise NothingToExplain(f'pods "{request.namespace}/{request.name}" not found')
         return ExplainResponse(uid="7", nodes=3, feasible=1)

@@ -66,11 +66,24 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         with pytest.raises(ApiError) as caught:
             client.explain("unknown", timeout_seconds=3)
         assert (caught.value.code.name, caught.value.message) == ("NOT_FOUND", 'pods "default/unknown" not found')
+        for replica in (one, other):
+            with Client(replica.address) as asking, pytest.raises(ApiError) as caught:
+                asking.explain("broken", timeout_seconds=3)
+            assert (caught.value.code.name, caught.value.message) == ("INTERNAL", "Explain: the scheduler failed to answer")
         basis = client.plan_basis(timeout_seconds=3)
         assert (basis.revision, basis.decisions, list(basis.rows)) == (11, 12, ["node-0", "", "node-2"])
         # The question itself arrives as it was asked.
         (pod,) = client.queue(namespace="space", name="web", timeout_seconds=3).pods
         assert (pod.namespace, pod.name, pod.queue) == ("space", "web", "active")
+
+
+@pytest.mark.parametrize(("namespace", "name", "part"), [("a/b", "p", "namespace"), ("", "a/b", "name"), ("", "p\0", "name")])
+def test_a_pod_that_cannot_be_is_refused_where_the_question_comes_in(
+    pair: tuple[Serving, Serving], namespace: str, name: str, part: str
+) -> None:
+    with Client(pair[0].address) as client, pytest.raises(ApiError) as caught:
+        client.explain(name, namespace=namespace)
+    assert caught.value.code.name == "INVALID_ARGUMENT" and caught.value.message.startswith(f"{part} ")
 
 
 def test_more_pods_of_the_queue_than_a_message_holds_are_refused(pair: tuple[Serving, Serving]) -> None:
