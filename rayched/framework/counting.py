@@ -90,6 +90,9 @@ class CountedAsked(Asked):
         if behind or revision != self._revision:
             last, self._counted, self._revision = self._counted, None, -1
             counted = call_count(cast(CountingPlugin, self.plugin), self.prepared, self._table, last)
+            if counted is not last:
+                # Revisions and verdicts of two answers have nothing to do with each other.
+                self._counted_revision = self._verdict = None
             self._counted, self._revision, self._adds_nothing = counted, revision, None
             self._follower.catch_up()
             self._nodes_changed |= behind

@@ -130,6 +130,7 @@ class DryRun:
         moved_by_pods = [one for one in self._filters if isinstance(one, CountedAsked) or one.plugin.reads & _BOUND]
         stay: list[list[bool]] = [[] for _ in off]
         for step in range(max(map(len, off))):
+            self._table.work.spend()
             places = numbers_of([place for place, there in enumerate(off) if len(there) > step])
             numbers = numbers_of([there[step] for there in off if len(there) > step])
             trial.rows.put(places, numbers, 1)

@@ -32,10 +32,11 @@ from rayched.plugins.coding import coded
 from rayched.plugins.inter_pod_affinity_counts import AffinityCounts, Incoming, Weighing
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import Refusals
-from rayched.snapshot.pod_selection import TermKind, of_kind, terms_of, terms_of_bound
+from rayched.snapshot.pod_selection import TermKind, of_kind, terms_of
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.work_budget import OverBudget
 from rayched.v1.core_pb2 import Pod
 
 REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
@@ -77,8 +78,13 @@ class InterPodAffinity:
         )
 
     def count(self, state: Incoming, cluster: Snapshot, last: AffinityCounts | None) -> AffinityCounts:
-        found = last or AffinityCounts(state, self._weighing)
-        found.refresh(cluster)
+        unfinished = state.unfinished
+        found = last or (unfinished.pop() if unfinished else AffinityCounts(state, self._weighing))
+        try:
+            found.refresh(cluster)
+        except OverBudget:
+            unfinished.append(found)
+            raise
         return found
 
     # ----------------------------------------------------------------------------------------------------------- filter
@@ -142,10 +148,7 @@ def _alone(state: AffinityCounts, rows: Rows) -> BoolColumn:
     """Rows where the pod misses those it wants to be with. Shape (rows,)."""
     counted = np.ones(rows.n, np.bool_)
     labelled = np.ones(rows.n, np.bool_)
-    coming = np.zeros(rows.n, np.int64)
-    for template, count in rows.changes:
-        if all(one.matches(template.namespace, template.labels) for one in state.affinity_pods):
-            coming += count
+    coming = rows.differences(("affinity", state.affinity_pods), state.moved_affinity).get("", np.zeros(rows.n, np.int64))
     # Pods that would come count once for each topology key that the row has, as bound ones do.
     anywhere = np.full(rows.n, state.affinity.total(), np.int64)
     for key in state.affinity.keys:
@@ -163,14 +166,11 @@ def _alone(state: AffinityCounts, rows: Rows) -> BoolColumn:
 def _refused_by_own(state: AffinityCounts, rows: Rows) -> BoolColumn:
     """Rows with pods that the incoming one wants to be away from. Shape (rows,)."""
     refused = np.zeros(rows.n, np.bool_)
+    coming = rows.differences(("anti-affinity", state.anti_affinity_pods), state.moved_anti_affinity)
     for key in state.anti_affinity.keys:
         pods, has_label = state.anti_affinity.of_rows(key, rows)
-        for template, count in rows.changes:
-            matching = sum(
-                one.matches(template.namespace, template.labels) for other, one in state.anti_affinity_pods if other == key
-            )
-            if matching:
-                pods = pods + np.int64(matching) * count * has_label
+        if key in coming:
+            pods = pods + coming[key] * has_label
         refused |= pods > 0
     return refused
 
@@ -178,10 +178,7 @@ def _refused_by_own(state: AffinityCounts, rows: Rows) -> BoolColumn:
 def _refused_by_carried(state: AffinityCounts, rows: Rows) -> BoolColumn:
     """Rows with pods that want to be away from the incoming one. Shape (rows,)."""
     refused = np.zeros(rows.n, np.bool_)
-    coming: dict[str, ScoreColumn] = {}
-    for template, count in rows.changes:
-        for key, terms in state.carried_against(terms_of_bound(template.pod)).items():
-            coming[key] = coming.get(key, np.zeros(rows.n, np.int64)) + np.int64(terms) * count
+    coming = rows.differences(("carried", id(state)), state.moved_carried)
     for key in dict.fromkeys((*state.carried.keys, *coming)):
         if key in state.carried.keys:
             pods, has_label = state.carried.of_rows(key, rows)

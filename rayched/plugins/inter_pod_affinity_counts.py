@@ -19,10 +19,13 @@ from rayched.plugins.inter_pod_affinity_groups import PreferenceGroups
 from rayched.plugins.inter_pod_affinity_sums import ByKey
 from rayched.snapshot.columns import BoolColumn
 from rayched.snapshot.domains import Refusals
+from rayched.snapshot.moved_pods import Amounts, MovedPods
 from rayched.snapshot.pod_counts import handles_of
-from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold
+from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 
+TERMS_AT_ONCE: Final = 64
+"""Terms of bound pods that are compared at a stretch."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -35,6 +38,8 @@ class Incoming:
     affinity: tuple[CarriedTerm, ...]
     anti_affinity: tuple[CarriedTerm, ...]
     preferred: tuple[CarriedTerm, ...]
+    unfinished: list[AffinityCounts] = field(default_factory=list, compare=False)
+    """What was counted for an attempt that took too long; the next one goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class AffinityCounts:
     """Rows alike in the preferences."""
     _refusals: dict[tuple[int, str], Refusals] = field(default_factory=dict)
     """By the place in `_parts` and the topology key."""
+    _is_whole: bool = True
+    """The last `refresh` came to its end."""
     _is_first: bool = False
     """The pod matches its own terms, and no bound one does: it may go anywhere that has the labels."""
     _compared: dict[Hashable, int] = field(default_factory=dict)
@@ -90,21 +97,24 @@ class AffinityCounts:
         return groups + sum(part.n_bytes for part in (self.affinity, self.anti_affinity, self.carried, self.preferences))
 
     def refresh(self, cluster: Snapshot) -> None:
+        """Where it does not come to its end it goes on from there the next time. Raises OverBudget."""
         counts, surroundings = cluster.pod_counts, cluster.surroundings
         namespaces, generation = surroundings.namespaces_revision, counts.terms_generation
-        changed = self._namespaces_revision != namespaces or self._terms_generation != generation
-        if changed:
-            self._namespaces_revision, self._terms_generation = namespaces, generation
+        changed, self._is_whole = not self._is_whole, False
+        if self._namespaces_revision != namespaces or self._terms_generation != generation:
+            changed = True
             self._begin(cluster)
             self._compared = dict.fromkeys(handles_of(self.incoming.labels), 0)
-        seen, self._terms_seen = self._terms_seen, counts.terms_seen
-        for handle, compared in self._compared.items() if changed or seen != counts.terms_seen else ():
+            self._namespaces_revision, self._terms_generation = namespaces, generation
+        for handle, compared in self._compared.items() if changed or self._terms_seen != counts.terms_seen else ():
             terms = counts.terms(handle)
-            if len(terms) != compared:
-                self._compared[handle] = len(terms)
+            for number in range(compared, len(terms)):
                 changed = True
-                for term in terms[compared:]:
-                    self._take_carried(cluster, term)
+                self._take_carried(cluster, terms[number])
+                self._compared[handle] = number + 1
+                if not number % TERMS_AT_ONCE:
+                    cluster.work.spend()
+        self._terms_seen = counts.terms_seen
         for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
             changed |= part.refresh(cluster)
         if self.groups is not None:
@@ -112,6 +122,7 @@ class AffinityCounts:
         self.revision += changed
         if changed and any(part.keys for part in self._parts):
             self._refuse()
+        self._is_whole = True
 
     @property
     def _parts(self) -> tuple[ByKey, ByKey, ByKey]:
@@ -162,6 +173,26 @@ class AffinityCounts:
         for term in terms:
             if term.kind is TermKind.REQUIRED_ANTI_AFFINITY and self._is_about_incoming(term):
                 found[term.topology_key] = found.get(term.topology_key, 0) + 1
+        return found
+
+    def moved_affinity(self, moved: MovedPods) -> Mapping[str, Amounts]:
+        """Pods that count for the affinity, whatever the topology key."""
+        return {"": moved.selected(self.affinity_pods).astype(np.int64)}
+
+    def moved_anti_affinity(self, moved: MovedPods) -> Mapping[str, Amounts]:
+        """For how many terms of anti-affinity pods count, by topology key."""
+        found: dict[str, Amounts] = {}
+        for key, selector in self.anti_affinity_pods:
+            found[key] = found.get(key, 0) + moved.selected((selector,)).astype(np.int64)
+        return found
+
+    def moved_carried(self, moved: MovedPods) -> Mapping[str, Amounts]:
+        """How many terms of the pods keep the incoming one away, by topology key."""
+        found: dict[str, Amounts] = {}
+        for number, template in enumerate(moved.templates):
+            if template.has_affinity:
+                for key, terms in self.carried_against(terms_of_bound(template.pod)).items():
+                    found.setdefault(key, np.zeros(len(moved.templates), np.int64))[number] = terms
         return found
 
     def _begin(self, cluster: Snapshot) -> None:

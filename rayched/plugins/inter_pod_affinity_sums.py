@@ -19,11 +19,13 @@ from rayched.snapshot.snapshot import Snapshot
 class ByKey:
     """Weighted sums by domain for each topology key."""
 
-    __slots__ = ("_parts", "_vectors", "touched")
+    __slots__ = ("_is_whole", "_parts", "_vectors", "touched")
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[DomainSums, int]]] = {}
         self._vectors: dict[str, SumByDomain] = {}
+        self._is_whole = True
+        """The last `refresh` came to its end."""
         self.touched: dict[str, list[int] | None] = {}
         """For each key whose sums the last `refresh` changed, the domains in question; None: any may be."""
 
@@ -47,15 +49,17 @@ class ByKey:
         self._parts.setdefault(key, []).append((DomainSums(cluster.pod_counts, what, cluster.topology(key)), weight))
 
     def refresh(self, cluster: Snapshot) -> bool:
-        """Returns whether anything may have changed."""
+        """Returns whether anything may have changed. Raises OverBudget."""
         if self.touched:
             self.touched = {}
         if not self._parts:
             return False
+        was_whole, self._is_whole = self._is_whole, False
         for key, parts in self._parts.items():
             # Refreshes the topology that the parts share.
             topology = cluster.topology(key)
-            changed = False
+            # What changed before a refresh that did not come to its end is not known any more.
+            changed = not was_whole
             touched: list[int] | None = None
             for part, _ in parts:
                 if part.topology is not topology:
@@ -67,6 +71,7 @@ class ByKey:
             if changed:
                 self.touched[key] = touched
                 self._follow(key, parts, touched)
+        self._is_whole = True
         return bool(self.touched)
 
     def _follow(self, key: str, parts: Sequence[tuple[DomainSums, int]], touched: Sequence[int] | None) -> None:

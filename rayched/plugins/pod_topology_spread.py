@@ -218,16 +218,14 @@ class PodTopologySpread:
 
 def _exceeds(one: ConstraintCounts, domains: NDArray[np.int32], rows: Rows) -> BoolColumn:
     """Rows whose domain would be too full with the pod. Shape (rows,)."""
-    if not rows.changes:
+    if not rows.would_be:
         assert one.refusals is not None
         return one.refusals.refused[domains]
     constraint, sums = one.constraint, one.sums
     is_short, lowest = one.n_domains < constraint.min_domains, one.lowest
     pods = sums[domains]
     counts = one.eligible[rows.selection]
-    for template, count in rows.changes:
-        if one.selector.matches(template.namespace, template.labels):
-            pods = pods + count * counts
+    pods = pods + rows.differences(("spread", one.selector), one.moved)[""] * counts
     # What comes to a row's domain may lift it from being the emptiest, or make it so.
     others = _lowest_of_others(sums, one.has_eligible)[domains]
     lowest_then = np.where(counts, np.minimum(others, pods), lowest)

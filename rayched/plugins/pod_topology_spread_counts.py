@@ -22,6 +22,7 @@ from rayched.plugins.node_selection import by_selector, with_labels
 from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.columns import BoolColumn, Log
 from rayched.snapshot.domains import DomainSums, Refusals, SumByDomain
+from rayched.snapshot.moved_pods import Amounts, MovedPods
 from rayched.snapshot.pod_counts import CountColumn, PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
 from rayched.snapshot.row_groups import RowGroups, Values
@@ -178,6 +179,10 @@ class ConstraintCounts:
         # A row without the label is none of those that the constraint is about.
         refused[-1] = True
         self.refusals.set_all(refused)
+
+    def moved(self, moved: MovedPods) -> Mapping[str, Amounts]:
+        """Pods that the constraint counts."""
+        return {"": moved.selected((self.selector,)).astype(np.int64)}
 
     def on_node(self, cluster: Snapshot) -> CountColumn:
         """Pods on each row, whichever rows count. Shape (capacity,)."""

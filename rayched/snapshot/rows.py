@@ -10,11 +10,13 @@ Cost: with a slice about 0.2 µs a column; with an array one gather a column.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
 import numpy as np
 
 from rayched.snapshot.columns import BoolColumn, IdColumn, ResourceTable, RowIndex, ScoreColumn
+from rayched.snapshot.moved_pods import Amounts, Differences, MovedPods
 from rayched.snapshot.table import NO_VALUE, NodeTable
 from rayched.snapshot.templates import PodTemplate
 
@@ -65,6 +67,18 @@ class Rows:
     def changes(self) -> tuple[PodsChange, ...]:
         """How pods on each row differ from those that are bound there, looking at that row alone."""
         return ()
+
+    @property
+    def would_be(self) -> bool:
+        """Whether pods would come to some of the rows, or go from them."""
+        return False
+
+    def differences(self, key: Hashable, count: Callable[[MovedPods], Mapping[str, Amounts]]) -> Differences:  # noqa: ARG002
+        """What pods that would come or go add to each row.
+
+        `count` says how much a pod of each template counts, in as many respects as it likes; equal keys say the same.
+        """
+        return {}
 
     def only(self, places: RowIndex) -> Rows:
         """Some of these rows, by their places here."""
@@ -166,7 +180,7 @@ class WhatIfRows(Rows):
     Each row is asked about on its own: what would be if these pods came to it, and to no other row.
     """
 
-    __slots__ = ("_changes",)
+    __slots__ = ("_changes", "_moved")
 
     def __init__(self, snapshot: NodeTable, selection: Selection, *changes: PodsChange) -> None:
         super().__init__(snapshot, selection)
@@ -174,10 +188,23 @@ class WhatIfRows(Rows):
             # A resource that nobody knew widens the tables; better before any column is read than between two of them.
             snapshot.vectors_of(template)
         self._changes = changes
+        self._moved = MovedPods([template for template, _ in changes])
 
     @property
     def changes(self) -> tuple[PodsChange, ...]:
         return self._changes
+
+    @property
+    def would_be(self) -> bool:
+        return bool(self._changes)
+
+    def differences(self, key: Hashable, count: Callable[[MovedPods], Mapping[str, Amounts]]) -> Differences:
+        found: dict[str, ScoreColumn] = {}
+        for name, amounts in self._moved.amounts(key, count).items():
+            column = found[name] = np.zeros(self.n, np.int64)
+            for (_, pods), amount in zip(self._changes, amounts, strict=True):
+                column += amount * pods
+        return found
 
     def only(self, places: RowIndex) -> Rows:
         changes = [(template, count if isinstance(count, int) else count[places]) for template, count in self._changes]

@@ -92,7 +92,7 @@ class Snapshot(NodeTable):
         """Bound pods by priority."""
         self._images = ImageCensus(self.image_states)
         self._label_keys_looked_at = LABEL_KEYS_MIN
-        self._counts = PodCounts(self.mentioned_labels)
+        self._counts = PodCounts(self.mentioned_labels, self.work)
         self._surroundings = Surroundings(self.mentioned_labels)
         self.budgets = Budgets()
         self.facts_log = ChangeLog()

@@ -32,6 +32,7 @@ from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.spec_facts import HostPort
 from rayched.snapshot.template_amounts import TemplateAmounts
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.work_budget import WorkBudget
 from rayched.v1.core_pb2 import Taint
 
 CPU: Final = 0
@@ -67,6 +68,8 @@ class NodeTable:
     """Columns, interning tables and logs. Public arrays are for Rows and for the engine; everybody else reads through Rows."""
 
     def __init__(self) -> None:
+        self.work = WorkBudget()
+        """Of the thread that owns the table."""
         self.resources: dict[str, int] = {name: place for place, name in enumerate(BASIC_RESOURCES)}
         self.n_rows = 0
         """Rows in use or free again; the length of every column that is derived from the table."""

@@ -224,3 +224,46 @@ def test_only_what_scheduling_reads_of_other_objects_counts_as_a_change() -> Non
         assert [later - earlier for earlier, later in itertools.pairwise(revisions)] == [1, 0, 1, 0], kind
     snapshot.set_object("PriorityClass", "", "x", None)
     assert snapshot.surroundings.namespaces_revision == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come_and_go(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups are made anew whenever a counter goes by a label that nobody asked for before, and conditions are bounded."""
+    monkeypatch.setattr(pod_counts, "CONDITIONS_MAX", 6)
+    monkeypatch.setattr(pod_counts, "TEMPLATES_MIN", 5)
+    monkeypatch.setattr(pod_counts, "PLACEMENTS_MIN", 3)
+    random, snapshot, templates = Random(seed), Snapshot(), TemplateTable()
+    for name in "abc":
+        snapshot.add_node(a_node(name))
+    bound: list[str] = []
+    for step in range(150):
+        if bound and random.random() < 0.4:
+            uid = bound.pop(random.randrange(len(bound)))
+            if random.random() < 0.3:
+                known = snapshot.known(uid)
+                snapshot.bind(uid, known.template, known.node_name, terminating=not known.terminating)
+                bound.append(uid)
+            else:
+                snapshot.unbind(uid)
+        else:
+            pod = a_pod(random.choice(("web", "db")), random.choice(("default", "other")))
+            pod.metadata.labels["own"] = str(step)
+            if random.random() < 0.3:
+                term = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add()
+                term.topology_key, term.label_selector.match_labels["own"] = ZONE, str(random.randrange(5))
+            snapshot.bind(str(step), templates.intern(pod), random.choice("abcd"))
+            bound.append(str(step))
+        if random.random() < 0.5:
+            operator = random.choice((Operator.IN, Operator.NOT_IN, Operator.EXISTS))
+            values = (
+                frozenset(str(random.randrange(step + 1)) for _ in range(2)) if operator is not Operator.EXISTS else frozenset()
+            )
+            key = random.choice(("own", "app", f"nobody-{step}"))
+            snapshot.pod_counts.counter((PodSelector(None, (Requirement(key, operator, values),), random.random() < 0.5),))
+        for term in list(snapshot.pod_counts.carriers())[:2] if random.random() < 0.2 else ():
+            snapshot.pod_counts.counter(term)
+        if random.random() < 0.05:
+            snapshot.remove_node("a") if snapshot.row_of("a") is not None else snapshot.add_node(a_node("a"))
+        verify(snapshot)

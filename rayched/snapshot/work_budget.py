@@ -1,0 +1,71 @@
+"""What one attempt may cost: signs of life within long work, and an end to work that takes too long.
+
+Whoever works for longer than some 0.1 ms at a stretch calls `spend` between two steps, where everything that it keeps is whole.
+There the attempt may end with OverBudget: what was computed so far stays, so that the next attempt has less to do. Outside an
+attempt `spend` gives signs of life and raises nothing.
+
+Owner: the thread that decides. Cost: 0.2 µs a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Final
+
+TICK_SECONDS: Final = 0.01
+"""Signs of life are given so often at most."""
+
+
+class OverBudget(BaseException):
+    """An attempt took longer than it may. No plugin's fault, so nobody between the step and the attempt's end handles it."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"takes more than {seconds:g} s of the scheduler's time")
+        self.seconds = seconds
+
+
+def _nobody() -> None:
+    pass
+
+
+def _no_time() -> float:
+    return 0.0
+
+
+class WorkBudget:
+    """The time of one thread. Times in seconds, of the given clock."""
+
+    __slots__ = ("_allowed", "_clock", "_progress", "_ticked", "_until")
+
+    def __init__(self) -> None:
+        """Without a clock no time passes."""
+        self._clock: Callable[[], float] = _no_time
+        self._progress: Callable[[], None] = _nobody
+        self._allowed = inf
+        self._until = inf
+        self._ticked = -inf
+
+    def use(self, clock: Callable[[], float], progress: Callable[[], None]) -> None:
+        """`progress` is a sign of life."""
+        self._clock, self._progress = clock, progress
+
+    @contextmanager
+    def attempt(self, seconds: float) -> Iterator[None]:
+        """Work that may take so long. Not to be nested."""
+        self._allowed, self._until = seconds, self._clock() + seconds
+        try:
+            yield
+        finally:
+            self._allowed = self._until = inf
+
+    def spend(self) -> None:
+        """Between two steps of long work. Raises OverBudget."""
+        now = self._clock()
+        if now >= self._until:
+            seconds, self._until = self._allowed, inf
+            raise OverBudget(seconds)
+        if now - self._ticked >= TICK_SECONDS:
+            self._ticked = now
+            self._progress()
