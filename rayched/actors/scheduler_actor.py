@@ -466,15 +466,19 @@ class SchedulerActor:
         os._exit(1)
 
 
-def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> Any:
-    """A handle; the actor ends with its creator, or by pid. It runs on the creator's own host."""
+def remote_scheduler(scheduler: type) -> Any:
+    """Ray's actor class of a SchedulerActor. Its actors end with their creator, or by pid. They run on the creator's own host."""
     import ray
 
     # Those of QUESTIONS have threads of their own, as they wait for each other.
-    remote: Any = ray.remote(concurrency_groups={QUESTIONS: QUESTIONS_AT_ONCE})(SchedulerActor)
+    remote: Any = ray.remote(concurrency_groups={QUESTIONS: QUESTIONS_AT_ONCE})(scheduler)
     # Threads for methods that wait: `alive`, `wait_until_synced`, `fenced_writes`, `drained`, and some for the quick ones.
-    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
-    return options.remote(config, queue_actor, list(workers))
+    return remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
+
+
+def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> Any:
+    """A handle."""
+    return remote_scheduler(SchedulerActor).remote(config, queue_actor, list(workers))
 
 
 def _boottime() -> float:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rayched.actors.configured import ProfilesText, profiles_of
-from rayched.actors.placement import on_this_host
-from rayched.actors.scheduler_actor import SchedulerActor, SchedulerActorConfig
+from rayched.actors.scheduler_actor import SchedulerActor, SchedulerActorConfig, remote_scheduler
 
 
 class SchedulerProcess(SchedulerActor):
@@ -33,10 +32,5 @@ class SchedulerProcess(SchedulerActor):
 
 
 def create_scheduler_process(configuration: ProfilesText) -> Any:
-    """A handle; the process ends with its creator, or by pid. It runs on the creator's own host."""
-    import ray
-
-    remote: Any = ray.remote(SchedulerProcess)
-    # Threads for methods that wait: `alive`, `wait_until_synced`, `fenced_writes`, `drained`, and some for the quick ones.
-    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
-    return options.remote(configuration)
+    """A handle."""
+    return remote_scheduler(SchedulerProcess).remote(configuration)
