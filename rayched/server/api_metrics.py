@@ -7,6 +7,10 @@
 | rayched_watch_revision | gauge | |
 | rayched_watch_lag_revisions | gauge | |
 | rayched_watch_overflow_total | counter | |
+| rayched_api_write_limit | gauge | |
+| rayched_api_writes_in_flight | gauge | |
+| rayched_api_writes_waiting | gauge | |
+| rayched_api_writes_refused_total | counter | precedence: nodes, users |
 
 Owner: the event loop. Cost: a dictionary look-up a submission; a scrape looks at each watch once.
 """
@@ -19,9 +23,10 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from rayched.server.watch_hub import WatchHub
+from rayched.server.write_gate import Precedence, WriteGate
 
 
-def api_metrics(submissions: Counter[str], clients: int, hub: WatchHub) -> list[Metric]:
+def api_metrics(submissions: Counter[str], clients: int, hub: WatchHub, gate: WriteGate) -> list[Metric]:
     """As of now. `submissions` by code."""
     submitted = CounterMetricFamily("rayched_submissions", "Objects submitted to this replica, by outcome.", labels=["code"])
     for code, count in sorted(submissions.items()):
@@ -34,4 +39,21 @@ def api_metrics(submissions: Counter[str], clients: int, hub: WatchHub) -> list[
     overflow.add_metric([], hub.overflows)
     revision = GaugeMetricFamily("rayched_watch_revision", "The revision of etcd that the API has read.")
     revision.add_metric([], hub.revision)
-    return [submitted, watching, revision, lag, overflow]
+    return [submitted, watching, revision, lag, overflow, *_gate_metrics(gate)]
+
+
+def _gate_metrics(gate: WriteGate) -> list[Metric]:
+    limit = GaugeMetricFamily(
+        "rayched_api_write_limit", "Weight of the writes that may be under way, learnt from etcd's answers."
+    )
+    limit.add_metric([], gate.limit.weight)
+    within = GaugeMetricFamily("rayched_api_writes_in_flight", "Weight of the writes under way.")
+    within.add_metric([], gate.within)
+    waiting = GaugeMetricFamily("rayched_api_writes_waiting", "Weight of the writes that wait for a place.")
+    waiting.add_metric([], gate.waiting)
+    refused = CounterMetricFamily(
+        "rayched_api_writes_refused", "Writing calls refused because too much was under way.", labels=["precedence"]
+    )
+    for precedence in Precedence:
+        refused.add_metric([precedence.value], gate.refused[precedence.value])
+    return [limit, within, waiting, refused]

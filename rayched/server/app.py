@@ -50,6 +50,7 @@ from rayched.server.submission_service import SubmissionService
 from rayched.server.watch_feed import WatchFeed
 from rayched.server.watch_hub import HubLimits, WatchHub
 from rayched.server.watch_service import WatchLimits, WatchService, WatchSource
+from rayched.server.write_gate import WriteGate
 from rayched.store.calls import Deadlines
 from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import encode
@@ -124,7 +125,8 @@ class ApiServer:
         running = _Running(self._options, self._leadership, self._scheduler)
         server = running.server
         for name, service in running.services.items():
-            server.add_generic_rpc_handlers((handler_of(services_pb2.DESCRIPTOR.services_by_name[name], service),))
+            descriptor = services_pb2.DESCRIPTOR.services_by_name[name]
+            server.add_generic_rpc_handlers((handler_of(descriptor, service, running.gate),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, server)
         health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
         reflection.enable_server_reflection((*SERVICES.values(), health_name, reflection.SERVICE_NAME), server)
@@ -244,7 +246,8 @@ class _Running:
     def __init__(self, options: ServerOptions, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
         self.ready = asyncio.Event()
         self._channel = open_aio_channel(options.etcd_endpoints)
-        store = AsyncStoreClient(self._channel, _STORE_DEADLINES)
+        self.gate = WriteGate()
+        store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)
         encoder = EventEncoder()
         self.sources = _Sources(options, store, self._channel, encoder)
         self.objects = Objects(store, options.keys, options.gate)
@@ -266,7 +269,7 @@ class _Running:
         self.server: Any = grpc.aio.server(options=_OPTIONS)
 
     def metrics(self) -> list[Metric]:
-        return api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub)
+        return api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)
 
     async def close(self) -> None:
         await self.sources.close()

@@ -106,9 +106,13 @@ def over_limit(message: str) -> ApiFailure:
 
 def refused_by_budget(message: str, refusal: BudgetRefusal, retry_seconds: float) -> ApiFailure:
     """Trying again after that time may go better."""
-    delay = Duration()
-    delay.FromMilliseconds(int(retry_seconds * 1000))
-    return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [refusal, RetryInfo(retry_delay=delay)])
+    return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [refusal, _retry_after(retry_seconds)])
+
+
+def overloaded(retry_seconds: float) -> ApiFailure:
+    """Nothing was done, and after that time there may be room."""
+    message = f"too many writes are under way, nothing of this one was done; try again in {retry_seconds:g} s"
+    return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [_retry_after(retry_seconds)])
 
 
 def unavailable(message: str) -> ApiFailure:
@@ -124,6 +128,12 @@ def ask_the_leader(leader: Leader, why: str) -> ApiFailure:
 def watch_ended(code: Any, message: str, resume_from: int, first_available: int = 0) -> ApiFailure:
     """A watch that has to begin anew: from `resume_from`, or with a list where that is no longer kept."""
     return ApiFailure(code, message, [ResumeFrom(revision=resume_from, first_available=first_available)])
+
+
+def _retry_after(seconds: float) -> RetryInfo:
+    delay = Duration()
+    delay.FromMilliseconds(int(seconds * 1000))
+    return RetryInfo(retry_delay=delay)
 
 
 # ------------------------------------------------------------------------------------------------------------ at the edge

@@ -3,6 +3,7 @@
 A service is a plain object whose methods have the names of the RPCs in snake case: `async def submit_many(request, call)`. Each
 RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call. The edge
 
+* lets calls that write pass the gate (write_gate.py), before anything is read of their requests,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
 * leaves the deadline to gRPC, which cancels the method when the caller's deadline passes or the caller hangs up.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -23,6 +23,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
+from rayched.server.write_gate import CALLS, WriteGate
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -59,42 +60,53 @@ class Call:
         await self._context.write(response)
 
 
-@dataclass(frozen=True, slots=True)
-class _Malformed:
-    """Stands for a request whose bytes are no message."""
-
-    failure: ApiFailure
-
-
-def handler_of(service: ServiceDescriptor, implementation: object) -> Any:
+def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate) -> Any:
     """The handler of all calls of one service."""
-    table = {method.name: _method_handler(service, method, implementation) for method in service.methods}
+    table = {method.name: _method_handler(service, method, implementation, gate) for method in service.methods}
     return grpc.method_handlers_generic_handler(service.full_name, table)
 
 
-def _method_handler(service: ServiceDescriptor, method: MethodDescriptor, implementation: object) -> Any:
+def _method_handler(service: ServiceDescriptor, method: MethodDescriptor, implementation: object, gate: WriteGate) -> Any:
     name = f"{service.name}.{method.name}"
     function = getattr(implementation, _WORD_START.sub("_", method.name).lower(), None)
     if function is None:
         raise TypeError(f"{type(implementation).__name__} has no method for the call {name}")
     request_class = message_factory.GetMessageClass(method.input_type)
 
-    def read(data: bytes) -> Message | _Malformed:
+    def read(data: bytes) -> Message:
         try:
             return request_class.FromString(data)
         except DecodeError as error:
-            return _Malformed(malformed(method.input_type.name, error))
+            raise malformed(method.input_type.name, error) from None
 
     make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
-    reads = None if getattr(function, "takes_bytes", False) else read
-    return make(_edge(name, function), request_deserializer=reads, response_serializer=_write)
+    called = function if getattr(function, "takes_bytes", False) else _reading(read, function)
+    if name in CALLS:
+        called = _gated(gate, name, called)
+    return make(_edge(name, called), response_serializer=_write)
 
 
-def _edge(name: str, function: Callable[[Any, Call], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-    async def handle(request: Any, context: Any) -> Any:
+_Function = Callable[[Any, Call], Awaitable[Any]]
+
+
+def _reading(read: Callable[[bytes], Message], function: _Function) -> _Function:
+    async def call(data: bytes, call: Call) -> Any:
+        return await function(read(data), call)
+
+    return call
+
+
+def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
+    async def call(data: bytes, call: Call) -> Any:
+        async with gate.passed(name, len(data)):
+            return await function(data, call)
+
+    return call
+
+
+def _edge(name: str, function: _Function) -> Callable[[bytes, Any], Awaitable[Any]]:
+    async def handle(request: bytes, context: Any) -> Any:
         try:
-            if isinstance(request, _Malformed):
-                raise request.failure
             return await function(request, Call(context, name))
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.

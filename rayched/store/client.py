@@ -9,8 +9,9 @@ Cost: 0.3 ms a call on an idle machine; batches of 100 writes with four transact
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -35,7 +36,7 @@ from rayched.store.calls import (
     status_of_member,
 )
 from rayched.store.entries import Entry, Page, Reading, first_entry
-from rayched.store.errors import StoreError, StoreFull, StoreUnavailable, store_error
+from rayched.store.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable, store_error
 from rayched.store.leases import AsyncLeaseKeepAlives, LeaseKeepAlives
 from rayched.store.transactions import (
     Committed,
@@ -224,10 +225,19 @@ class StoreClient:
         return _once(call, request, self._deadlines.write_seconds)
 
 
+class WriteTimes(Protocol):
+    """Is told how each write of an AsyncStoreClient went; `sent` by time.monotonic()."""
+
+    def answered(self, sent: float) -> None: ...
+
+    def unanswered(self, sent: float) -> None:
+        """Not in time, or etcd has too many requests under way."""
+
+
 class AsyncStoreClient:
     """As StoreClient, on a channel of grpc.aio, in that channel's event loop."""
 
-    def __init__(self, channel: grpc.aio.Channel, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, channel: grpc.aio.Channel, deadlines: Deadlines | None = None, times: WriteTimes | None = None) -> None:
         self._kv = rpc.KVStub(channel)
         self._txn = _serialized_txn(channel)
         self._lease = rpc.LeaseStub(channel)
@@ -235,6 +245,7 @@ class AsyncStoreClient:
         self._maintenance = rpc.MaintenanceStub(channel)
         self._deadlines = deadlines or Deadlines()
         self._repeat = tenacity.AsyncRetrying(**_patience(self._deadlines))
+        self._times = times
 
     async def get(self, key: bytes) -> Entry | None:
         return first_entry(await self._read(self._kv.Range, rpc.RangeRequest(key=key)))
@@ -305,11 +316,11 @@ class AsyncStoreClient:
             return without_answer(error, [write])[0]
 
     async def _send_once(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
-        call = self._txn(build(guard, batch), timeout=self._deadlines.write_seconds)
         try:
-            return read(await call, batch)
-        except grpc.RpcError as error:
-            return without_answer(store_error(error), batch)
+            answer = await self._write(self._txn, build(guard, batch))
+        except StoreError as error:
+            return without_answer(error, batch)
+        return read(answer, batch)
 
     async def settle(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
         keys = keys_to_settle(guard, writes)
@@ -354,7 +365,16 @@ class AsyncStoreClient:
         return await self._repeat(attempt, call, request, timeout_seconds or self._deadlines.read_seconds)
 
     async def _write(self, call: Any, request: Any) -> Any:
-        return await _once_async(call, request, self._deadlines.write_seconds)
+        sent = time.monotonic()
+        try:
+            answer = await _once_async(call, request, self._deadlines.write_seconds)
+        except (StoreUnavailable, StoreBusy):
+            if self._times is not None:
+                self._times.unanswered(sent)
+            raise
+        if self._times is not None:
+            self._times.answered(sent)
+        return answer
 
 
 def _serialized_txn(channel: Any) -> Any:
