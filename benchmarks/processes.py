@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_LOOK_SECONDS: Final = 0.05
+_QUIET_LOOKS: Final = 10
 
 
 class Memory(NamedTuple):
@@ -51,6 +56,19 @@ def is_running(pid: int) -> bool:
                 if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
                     return True
     return False
+
+
+def wait_until_quiet(pids: Sequence[int], seconds: float) -> bool:
+    """Until none of the processes has had anything to do for a while; False where the time was over before."""
+    deadline = time.monotonic() + seconds
+    looks = 0
+    while looks < _QUIET_LOOKS:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+        # Now and then a thread looks around in an idle process too; two at once are work.
+        looks = looks + 1 if sum(map(is_running, pids)) < 2 else 0
+    return True
 
 
 def peak_memory_bytes(pid: int | None = None) -> int:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.load import small_pods
-from benchmarks.processes import all_cpu_seconds, is_running
+from benchmarks.processes import all_cpu_seconds, wait_until_quiet
 from rayched.cli import printing
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
@@ -27,8 +27,6 @@ from rayched.replica.processes import descendants
 _ZONES = 3
 _CLIENTS = 4
 _BATCH = 100
-_QUIET_LOOKS = 10
-_LOOK_SECONDS = 0.05
 _QUIET_SECONDS_MAX = 300.0
 _REST = "queue, workers, Ray"
 
@@ -125,14 +123,8 @@ def _since(before: dict[str, float], roles: dict[int, str]) -> dict[str, float]:
 def _wait_until_quiet(roles: dict[int, str]) -> None:
     """Until none of the processes that matter has had anything to do for a while. Raises RehearsalFailed."""
     watched = [pid for pid, role in roles.items() if not role.endswith(_REST)]
-    deadline = time.monotonic() + _QUIET_SECONDS_MAX
-    looks = 0
-    while looks < _QUIET_LOOKS:
-        if time.monotonic() > deadline:
-            raise RehearsalFailed(f"the processes did not come to rest within {_QUIET_SECONDS_MAX:.0f} s")
-        time.sleep(_LOOK_SECONDS)
-        # Now and then a thread looks around in an idle process too; two at once are work.
-        looks = looks + 1 if sum(map(is_running, watched)) < 2 else 0
+    if not wait_until_quiet(watched, _QUIET_SECONDS_MAX):
+        raise RehearsalFailed(f"the processes did not come to rest within {_QUIET_SECONDS_MAX:.0f} s")
 
 
 if __name__ == "__main__":
