@@ -121,12 +121,13 @@ class Admission:
             return admit_pod(message, classes.priority, classes.runtime, tolerations=self._tolerations)
         return self._admit_by_template(message, classes)
 
-    async def namespace_revisions(self, names: Iterable[str]) -> dict[str, int]:
-        """The revisions of those namespaces that exist."""
+    async def namespace_revisions(self, names: Iterable[str], *, from_store: bool) -> dict[str, int]:
+        """The revisions of those namespaces that exist; as the hub knows them, which may trail the store, or as they are now."""
         found: dict[str, int] = {}
         missing: list[str] = []
         for name in set(names):
-            entry = self._hub.find(NAMESPACE, self._objects.keys.object_key(NAMESPACE, "", name))
+            key = self._objects.keys.object_key(NAMESPACE, "", name)
+            entry = None if from_store else self._hub.find(NAMESPACE, key)
             if entry is None:
                 missing.append(name)
             else:

@@ -41,7 +41,7 @@ from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted
 from rayched.store.keys import KeyTextError, ObjectKey
-from rayched.store.transactions import Committed, Conflict, Fenced, Guard, GuardedPut, Outcome, Unknown, split
+from rayched.store.transactions import Committed, Conflict, Fenced, Guard, GuardedPut, Outcome, Unknown
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import SubmissionRecord
@@ -186,11 +186,12 @@ class Creator:
         new = [submission for submission in wave if submission.alike is None and submission.result is None]
         if new:
             await self._admit(new)
-        for _ in range(_ROUNDS_MAX):
+        for number in range(_ROUNDS_MAX):
             pending = [submission for submission in wave if submission.result is None]
             if not pending:
                 break
-            await self._round(pending, dry_run)
+            # Whatever the hub showed was refused: asking it again would only wait for it.
+            await self._round(pending, dry_run, from_store=number > 0)
         for submission in wave:
             if submission.result is None:
                 submission.result = conflict(f"{submission.subject}: its namespace keeps changing; try again")
@@ -214,8 +215,9 @@ class Creator:
             if errors:
                 submission.result = invalid_fields(submission.subject, errors)
 
-    async def _round(self, pending: list[_Submission], dry_run: bool) -> None:
-        revisions = await self._admission.namespace_revisions(one.namespace for one in pending if one.namespace)
+    async def _round(self, pending: list[_Submission], dry_run: bool, *, from_store: bool) -> None:
+        names = {one.namespace for one in pending if one.namespace}
+        revisions = await self._admission.namespace_revisions(names, from_store=from_store)
         keys, now = self._objects.keys, timestamp_now()
         namespaces = {name: (keys.object_key(NAMESPACE, "", name), revision) for name, revision in revisions.items()}
         # A namespace that all of them are in is compared once, for the whole transaction.
@@ -229,12 +231,10 @@ class Creator:
         if dry_run:
             await self._try(ready)
             return
-        by_write = {id(submission.write): submission for submission in ready}
-        for batch in split(submission.write for submission in ready if submission.write is not None):
-            self._objects.gate.wrote(sum(len(write.value) for write in batch if isinstance(write, GuardedPut)))
-            outcomes = await self._objects.store.send(guard, batch)
-            for write, outcome in zip(batch, outcomes, strict=True):
-                self._settle(by_write[id(write)], outcome)
+        writes = [submission.write for submission in ready if submission.write is not None]
+        self._objects.gate.wrote(sum(len(write.value) for write in writes if isinstance(write, GuardedPut)))
+        for submission, outcome in zip(ready, await self._objects.store.commit(guard, writes), strict=True):
+            self._settle(submission, outcome)
 
     def _write(
         self, submission: _Submission, namespaces: Mapping[str, tuple[bytes, int]], guard: Guard | None, now: Timestamp

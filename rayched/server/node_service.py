@@ -38,7 +38,8 @@ from rayched.server.reports import register, report_node, report_pod
 from rayched.server.rpc import Call
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
-from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Write, split
+from rayched.store.errors import RequestTooLarge
+from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Write
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import (
@@ -179,7 +180,13 @@ class NodeService:
             put = nested.success.add().request_put
             put.key, put.value = key, sign
         if known:
-            answer = await self._objects.store.txn(request)
+            try:
+                answer = await self._objects.store.txn(request)
+            except RequestTooLarge:
+                if len(names) < 2:
+                    raise
+                middle = len(names) // 2
+                return await self._heartbeats(names[:middle]) + await self._heartbeats(names[middle:])
             unknown += [
                 name for name, response in zip(known, answer.responses, strict=True) if not response.response_txn.succeeded
             ]
@@ -211,11 +218,10 @@ class NodeService:
                 # As above: the other reports are written.
                 update.write = None
                 update.result = failure_of(error, "Nodes.UpdatePodStatus").outcome()
-        by_write = {id(update.write): update for update in pending if update.write is not None}
-        for batch in split(update.write for update in by_write.values() if update.write is not None):
-            outcomes = await self._objects.store.send(None, batch)
-            for write, outcome in zip(batch, outcomes, strict=True):
-                _settle(by_write[id(write)], outcome)
+        written = [(update, update.write) for update in pending if update.write is not None]
+        outcomes = await self._objects.store.commit(None, [write for _, write in written])
+        for (update, _), outcome in zip(written, outcomes, strict=True):
+            _settle(update, outcome)
 
     async def _records_of_removed(self, pending: list[_Update]) -> dict[str, Entry]:
         """The records of submissions that expire with the pods to be removed, by uid."""

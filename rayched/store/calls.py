@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -85,20 +86,22 @@ def joined(pages: Sequence[Page]) -> Page:
     return Page(tuple(entry for page in pages for entry in page.entries), pages[0].revision, None)
 
 
-def reading_requests(keys: Sequence[bytes]) -> Iterator[Any]:
-    """TxnRequests that read the keys, in order; all but the first get the first one's revision by `at_revision`."""
-    rest = iter(keys)
-    while batch := list(islice(rest, WRITES_MAX)):
-        request = rpc.TxnRequest()
-        for key in batch:
-            request.success.add().request_range.key = key
-        yield request
+def reading_parts(keys: Sequence[bytes]) -> deque[Sequence[bytes]]:
+    """The keys, in order, as many at a time as one TxnRequest reads."""
+    return deque(keys[start : start + WRITES_MAX] for start in range(0, len(keys), WRITES_MAX))
 
 
-def at_revision(request: Any, revision: int) -> Any:
-    """The reads of the request, at this revision; 0 leaves the newest."""
-    for operation in request.success:
-        operation.request_range.revision = revision
+def halved(part: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    middle = (len(part) + 1) // 2
+    return part[:middle], part[middle:]
+
+
+def reading_request(part: Sequence[bytes], revision: int) -> Any:
+    """The TxnRequest that reads these keys at a revision; 0: the newest."""
+    request = rpc.TxnRequest()
+    for key in part:
+        read = request.success.add().request_range
+        read.key, read.revision = key, revision
     return request
 
 

@@ -13,7 +13,7 @@ Else get the epoch key                                            nothing at all
   "not there", so a creation is a write with 0.
 * One transaction never writes a key twice (etcd refuses that), nor writes what another write in it relies on: two such writes
   could each pass on the state that the other ends. `split` keeps them apart, in order.
-* Up to 100 writes or 1 MiB a transaction.
+* Up to 100 writes or 1 MiB a transaction. What etcd refuses as it stands is taken apart (`halves`), down to single writes.
 * An etcd whose space is used up still takes transactions that put nothing: a deletion says which of its puts it can do without.
 * Without an answer the outcome is Unknown. The write may still happen after a read that does not show it, so `settle` decides
   only what can be known: it is there (its attempt id is), or it can never happen (the key or the epoch has moved on). What stays
@@ -34,10 +34,12 @@ from leader.etcd_shim import rpc
 from rayched.api.wire import varint
 from rayched.store.codec import last_attempt
 from rayched.store.entries import Entry, first_entry
-from rayched.store.errors import NotApplied, StoreError, StoreFull
+from rayched.store.errors import LeaseNotFound, NotApplied, RequestTooLarge, StoreBusy, StoreError, StoreFull
 
 WRITES_MAX: Final = 100
 BYTES_MAX: Final = 1 << 20
+WRITE_BYTES_MAX: Final = (3 << 19) - (1 << 14)
+"""Of a single write: etcd's default limit of a request, less what stands around it."""
 ALSO_MAX: Final = 20
 """Further keys that one write may compare, or put: etcd's default limit of 128 operations is for 100 writes and the operations of
 the largest of them together."""
@@ -171,7 +173,7 @@ def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: i
         writing = _keys_written(write)
         relying = {key for key, _ in write.also}.difference(writing)
         clash = not (written.isdisjoint(writing) and written.isdisjoint(relying) and relied_on.isdisjoint(writing))
-        own = _bytes_of(write)
+        own = bytes_of(write)
         if batch and (clash or len(batch) >= writes_max or size + own > bytes_max):
             yield batch
             batch, size, written, relied_on = [], 0, set(), set()
@@ -187,21 +189,22 @@ def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:
     """Most are: none of them writes what another writes or relies on. False also where it takes a closer look to tell."""
     keys = [key for write in writes for key in _keys_written(write)]
     written = set(keys)
-    if len(written) < len(keys) or sum(map(_bytes_of, writes)) > bytes_max:
+    if len(written) < len(keys) or sum(map(bytes_of, writes)) > bytes_max:
         return False
     # Most rely on what they write themselves: that it is not there yet.
     return all(key not in written or key in _keys_written(write) for write in writes for key, _ in write.also)
 
 
 def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
-    """The TxnRequest for one batch, serialised."""
+    """The TxnRequest for one batch, serialised. Raises RequestTooLarge for what no etcd is asked to take."""
     if not writes or len(writes) > WRITES_MAX:
-        raise ValueError(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
+        raise RequestTooLarge(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
     parts = [_unchanged(guard.epoch_key, guard.epoch)] if guard is not None and RULE_WRITES_ARE_GUARDED else []
     for write in writes:
         also, with_puts = write.also, write.with_puts
         if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
-            raise ValueError(f"a write with {len(also)} further keys and {len(with_puts)} puts: want at most {ALSO_MAX}")
+            found = f"a write with {len(also)} further keys and {len(with_puts)} puts"
+            raise RequestTooLarge(f"{found}: want at most {ALSO_MAX}")
         pieces = _nested(write)
         size = sum(map(len, pieces))
         transaction = varint(size)
@@ -239,6 +242,27 @@ def bare_deletions(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> dict
                 # It shared its transaction with a put.
                 found[place] = write
     return {} if len(found) == len(writes) and all(found[place] is writes[place] for place in found) else found
+
+
+def is_refused_as_it_stands(error: StoreError) -> bool:
+    """etcd will never take this very request; neither does it want for space or time."""
+    return isinstance(error, NotApplied) and not isinstance(error, StoreBusy | StoreFull)
+
+
+def halves(writes: Sequence[Write], error: StoreError) -> tuple[Sequence[Write], ...]:
+    """What to send in place of a batch that was refused as it stands, so that one write spoils no other; (): nothing helps."""
+    if len(writes) < 2 or isinstance(error, LeaseNotFound):
+        return ()
+    middle = (len(writes) + 1) // 2
+    return writes[:middle], writes[middle:]
+
+
+def halves_of_refused(batch: Sequence[Write], outcomes: Sequence[Outcome]) -> tuple[Sequence[Write], ...]:
+    """`halves`, from the outcomes of a batch; () also where it was not refused."""
+    first = outcomes[0]
+    if not isinstance(first, Refused) or not is_refused_as_it_stands(first.error):
+        return ()
+    return halves(batch, first.error)
 
 
 def keys_to_settle(guard: Guard | None, writes: Sequence[Write]) -> list[bytes]:
@@ -303,7 +327,8 @@ def _keys_read(write: Write) -> list[bytes]:
     return [write.key, *(key for key, _ in write.also)]
 
 
-def _bytes_of(write: Write) -> int:
+def bytes_of(write: Write) -> int:
+    """About what the write takes in its request, rather more than less."""
     key = len(write.key)
     # Compared keys stand in the request twice: in the comparison and in the read that answers a refusal.
     size = 3 * key + 2 * _BYTES_A_COMPARISON

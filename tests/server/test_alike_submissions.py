@@ -23,7 +23,7 @@ from rayched.server.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Entry, Reading
 from rayched.store.keys import Keys
-from rayched.store.transactions import Committed, GuardedPut, Outcome, Write
+from rayched.store.transactions import Committed, GuardedPut, Outcome, Write, split
 from rayched.v1.core_pb2 import Namespace, Pod
 from rayched.v1.storage_pb2 import Stored, SubmissionRecord
 from rayched.v1.workloads_pb2 import PriorityClass
@@ -42,6 +42,9 @@ class Recorder:
     async def send(self, guard: None, batch: Sequence[Write]) -> list[Outcome]:
         self.writes += [write for write in batch if isinstance(write, GuardedPut)]
         return [Committed(len(self.writes))] * len(batch)
+
+    async def commit(self, guard: None, writes: Sequence[Write]) -> list[Outcome]:
+        return [outcome for batch in split(writes) for outcome in await self.send(guard, batch)]
 
     async def get_many(self, keys: Sequence[bytes]) -> Reading:
         return Reading((None,) * len(keys), 1)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from leader.etcd_shim import rpc
 from rayched.api.kinds import NAMESPACE, POD, wrap
 from rayched.server.admission import Admission
@@ -17,7 +19,7 @@ from rayched.server.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Reading
 from rayched.store.keys import Keys
-from rayched.store.transactions import Guard, Outcome, Write, build, read
+from rayched.store.transactions import Guard, Outcome, Write, build, read, split
 from rayched.v1.core_pb2 import Namespace, Pod
 from tests.actors.model_store import ModelStore
 
@@ -36,6 +38,7 @@ class Store:
         self.requests: list[Any] = []
         self.before_next: Callable[[], None] = lambda: None
         """Done once, before the next transaction."""
+        self.reads = 0
 
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         happens, self.before_next = self.before_next, lambda: None
@@ -44,7 +47,11 @@ class Store:
         self.requests.append(request)
         return read(self.model.txn(request), batch)
 
+    async def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
+        return [outcome for batch in split(writes) for outcome in await self.send(guard, batch)]
+
     async def get_many(self, keys: Sequence[bytes]) -> Reading:
+        self.reads += 1
         return Reading(tuple(self.model.now.get(key) for key in keys), self.model.revision)
 
 
@@ -126,10 +133,37 @@ def test_nothing_is_created_in_a_namespace_that_has_gone() -> None:
     assert api.names() == []
 
 
-def test_what_was_accepted_before_is_answered_again_though_the_namespace_changes_unseen() -> None:
+@pytest.mark.parametrize("others", [0, 1], ids=["one namespace", "two"])
+def test_a_hub_that_trails_the_store_refuses_nothing(others: int) -> None:
+    api = Api("default", "other")
+    api.write("default")
+    found = api.submit(a_pod("a"), *[a_pod("b", "other")] * others)
+    assert all(isinstance(one, Created) for one in found) and api.names() == ["a", "b"][: 1 + others]
+    # One refusal, one reading of what the hub does not show, and it is done.
+    assert (len(api.store.requests), api.store.reads) == (2, 1)
+
+
+@pytest.mark.parametrize("unseen", [True, False])
+def test_a_namespace_that_is_gone_or_is_not_seen_yet_is_what_the_store_says(unseen: bool) -> None:
+    api = Api("default")
+    if unseen:
+        api.write("new")
+        assert all(isinstance(one, Created) for one in api.submit(a_pod("a", "new")))
+        return
+    api.store.model.delete(namespace_key("default"))
+    (found,) = api.submit(a_pod("a"))
+    assert isinstance(found, ApiFailure) and found.code is Code.NOT_FOUND and api.names() == []
+
+
+def test_what_was_accepted_before_is_answered_again_though_the_namespace_changes_at_every_write() -> None:
     api = Api("default")
     (first,) = api.submit(a_pod("a"))
-    api.write("default")
+
+    def change() -> None:
+        api.write("default")
+        api.store.before_next = change
+
+    api.store.before_next = change
     again, new = api.submit(a_pod("a"), a_pod("b"))
     assert isinstance(first, Created) and isinstance(again, Created)
     assert (again.uid, again.revision) == (first.uid, first.revision)

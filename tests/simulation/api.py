@@ -21,11 +21,11 @@ from rayched.server.creation import Creation, Creator
 from rayched.server.deletion import Deleter
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import Objects
-from rayched.store.calls import entries_read, page_of, page_request, reading_requests
+from rayched.store.calls import entries_read, page_of, page_request, reading_parts, reading_request
 from rayched.store.entries import Entry, Reading, first_entry
 from rayched.store.errors import StoreError, store_error
 from rayched.store.keys import Keys
-from rayched.store.transactions import Guard, Outcome, Write, build, read, without_answer
+from rayched.store.transactions import Guard, Outcome, Write, build, read, split, without_answer
 from rayched.v1.workloads_pb2 import Object
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd_errors import EtcdError
@@ -67,7 +67,8 @@ class SimulatedStore:
     async def get_many(self, keys: Sequence[bytes]) -> Reading:
         entries: list[Entry | None] = []
         revision = 0
-        for request in reading_requests(keys):
+        for part in reading_parts(keys):
+            request = reading_request(part, revision)
             answer = await Call(lambda request=request: self._etcd.txn(request))  # type: ignore[misc]
             if isinstance(answer, EtcdError):
                 raise store_error(answer)
@@ -86,6 +87,9 @@ class SimulatedStore:
         request = rpc.TxnRequest.FromString(build(guard, batch))
         answer = await Call(lambda: self._etcd.txn(request))
         return without_answer(store_error(answer), batch) if isinstance(answer, EtcdError) else read(answer, batch)
+
+    async def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
+        return [outcome for batch in split(writes) for outcome in await self.send(guard, batch)]
 
 
 class Api:

@@ -14,8 +14,10 @@ from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
-from rayched.store.errors import StoreFull, StoreUnavailable
+from rayched.store.errors import RequestTooLarge, StoreFull, StoreUnavailable
 from rayched.store.transactions import (
+    ALSO_MAX,
+    WRITE_BYTES_MAX,
     Committed,
     Conflict,
     Fenced,
@@ -74,11 +76,11 @@ def test_a_creation_needs_object_and_record_absent_and_puts_both() -> None:
 
 
 def test_what_one_transaction_cannot_hold_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(ValueError, match="101 writes"):
+    with pytest.raises(RequestTooLarge, match="101 writes"):
         build(None, [GuardedDelete(b"k%d" % number, 1) for number in range(101)])
-    with pytest.raises(ValueError, match="0 writes"):
+    with pytest.raises(RequestTooLarge, match="0 writes"):
         build(None, [])
-    with pytest.raises(ValueError, match="21 further keys"):
+    with pytest.raises(RequestTooLarge, match="21 further keys"):
         build(None, [GuardedDelete(b"k", 1, also=tuple((b"a%d" % number, 1) for number in range(21)))])
 
 
@@ -117,6 +119,31 @@ def test_a_batch_stays_within_one_mebibyte_on_the_wire_unless_a_single_write_doe
     # Not wastefully small: two neighbours never fit into one.
     for one, other in itertools.pairwise(batches):
         assert len(build(GUARD, [*one, *other])) > 1_000_000
+
+
+def nested_operations(request: rpc.TxnRequest) -> int:
+    """What etcd counts: those of the transaction, and those of the largest one within."""
+    within = [one.request_txn for one in (*request.success, *request.failure) if one.WhichOneof("request") == "request_txn"]
+    own = max(len(request.compare), len(request.success), len(request.failure))
+    return own + max(map(nested_operations, within), default=0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 100, 40_000, 600_000, WRITE_BYTES_MAX - 8_192]), st.integers(0, ALSO_MAX)), max_size=150
+    )
+)
+def test_whatever_is_written_each_transaction_has_at_most_128_operations_and_a_mebibyte_and_a_half(
+    shapes: list[tuple[int, int]],
+) -> None:
+    writes = []
+    for number, (size, others) in enumerate(shapes):
+        keys = [b"/rayched/cluster/pods/ns/%d/%d" % (number, other) for other in range(others)]
+        also, puts = tuple((key, 1 << 40) for key in keys), tuple((key, b"v") for key in keys)
+        writes.append(GuardedPut(b"/rayched/cluster/pods/ns/%d" % number, 5, bytes(size), also, puts))
+    for batch in split(writes):
+        content = build(GUARD, batch)
+        assert len(content) <= 3 << 19 and nested_operations(rpc.TxnRequest.FromString(content)) <= 128
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(2000, 8000))
