@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from rayched.actors import occurrences, pod_changes
 from rayched.actors.attempt_measures import AttemptMeasures
@@ -26,6 +27,10 @@ from rayched.framework.status import error
 from rayched.scheduler.attempt import Failure
 from rayched.scheduler.scheduler import Scheduler
 from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Refused
+
+CONDITION_BYTES_MAX: Final = 32_768
+"""Of the message in a pod's condition, as Kubernetes limits those of metav1.Condition. It counts reasons, and each node may have
+its own."""
 
 
 class AttemptEnds:
@@ -80,10 +85,19 @@ class AttemptEnds:
             case Conflict():
                 self._bindings.lose(room.uid, write, outcome)
             case Refused(problem):
-                failure = Failure(error(str(problem)), f"preemption rejected: {problem}", nominated_node_name="")
-                self.failed(room.uid, room.began, failure, now)
+                self._refused(room, str(problem), now)
             case _:
                 self.end(Ended(room.uid, End.AGAIN))
+
+    def room_refused(self, room: Room, problem: str, now: float) -> None:
+        """A preemption that was not sent, as no write can make it."""
+        self.measures.made_room(room.uid, "error", now)
+        self._refused(room, problem, now)
+
+    def _refused(self, room: Room, problem: str, now: float) -> None:
+        self._scheduler.nominations.forget(room.uid)
+        failure = Failure(error(problem), f"preemption rejected: {problem}", nominated_node_name="")
+        self.failed(room.uid, room.began, failure, now)
 
     def end_all(self, ended: Iterable[Ended]) -> None:
         for one in ended:
@@ -134,7 +148,8 @@ class AttemptEnds:
             if link is not None:
                 link.ended(uid)
             return
-        why = NotScheduled(reason, failure.message, failure.nominated_node_name)
+        message = occurrences.cut(failure.message, CONDITION_BYTES_MAX)
+        why = NotScheduled(reason, message, failure.nominated_node_name)
         if failure.preemption is not None:
             self._preemptions.decided(Room(uid, record.template, began, failure, why, failure.preemption, self._cache.revision))
             return

@@ -174,9 +174,8 @@ def _is_ready(node: Node) -> bool:
 def event_of(occurrence: Occurrence, count: int, first_unix: float, last_unix: float) -> Event:
     """The Event to store. Its name is unique in its namespace for what is counted together."""
     subject, series_id = occurrence.subject, occurrence.id
-    event = Event(
-        type=occurrence.type, reason=occurrence.reason, message=_cut(occurrence.message), count=min(count, (1 << 31) - 1)
-    )
+    message = cut(occurrence.message, MESSAGE_BYTES_MAX)
+    event = Event(type=occurrence.type, reason=occurrence.reason, message=message, count=min(count, (1 << 31) - 1))
     metadata, about = event.metadata, event.involved_object
     metadata.name = f"{subject.name[:_NAME_CHARACTERS_MAX]}.{series_id[:8].hex()}"
     metadata.namespace = subject.namespace or NAMESPACE_OF_CLUSTER
@@ -189,8 +188,9 @@ def event_of(occurrence: Occurrence, count: int, first_unix: float, last_unix: f
     return event
 
 
-def _cut(message: str) -> str:
+def cut(message: str, bytes_max: int) -> str:
+    """The message, with its end left out where it is longer."""
     data = message.encode()
-    if len(data) <= MESSAGE_BYTES_MAX:
+    if len(data) <= bytes_max:
         return message
-    return data[: MESSAGE_BYTES_MAX - len(_CUT)].decode(errors="ignore") + _CUT
+    return data[: bytes_max - len(_CUT)].decode(errors="ignore") + _CUT

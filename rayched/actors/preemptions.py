@@ -9,11 +9,14 @@
 
 * One write makes room: the pod's nomination and condition, the cleared nominations, the victims' deletion timestamps and their
   condition DisruptionTarget; all of it happens, or nothing. It compares each of these pods as it is in the cache, and the epoch.
-  Victims beyond what one write takes follow one by one, each until it is ending.
+  What goes beyond one write follows pod by pod: a victim until it is ending, a nomination until it is cleared.
 * A victim that is only assumed on the node is waited for until it is seen there, or is not coming. One that ended meanwhile, or
   is ending, needs no write.
-* What a hard budget allows is taken from it in the same write, conditional on its revision; where it allows less by now, the
-  decision is void.
+* What a hard budget allows is taken from it in the very write that ends the victim, conditional on its revision. Where budgets do
+  not allow all the victims by now, the decision is void before anything is written. A victim that follows spends when
+  its turn comes; where others were faster it stays, and the pod makes room anew.
+* A victim whose end does not fit into any write (too many hard budgets, or too large ones) ends the attempt as an error of the
+  pod that wants its room, and nobody is ended.
 * Two preemptions that concern the same pod are not under way at the same time, as the second would be refused.
 * The queue waits for the outcome, so the pod is not tried meanwhile, and nobody else waits.
 
@@ -26,9 +29,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import NamedTuple
 
-from rayched.actors.budget_spending import spend
+from rayched.actors.budget_spending import Part, Rewritten, as_many_as_fit, held_by, spend
 from rayched.actors.cache import Cache
 from rayched.actors.pod_changes import OP_PREEMPT, NotScheduled, nominated_value, not_scheduled_value, preempted_value
 from rayched.actors.records import PodRecord, nominated_in
@@ -37,11 +40,8 @@ from rayched.api.stages import Stage
 from rayched.scheduler.attempt import Failure, Preemption
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.templates import PodTemplate
-from rayched.store.transactions import ALSO_MAX, BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome
+from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, bytes_of
 from rayched.v1.storage_pb2 import LeaderWrite
-
-VALUES_BYTES_MAX: Final = BYTES_MAX // 4
-"""Of the pods that one preemption writes at one stroke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,19 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A preemption that no write can make."""
+
+    room: Room
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Follower:
-    """A victim that did not fit into the write that made room."""
+    """A victim, or a pod that loses its nomination, that did not fit into the write that made room."""
 
     uid: str
+    is_victim: bool
     node_name: str
     preemptor: str
     scheduler_name: str
@@ -74,10 +83,14 @@ class _Follower:
 class _Sent:
     for_whom: Room | _Follower
     keys: tuple[bytes, ...]
-    victims: tuple[str, ...]
+    victims: tuple[str, ...] = ()
     """Those that end with this write."""
-    later: tuple[str, ...] = ()
-    """Those that follow."""
+    later: tuple[_Follower, ...] = ()
+
+
+class _Built(NamedTuple):
+    write: GuardedPut
+    sent: _Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,7 @@ class Preemptions:
         self._busy: dict[bytes, int | None] = {}
         """Keys of writes under way; once that is known, the revision that the cache has to reach."""
         self._under_way: set[str] = set()
+        self._stranded: dict[str, None] = {}
 
     def __len__(self) -> int:
         """What waits to be written."""
@@ -136,6 +150,7 @@ class Preemptions:
         """The queue is told of every pending pod anew, or the term is over: what was not sent is void."""
         self._waiting.clear()
         self._following.clear()
+        self._stranded.clear()
 
     def forget_sent(self) -> None:
         """The epoch is over: answers still to come concern nobody."""
@@ -143,85 +158,130 @@ class Preemptions:
         self._busy.clear()
         self._under_way.clear()
 
+    def take_stranded(self) -> list[str]:
+        """Pods, by uid, that do not get all the room that was made for them."""
+        stranded = list(self._stranded)
+        self._stranded.clear()
+        return stranded
+
     # --------------------------------------------------------------------------------------------------------- writing
 
-    def batch(self, epoch: int, now_unix: float, void: list[str]) -> list[GuardedPut]:
-        """The next writes, as many as one transaction takes. They count as sent; pods whose decision is void go into `void`."""
+    def batch(self, epoch: int, now_unix: float, void: list[str], refused: list[Refusal]) -> list[GuardedPut]:
+        """The next writes, as many as one transaction takes. They count as sent.
+
+        Pods whose decision is void go into `void`, and decisions that no write can carry out into `refused`.
+        """
         self._settle()
         writes: list[GuardedPut] = []
         size = 0
         for room in list(self._waiting.values()):
             if len(writes) >= WRITES_MAX or size >= BYTES_MAX // 2:
                 return writes
-            record = self._cache.pod(room.uid)
-            if record is None or record.pod is None or not _is_as_decided(record, room):
-                del self._waiting[room.uid]
-                void.append(room.uid)
+            built = self._make_room(room, epoch, now_unix, void, refused)
+            if built is None:
                 continue
-            write = self._make_room(room, record, epoch, now_unix, void)
-            if write is not None:
-                del self._waiting[room.uid]
-                writes.append(write)
-                size += len(write.value) + sum(len(value) for _, value in write.with_puts)
+            own = bytes_of(built.write)
+            if writes and size + own > BYTES_MAX:
+                return writes
+            del self._waiting[room.uid]
+            self._under_way.add(room.uid)
+            self._send(built)
+            writes.append(built.write)
+            size += own
         for _ in range(len(self._following)):
             if len(writes) >= WRITES_MAX or size >= BYTES_MAX // 2:
                 break
             follower = self._following.popleft()
-            write = self._follow(follower, epoch, now_unix)
-            if write is not None:
-                writes.append(write)
-                size += len(write.value)
+            built = self._follow(follower, epoch, now_unix)
+            if built is None:
+                continue
+            own = bytes_of(built.write)
+            if writes and size + own > BYTES_MAX:
+                self._following.appendleft(follower)
+                break
+            self._send(built)
+            writes.append(built.write)
+            size += own
         return writes
 
-    def _make_room(self, room: Room, record: PodRecord, epoch: int, now_unix: float, void: list[str]) -> GuardedPut | None:
+    def _make_room(self, room: Room, epoch: int, now_unix: float, void: list[str], refused: list[Refusal]) -> _Built | None:
         """None: not yet, or not any more."""
-        assert record.pod is not None
-        preemption = room.preemption
+        record, preemption = self._cache.pod(room.uid), room.preemption
+        if record is None or record.pod is None or not _is_as_decided(record, room):
+            self._end_waiting(room)
+            void.append(room.uid)
+            return None
         victims = self._still_there(preemption.victims, preemption.node_name)
         cleared = self._still_nominated(preemption.cleared, preemption.node_name)
         if victims is None or any(self._statuses.is_busy(uid) for uid in (room.uid, *(one.uid for one in cleared))):
             return None
-        if any(one.key in self._busy for one in (record, *victims, *cleared)):
-            return None
         attempt, stamp = self._stamp(epoch, room.decided_at)
-        spent = spend(self._cache, self._scheduler.budgets, victims, stamp, int(now_unix))
-        if spent is None:
-            del self._waiting[room.uid]
+        scheduler_name = room.template.scheduler_name
+        parts = [self._part(other, False, scheduler_name, stamp, now_unix) for other in cleared]
+        parts += [self._part(other, True, scheduler_name, stamp, now_unix) for other in victims]
+        if record.key in self._busy or any(key in self._busy for part in parts for key in part.written_keys):
+            return None
+        if spend(parts, stamp, int(now_unix)) is None:
+            self._end_waiting(room)
             void.append(room.uid)
             return None
-        if any(one.key in self._busy for one in spent):
+        problem = next((found for part in parts if (found := part.problem()) is not None), None)
+        if problem is not None:
+            self._end_waiting(room)
+            refused.append(Refusal(room, problem))
             return None
-        also: list[tuple[bytes, int]] = [(one.key, one.mod_revision) for one in spent]
-        puts: list[tuple[bytes, bytes]] = [(one.key, one.value) for one in spent]
-        size, at_once = 0, 0
-        for other in (*cleared, *victims):
-            value = self._value_of(other, room.template.scheduler_name, stamp, now_unix)
-            size += len(value)
-            if len(also) >= ALSO_MAX or size > VALUES_BYTES_MAX:
-                break
-            also.append((other.key, other.mod_revision))
-            puts.append((other.key, value))
-            at_once += other in victims
-        written, later = victims[:at_once], victims[at_once:]
+        at_once = as_many_as_fit(parts)
+        spent = spend(parts[:at_once], stamp, int(now_unix))
+        assert spent is not None, "all parts together have been found to be allowed"
+        written = (*spent, *(Rewritten(part.record.key, part.record.mod_revision, part.value) for part in parts[:at_once]))
+        also = tuple((one.key, one.mod_revision) for one in written)
+        puts = tuple((one.key, one.value) for one in written)
         value = not_scheduled_value(record.pod, room.why, stamp, now_unix)
-        keys = (record.key, *(key for key, _ in also))
-        self._under_way.add(room.uid)
-        self._send(attempt, _Sent(room, keys, tuple(one.uid for one in written), tuple(one.uid for one in later)))
-        return GuardedPut(record.key, record.mod_revision, value, tuple(also), tuple(puts), attempt=attempt)
+        later = tuple(
+            _Follower(part.record.uid, part.is_victim, preemption.node_name, room.uid, scheduler_name, room.decided_at)
+            for part in parts[at_once:]
+        )
+        ending = tuple(part.record.uid for part in parts[:at_once] if part.is_victim)
+        write = GuardedPut(record.key, record.mod_revision, value, also, puts, attempt=attempt)
+        return _Built(write, _Sent(room, (record.key, *(key for key, _ in also)), ending, later))
 
-    def _follow(self, follower: _Follower, epoch: int, now_unix: float) -> GuardedPut | None:
-        """None: not yet, or it ended without."""
-        found = self._still_there((follower.uid,), follower.node_name)
-        if found is None or any(one.key in self._busy for one in found):
+    def _follow(self, follower: _Follower, epoch: int, now_unix: float) -> _Built | None:
+        """None: not yet, in which case it is put down again, or it ended without."""
+        find = self._still_there if follower.is_victim else self._still_nominated
+        found = find((follower.uid,), follower.node_name)
+        attempt, stamp = self._stamp(epoch, follower.decided_at)
+        parts = [self._part(one, follower.is_victim, follower.scheduler_name, stamp, now_unix) for one in found or ()]
+        is_busy = not follower.is_victim and self._statuses.is_busy(follower.uid)
+        if found is None or is_busy or any(key in self._busy for part in parts for key in part.written_keys):
             self._following.append(follower)
             return None
-        if not found:
+        if not parts:
             return None
-        (victim,) = found
-        attempt, stamp = self._stamp(epoch, follower.decided_at)
-        value = self._value_of(victim, follower.scheduler_name, stamp, now_unix)
-        self._send(attempt, _Sent(follower, (victim.key,), (follower.uid,)))
-        return GuardedPut(victim.key, victim.mod_revision, value, attempt=attempt)
+        (part,) = parts
+        spent = spend(parts, stamp, int(now_unix))
+        if spent is None or part.problem() is not None:
+            # Its budgets have changed since the decision: it stays, and the pod makes room anew.
+            self._stranded[follower.preemptor] = None
+            return None
+        also, puts = tuple((one.key, one.mod_revision) for one in spent), tuple((one.key, one.value) for one in spent)
+        key, ending = part.record.key, (follower.uid,) if follower.is_victim else ()
+        write = GuardedPut(key, part.record.mod_revision, part.value, also, puts, attempt=attempt)
+        return _Built(write, _Sent(follower, (key, *(one.key for one in spent)), ending))
+
+    def _part(self, record: PodRecord, is_victim: bool, scheduler_name: str, stamp: LeaderWrite, now_unix: float) -> Part:
+        held = held_by(self._cache, self._scheduler.budgets, record) if is_victim else []
+        return Part(record, self._value_of(record, scheduler_name, stamp, now_unix), held, is_victim)
+
+    def _end_waiting(self, room: Room) -> None:
+        """It is not written, so nobody has lost a nomination to it."""
+        del self._waiting[room.uid]
+        self._give_nominations_back(room)
+
+    def _give_nominations_back(self, room: Room) -> None:
+        for uid in room.preemption.cleared:
+            record = self._cache.pod(uid)
+            if record is not None and record.stage is Stage.PENDING:
+                self._scheduler.nominations.nominate(uid, record.template, nominated_in(record))
 
     def _still_there(self, victims: Iterable[str], node_name: str) -> list[PodRecord] | None:
         """Those that have to be written; None: one of them is on its way to the node and not seen there yet."""
@@ -256,9 +316,9 @@ class Preemptions:
         attempt = f"{self._incarnation}-preempt-{self._number}"
         return attempt, LeaderWrite(op=OP_PREEMPT, epoch=epoch, attempt=attempt, decided_at_revision=decided_at)
 
-    def _send(self, attempt: str, sent: _Sent) -> None:
-        self._sent[attempt] = sent
-        self._busy.update(dict.fromkeys(sent.keys))
+    def _send(self, built: _Built) -> None:
+        self._sent[built.write.attempt] = built.sent
+        self._busy.update(dict.fromkeys(built.sent.keys))
 
     def _settle(self) -> None:
         """Keys whose last write the cache shows are free again."""
@@ -279,26 +339,25 @@ class Preemptions:
             else:
                 del self._busy[key]
         if isinstance(sent.for_whom, _Follower):
-            return self._followed(sent.for_whom, sent, outcome)
+            return self._followed(sent.for_whom, sent, write, outcome)
         room = sent.for_whom
         self._under_way.discard(room.uid)
         if isinstance(outcome, Committed):
-            whom = room.preemption.node_name, room.uid, room.template.scheduler_name
-            self._following.extend(_Follower(uid, *whom, room.decided_at) for uid in sent.later)
-            return Answered(room, sent.victims, whom)
-        for uid in room.preemption.cleared:
-            record = self._cache.pod(uid)
-            if record is not None and record.stage is Stage.PENDING:
-                self._scheduler.nominations.nominate(uid, record.template, nominated_in(record))
+            self._following.extend(sent.later)
+            return Answered(room, sent.victims, (room.preemption.node_name, room.uid, room.template.scheduler_name))
+        self._give_nominations_back(room)
         return Answered(room)
 
-    def _followed(self, follower: _Follower, sent: _Sent, outcome: Outcome) -> Answered:
+    def _followed(self, follower: _Follower, sent: _Sent, write: GuardedPut, outcome: Outcome) -> Answered:
         match outcome:
             case Committed():
                 return Answered(None, sent.victims, (follower.node_name, follower.preemptor, follower.scheduler_name))
             case Conflict(current) if current is not None:
                 # A write before the cache shows what refused this one would be refused again.
-                self._busy[current.key] = current.mod_revision
+                compared = ((write.key, write.mod_revision), *write.also)
+                for (key, revision), found in zip(compared, (current, *outcome.also), strict=True):
+                    if found is not None and found.mod_revision != revision:
+                        self._busy[key] = found.mod_revision
                 self._following.append(follower)
             case _:
                 # It is gone, or the term is over; or the store does not take it, and the pod will make room anew.

@@ -36,7 +36,7 @@ from rayched.actors.cache_news import CacheNews
 from rayched.actors.event_writes import OP_EVENT, EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import OP_BIND, OP_PREEMPT, OP_STATUS
-from rayched.actors.preemptions import Preemptions
+from rayched.actors.preemptions import Preemptions, Refusal
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import TIME_STEP_SECONDS, QueueLink
 from rayched.actors.records import nominated_in
@@ -255,7 +255,7 @@ class SchedulerCore:
 
     def activate(self, names: tuple[str, ...]) -> None:
         """Pods to be tried at once."""
-        if self.link is not None:
+        if self.link is not None and names:
             self.link.activate(names)
 
     # ------------------------------------------------------------------------------------------------------------ turn
@@ -270,12 +270,15 @@ class SchedulerCore:
         now = self._ports.clock()
         self._end_waits(now)
         self._ends.end_all(self.bindings.resolved())
-        sends = tuple(self._write(now))
+        sends = list(self._write(now))
         for send in sends:
             self.measures.sent(send.number, send.op, send.n_writes, now)
+        for send in [send for send in sends if send.problem is not None]:
+            sends.remove(send)
+            self.transaction_answered(send.number, send.problem)
         self._ends.tell_freed()
         lease_wanted = self.events.lease_wanted(now)
-        return Turn(sends, link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
+        return Turn(tuple(sends), link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
 
     def decide(self) -> bool:
         """One batch of cycles. False: there was nothing to decide."""
@@ -444,9 +447,15 @@ class SchedulerCore:
     def _make_room(self, guard: Guard, now_unix: float) -> Iterator[Send]:
         """Preemptions go before bindings: those who wait for them are the more urgent ones."""
         void: list[str] = []
+        refused: list[Refusal] = []
         while self.window.room and len(self.preemptions):
-            writes = self.preemptions.batch(guard.epoch, now_unix, void)
+            writes = self.preemptions.batch(guard.epoch, now_unix, void, refused)
             if not writes:
                 break
             yield self.window.send(writes, guard, op=OP_PREEMPT)
         self._ends.end_all(Ended(uid, End.AGAIN) for uid in void)
+        for refusal in refused:
+            self._ends.room_refused(refusal.room, refusal.problem, self._ports.clock())
+        # Nothing that ends would wake them.
+        stranded = filter(None, map(self.cache.pod, self.preemptions.take_stranded()))
+        self.activate(tuple(record.name for record in stranded if self._ends.is_to_be_tried(record)))

@@ -15,7 +15,9 @@ window holds at most TRANSACTIONS_MAX batches, so a store that does not answer s
   first can never happen any more, because a revision that has moved on never comes back. Only a batch that asks for it (`once`)
   is given up instead.
 * When the term ends, nothing is sent again. Batches under way are kept until their answers come, which `quiet` waits for.
-* A request that etcd refuses as it stands is taken apart, so one write that it cannot take spoils no other.
+* A batch that etcd refuses as it stands is taken apart, half by half, so one write that it cannot take spoils no other. A single
+  one ends with that refusal. Where an earlier sending of it may still arrive it is sent some more times before, REFUSALS_MAX in
+  all: that long its caller counts on either outcome.
 
 No I/O, no clock. Cost: about 15 µs a write, to build and to read.
 """
@@ -28,13 +30,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rayched.store import transactions
-from rayched.store.errors import NotApplied, StoreBusy, StoreError, StoreFull
+from rayched.store.errors import NotApplied, RequestTooLarge, StoreError
 from rayched.store.transactions import Guard, Outcome, Write
 
 TRANSACTIONS_MAX: Final = 4
 """Batches in the window: enough to hide the disk's latency (PERFORMANCE: 4 in flight reach etcd's own limit)."""
 RESEND_SECONDS_MIN: Final = 0.05
 RESEND_SECONDS_MAX: Final = 1.0
+REFUSALS_MAX: Final = 8
+"""Of a single write that may have been applied before: over these, 3.5 seconds pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,11 @@ class Send:
     op: str = ""
     """What its writes are for."""
     n_writes: int = 0
+    problem: StoreError | None = None
+    """There is no such request: this is its answer already, and nothing is to be sent."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Batch:
     writes: Sequence[Write]
     guard: Guard | None
@@ -59,6 +65,8 @@ class _Batch:
     due: float = 0.0
     uncertain: bool = False
     """An earlier sending has no answer and may still arrive."""
+    refusals: int = 0
+    """How often it was refused as it stands, alone and uncertain."""
     over: bool = False
     """The term has ended: the answer is awaited, its outcome is nobody's any more."""
 
@@ -76,7 +84,7 @@ class WriteWindow:
     @property
     def room(self) -> int:
         """How many more batches it takes now."""
-        return TRANSACTIONS_MAX - len(self._under_way) - len(self._again)
+        return max(0, TRANSACTIONS_MAX - len(self._under_way) - len(self._again))
 
     @property
     def quiet(self) -> bool:
@@ -84,7 +92,9 @@ class WriteWindow:
         return not self._under_way
 
     def next_due(self) -> float | None:
-        """When a batch has to be sent again."""
+        """When a batch has to be sent again; None: there is none, or an answer has to come before."""
+        if len(self._under_way) >= TRANSACTIONS_MAX:
+            return None
         return min((batch.due for batch in self._again), default=None)
 
     def send(self, writes: Sequence[Write], guard: Guard | None, *, op: str = "", once: bool = False) -> Send:
@@ -92,11 +102,10 @@ class WriteWindow:
         return self._send(_Batch(writes, guard, once, op))
 
     def send_again(self, now: float) -> Iterator[Send]:
-        """What is due once more. To be called only while the epoch is believed in."""
-        due = [batch for batch in self._again if batch.due <= now]
-        if due:
-            self._again = [batch for batch in self._again if batch.due > now]
+        """What is due once more, as far as the window takes it. To be called only while the epoch is believed in."""
+        due = [batch for batch in self._again if batch.due <= now][: max(0, TRANSACTIONS_MAX - len(self._under_way))]
         for batch in due:
+            self._again.remove(batch)
             yield self._send(batch)
 
     def answered(self, number: int, answer: Any, now: float) -> list[tuple[Write, Outcome]]:
@@ -111,19 +120,32 @@ class WriteWindow:
             return []
         if not isinstance(answer, StoreError):
             return list(zip(batch.writes, transactions.read(answer, batch.writes), strict=True))
-        taken_nothing = isinstance(answer, NotApplied)
-        if taken_nothing and not batch.uncertain and not isinstance(answer, StoreBusy | StoreFull):
-            if len(batch.writes) == 1:
-                return list(zip(batch.writes, transactions.without_answer(answer, batch.writes), strict=True))
-            self._again.extend(_Batch([write], batch.guard, batch.once, batch.op, due=now) for write in batch.writes)
-            return []
+        if transactions.is_refused_as_it_stands(answer):
+            return self._refused(batch, answer, now)
         if batch.once:
             return list(zip(batch.writes, transactions.without_answer(answer, batch.writes), strict=True))
-        batch.uncertain |= not taken_nothing
+        batch.uncertain |= not isinstance(answer, NotApplied)
+        self._send_later(batch, now)
+        return []
+
+    def _refused(self, batch: _Batch, error: StoreError, now: float) -> list[tuple[Write, Outcome]]:
+        """A batch that the store will never take as it stands: its halves are sent, or its outcome is known."""
+        halves = transactions.halves(batch.writes, error)
+        for half in halves:
+            # The pieces stand where the batch stood, and pass on its doubt: an earlier sending has all of them.
+            self._again.append(_Batch(half, batch.guard, batch.once, batch.op, due=now, uncertain=batch.uncertain))
+        if halves:
+            return []
+        batch.refusals += 1
+        if batch.uncertain and batch.refusals < REFUSALS_MAX:
+            self._send_later(batch, now)
+            return []
+        return list(zip(batch.writes, transactions.without_answer(error, batch.writes), strict=True))
+
+    def _send_later(self, batch: _Batch, now: float) -> None:
         batch.due = now + batch.pause_seconds
         batch.pause_seconds = min(2 * batch.pause_seconds, RESEND_SECONDS_MAX)
         self._again.append(batch)
-        return []
 
     def end_term(self) -> list[Write]:
         """The epoch is over: what waits to be sent again is dropped, and answers still to come concern nobody.
@@ -142,4 +164,8 @@ class WriteWindow:
         number = self._next_number
         self._next_number += 1
         self._under_way[number] = batch
-        return Send(number, transactions.build(batch.guard, batch.writes), batch.op, len(batch.writes))
+        try:
+            content, problem = transactions.build(batch.guard, batch.writes), None
+        except RequestTooLarge as error:
+            content, problem = b"", error
+        return Send(number, content, batch.op, len(batch.writes), problem)

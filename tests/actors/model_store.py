@@ -6,9 +6,13 @@ from typing import Any
 
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry
+from rayched.store.errors import RequestTooLarge
 from rayched.store.list_watch import Changed, Listed
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
+
+TXN_OPS_MAX, REQUEST_BYTES_MAX = 128, 3 << 19
+"""etcd's defaults."""
 
 
 class ModelStore:
@@ -17,6 +21,7 @@ class ModelStore:
     def __init__(self) -> None:
         self.now: dict[bytes, Entry] = {}
         self.history: list[list[Change]] = [[]]
+        self.txn_ops_max, self.request_bytes_max = TXN_OPS_MAX, REQUEST_BYTES_MAX
 
     @property
     def revision(self) -> int:
@@ -45,6 +50,10 @@ class ModelStore:
     # ------------------------------------------------------------------------------------------------------ transactions
 
     def txn(self, request: Any) -> Any:
+        """The TxnResponse. Raises RequestTooLarge as etcd refuses."""
+        if request.ByteSize() > self.request_bytes_max:
+            raise RequestTooLarge("etcd: request is too large")
+        check_operations(request, self.txn_ops_max)
         writes: list[tuple[bytes, bytes | None]] = []
         answer = self._run(request, writes)
         if writes:
@@ -110,3 +119,13 @@ class ModelStore:
 
     def listed(self) -> Listed:
         return Listed(tuple(self.now[key] for key in sorted(self.now)), self.revision)
+
+
+def check_operations(request: Any, allowed: int) -> None:
+    """Source: checkTxnRequest of etcd 3.4 and 3.5, where a nested transaction has what its parents leave."""
+    own = max(len(request.compare), len(request.success), len(request.failure))
+    if own > allowed:
+        raise RequestTooLarge("etcd: too many operations in txn request")
+    for operation in (*request.success, *request.failure):
+        if operation.WhichOneof("request") == "request_txn":
+            check_operations(operation.request_txn, allowed - own)

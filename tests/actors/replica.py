@@ -18,7 +18,7 @@ from rayched.framework.configuration import Configuration
 from rayched.framework.profile import Profile
 from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
-from rayched.store.errors import StoreUnavailable
+from rayched.store.errors import NotApplied, StoreUnavailable
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
 from tests.actors.model_store import ModelStore
@@ -124,9 +124,16 @@ class Replica:
             self.late.append(rpc.TxnRequest.FromString(send.content))
             self.to_core.append((send.number, StoreUnavailable("no answer")))
         else:
-            answer = self.store.txn(rpc.TxnRequest.FromString(send.content))
+            answer = self.stored(send)
             self.to_core.append((send.number, StoreUnavailable("no answer") if lose_answer else answer))
         return True
+
+    def stored(self, send: Send) -> Any:
+        """What the store answers to it."""
+        try:
+            return self.store.txn(rpc.TxnRequest.FromString(send.content))
+        except NotApplied as error:
+            return error
 
     def arrive_late(self) -> bool:
         if not self.late:

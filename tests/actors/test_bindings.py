@@ -161,3 +161,15 @@ def test_a_pod_that_changed_between_decision_and_binding_is_decided_anew() -> No
     assert replica.to_store == [] and assumed(replica) == 0
     replica.settle()
     assert replica.bound() == {"web": "n2"}
+
+
+def test_a_pod_that_somebody_else_put_on_the_very_node_was_not_bound_by_the_attempt_that_was_never_sent() -> None:
+    replica = having_decided(a_pod("web"))
+    assert assumed(replica) == 1
+    foreign = a_pod("web")
+    foreign.spec.node_name = "n1"
+    put_pod(replica.store, foreign)
+    replica.settle()
+    assert replica.core.attempts == {} and replica.core.measures.under_way() == {}
+    assert assumed(replica) == 0 and replica.core.scheduler.occupancy.n_observed == 1
+    assert replica.core.scheduler.attempt("uid-web") is None

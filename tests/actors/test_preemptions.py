@@ -2,79 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import pytest
 
-from rayched.api import kinds
-from rayched.snapshot.budgets import LIMIT_ANNOTATION
-from rayched.store.codec import encode
 from rayched.store.transactions import ALSO_MAX
-from rayched.v1.core_pb2 import Event, Pod
+from rayched.v1.core_pb2 import Event
 from rayched.v1.storage_pb2 import Stored
-from rayched.v1.workloads_pb2 import PodDisruptionBudget
-from tests.actors.builders import a_node, a_pod, stored
+from tests.actors.builders import a_pod
 from tests.actors.leading import key_of
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
-
-
-def put(store: ModelStore, pod: Pod) -> None:
-    store.put(key_of(pod.metadata.name), stored(pod))
-
-
-def on_node(pod: Pod, node: str, *, started: int = 100) -> Pod:
-    pod.spec.node_name = node
-    pod.spec.termination_grace_period_seconds = 30
-    pod.status.phase = "Running"
-    pod.status.start_time.seconds = started
-    return pod
-
-
-def a_leader(bound: Mapping[str, Sequence[Pod]], *, cpu: str = "4", events: bool = False) -> Replica:
-    """A leader at rest over these nodes and the pods on them."""
-    store = ModelStore()
-    for node, pods in bound.items():
-        store.put(KEYS.object_key(kinds.NODE, "", node), stored(a_node(node, cpu=cpu)))
-        for pod in pods:
-            put(store, on_node(pod, node))
-    replica = Replica(store, Clock(), events=events)
-    replica.list()
-    replica.lead()
-    replica.settle()
-    return replica
-
-
-def full_of(*names: str, cpu: str = "1", priority: int = 0) -> list[Pod]:
-    return [a_pod(name, cpu=cpu, priority=priority) for name in names]
-
-
-def ending(replica: Replica) -> list[str]:
-    return sorted(pod.metadata.name for pod in replica.store.pods().values() if pod.metadata.HasField("deletion_timestamp"))
-
-
-def stop_ending(replica: Replica) -> None:
-    """The node's agent does its work."""
-    for name in ending(replica):
-        replica.store.delete(key_of(name))
-
-
-def pod_of(replica: Replica, name: str) -> Pod:
-    pod = replica.store.pod(key_of(name))
-    assert pod is not None
-    return pod
-
-
-def until_sent(replica: Replica) -> None:
-    """Let the leader see the store and decide, until it has sent something; nothing of it has arrived."""
-    for _ in range(20):
-        replica.watch()
-        replica.exchange()
-        replica.exchanged()
-        replica.core.decide()
-        if replica.turn() and replica.to_store:
-            return
-    raise AssertionError("nothing was sent")
+from tests.actors.preempting import (
+    a_leader,
+    ending,
+    full_of,
+    hard_budget,
+    on_node,
+    pod_of,
+    put,
+    stop_ending,
+    until_sent,
+)
+from tests.actors.replica import KEYS, Replica
 
 
 @pytest.mark.row("F14", "F15", "K9.7")
@@ -302,17 +248,6 @@ def test_an_even_more_urgent_pod_takes_the_room_that_was_made_for_another() -> N
         replica.clock.now += 11
     assert replica.bound() == {"more": "n1"}
     assert pod_of(replica, "urgent").status.nominated_node_name == ""
-
-
-def hard_budget(store: ModelStore, allowed: int) -> bytes:
-    budget = PodDisruptionBudget()
-    budget.metadata.namespace, budget.metadata.name = "default", "guard"
-    budget.metadata.annotations[LIMIT_ANNOTATION] = "hard"
-    budget.spec.selector.match_labels["app"] = "db"
-    budget.status.disruptions_allowed = allowed
-    key = KEYS.object_key(kinds.POD_DISRUPTION_BUDGET, "default", "guard")
-    store.put(key, encode(kinds.wrap(budget)))
-    return key
 
 
 @pytest.mark.row("F2", "K9.10")
