@@ -10,7 +10,8 @@
 * Nothing is decided before the cache's revision has reached the epoch: all that was written under earlier epochs lies before it.
 * Belief may come back under the same epoch; then nobody led in between, and what is still under way is still ours. Under another
   epoch all assumptions are void.
-* A fenced epoch is over for good, whatever the belief says: the store has spoken.
+* A fenced epoch is over for good, whatever the belief says: the store has spoken. Only that one: where etcd lost writes, the next
+  epoch is a lower one, and no two elections give the same.
 
 Pure. Owner: the SchedulerCore. Source: LEADER.md 2.2, rules 1 to 3 and 9.
 """
@@ -49,7 +50,7 @@ class Term:
         self.phase = Phase.STANDBY
         self.epoch = 0
         """The last epoch led under; 0 before the first."""
-        self._fenced = 0
+        self._fenced: int | None = None
 
     @property
     def leads(self) -> bool:
@@ -57,11 +58,11 @@ class Term:
 
     def fenced(self, epoch: int) -> None:
         """The store refused a write of this epoch."""
-        self._fenced = max(self._fenced, epoch)
+        self._fenced = epoch
 
     def step(self, belief: int | None, cache_revision: int) -> Step:
         """Where belief and cache lead from here."""
-        believed = belief if belief is not None and belief > self._fenced else None
+        believed = belief if belief != self._fenced else None
         if self.leads:
             if believed == self.epoch:
                 return Step.NOTHING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rayched.actors.term import Step, Term
 from rayched.store.list_watch import Resumed
 from tests.actors.builders import a_node, a_pod
 from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
@@ -123,3 +124,14 @@ def test_a_refusal_by_the_guard_ends_the_term_whatever_the_belief_says() -> None
     assert not replica.core.term.leads and replica.bound() == {}
     for _ in range(3):
         assert not replica.turn() and not replica.core.decide()
+
+
+def test_after_etcd_lost_writes_a_lower_epoch_leads_though_a_higher_one_was_fenced() -> None:
+    term = Term()
+    assert term.step(1000, cache_revision=1000) is Step.BEGIN
+    term.fenced(1000)
+    assert term.step(1000, cache_revision=1000) is Step.STOP
+    assert term.step(1000, cache_revision=1000) is Step.NOTHING and not term.leads
+    # etcd is back at 980, the cache has listed it, and this replica is elected once more.
+    assert term.step(985, cache_revision=980) is Step.NOTHING
+    assert term.step(985, cache_revision=985) is Step.BEGIN and term.leads
