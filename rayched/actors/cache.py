@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from rayched.actors.pod_changes import OP_BIND, bound_behind
 from rayched.actors.pods_alike import KnownPod
 from rayched.actors.pods_by_bytes import PodsByBytes
@@ -39,7 +41,7 @@ from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Listed
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.storage_pb2 import LeaderWrite
+from rayched.v1.storage_pb2 import LeaderWrite, Suspect
 
 PROGRESS_OBJECTS: Final = 512
 """Objects of a list between two signs of life: some milliseconds."""
@@ -71,6 +73,8 @@ class Cache:
         """Of nodes that are there, as `node_guard` gives it."""
         self._expected: dict[bytes, _Expected] = {}
         """Bindings that were sent: what the watch will show of most pods next."""
+        self.suspects: dict[str, int] = {}
+        """Schedulers that died in the pod's cycles, by uid."""
         self.poisoned: dict[bytes, str] = {}
         """Why a key's object is set aside."""
         self.unreported: deque[str] = deque(maxlen=UNREPORTED_MAX)
@@ -165,6 +169,9 @@ class Cache:
         name = self._keys.parse(entry.key)
         if name is None:
             # The epoch; or a kind that a later version stores and this one does not read.
+            suspect = self._keys.uid_of_suspect(entry.key)
+            if suspect is not None:
+                self.suspects[suspect] = _deaths(entry.value)
             return
         self.poisoned.pop(entry.key, None)
         try:
@@ -250,6 +257,8 @@ class Cache:
             yield PodChanged(old, None)
         elif key in self._objects:
             yield from self._object_gone(key)
+        elif (suspect := self._keys.uid_of_suspect(key)) is not None:
+            self.suspects.pop(suspect, None)
 
     def _set_aside(self, key: bytes) -> Iterator[CacheChange]:
         """What was known under the key cannot be relied on any more; a pod on a node goes on taking up its room."""
@@ -324,3 +333,11 @@ class Cache:
         elif stage is Stage.OVER or (old is not None and old.stage is Stage.BOUND):
             self._occupancy.remove(uid)
         yield PodChanged(old, new)
+
+
+def _deaths(value: bytes) -> int:
+    """As a Suspect tells; what cannot be read is one."""
+    try:
+        return max(1, Suspect.FromString(value).deaths)
+    except DecodeError:
+        return 1

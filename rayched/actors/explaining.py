@@ -8,14 +8,20 @@ Cost: every plugin once over all nodes (some milliseconds at 5,000 nodes), and t
 
 from __future__ import annotations
 
+from typing import Final
+
 from rayched.actors.cache import Cache
 from rayched.actors.records import PodRecord
 from rayched.api.stages import Stage
 from rayched.framework.plugin_calls import PluginError
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.work_budget import OverBudget
 from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse, PastDecision
 from rayched.whatif.explain import PodExplanation, explain
+
+EXPLAIN_SECONDS: Final = 1.0
+"""Of the scheduler's time for one explanation."""
 
 
 class CannotExplain(Exception):
@@ -36,8 +42,9 @@ def explain_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request:
     if unknown:
         raise CannotExplain(f'nodes "{unknown[0]}" not found')
     try:
-        found = _explained(record, scheduler, snapshot)
-    except PluginError as problem:
+        with snapshot.work.of(EXPLAIN_SECONDS):
+            found = _explained(record, scheduler, snapshot)
+    except (PluginError, OverBudget) as problem:
         raise CannotExplain(f"Pod {name}: {problem}") from None
     response = _response(found, request)
     draws = scheduler.draws()

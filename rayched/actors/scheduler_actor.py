@@ -30,6 +30,7 @@ from leader.belief import BeliefCell
 from leader.channel import open_channel
 from rayched.actors.attempt_measures import Told
 from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
+from rayched.actors.deciding_cell import DecidingCell
 from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.exchange_socket import ExchangeCaller
 from rayched.actors.explaining import CannotExplain, explain_pod
@@ -163,7 +164,15 @@ class SchedulerActor:
         snapshot = Snapshot()
         self._shards = RayShards(snapshot, loaded.profiles, self._tick, always=config.shard_always)
         self._shards.use(workers)
-        ports = Ports(belief=self._epoch, clock=_boottime, wall_clock=time.time, progress=self._tick)
+        self._deciding = DecidingCell.create(self._own_directory)
+        ports = Ports(
+            belief=self._epoch,
+            clock=_boottime,
+            wall_clock=time.time,
+            progress=self._tick,
+            work_clock=time.thread_time,
+            deciding=self._deciding.write,
+        )
         self._core = SchedulerCore(
             keys,
             loaded.profiles,

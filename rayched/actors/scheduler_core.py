@@ -9,7 +9,7 @@ writes and the next exchange are under way while the batch is decided; and so on
 * Belief and cache tell whether this scheduler leads (`Term`); they are asked before each batch and before anything is sent. At
   the start of a term the queue is rebuilt from the cache under a new session; nothing is listed at that moment. At its end
   nothing more is decided or sent, what was not sent is rolled back, and what is under way is awaited (`drained`).
-* A batch is what is in the hand, at most BATCH_SECONDS of work.
+* A batch is what is in the hand, at most BATCH_SECONDS of work, and one pod of those that take long (`costly_pods`).
 * What has to be sent again goes first, then bindings, then statuses, then events.
 
 Invariants:
@@ -33,22 +33,24 @@ from rayched.actors.attempt_ends import AttemptEnds
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
 from rayched.actors.cache_news import CacheNews
+from rayched.actors.costly_pods import ASIDE_MAX, COSTLY_SECONDS, DEATHS_MAX, CostlyPods
 from rayched.actors.event_writes import OP_EVENT, EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import OP_BIND, OP_PREEMPT, OP_STATUS
 from rayched.actors.preemptions import Preemptions, Refusal
 from rayched.actors.queue_feed import QueueFeed
 from rayched.actors.queue_link import TIME_STEP_SECONDS, QueueLink
-from rayched.actors.records import nominated_in
+from rayched.actors.records import PodRecord, nominated_in
 from rayched.actors.roll_call import RollCall
 from rayched.actors.status_writes import StatusWrites
 from rayched.actors.term import Step, Term
 from rayched.actors.write_window import Send, WriteWindow
 from rayched.framework.profile import Profile
 from rayched.framework.shards import ShardEvaluator
+from rayched.framework.status import error
 from rayched.queue.hints import HintTable
 from rayched.scheduler.attempt import Failure, Phase
-from rayched.scheduler.scheduler import PodToSchedule, Scheduler
+from rayched.scheduler.scheduler import ATTEMPT_SECONDS, PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
@@ -58,6 +60,10 @@ BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
 CLOCK_EVERY: Final = 4
 """Pods decided between two looks at the clock."""
+
+
+def _nobody_asks(uid: str) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,10 @@ class Ports:
     """Unix time, for conditions."""
     progress: Callable[[], None]
     """A sign of life within long work."""
+    work_clock: Callable[[], float] | None = None
+    """What attempts may take is measured by it: the time that this thread computes. None: by `clock`."""
+    deciding: Callable[[str], None] = _nobody_asks
+    """Told the uid of the pod whose cycle begins, "" after a batch: in whose cycle did the scheduler die, if it dies?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,7 @@ class SchedulerCore:
         """The revision of the first list."""
         self._ports = ports
         self.snapshot = snapshot or Snapshot()
+        self.snapshot.work.use(ports.work_clock or ports.clock, ports.progress)
         self.scheduler = Scheduler(self.snapshot, profiles, seed, shards, stopwatch=ports.clock)
         self.cache = Cache(keys, self.snapshot, self.scheduler.occupancy, ports.progress)
         self.term = Term()
@@ -152,6 +163,7 @@ class SchedulerCore:
             self.preemptions,
             self._ends,
         )
+        self._costly = CostlyPods()
         self._next_session = first_session
         self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried)
         self._farewell: ExchangeRequest | None = None
@@ -283,10 +295,10 @@ class SchedulerCore:
     def decide(self) -> bool:
         """One batch of cycles. False: there was nothing to decide."""
         self._follow_belief()
-        link = self.link
+        link, costly = self.link, self._costly
         # No pod that is decided makes room for more than one other.
         room = self.bindings.room
-        if link is None or not len(link) or not room:
+        if link is None or not (len(link) or len(costly)) or not room:
             return False
         clock, decisions = self._ports.clock, self.scheduler.decisions
         decisions.begin(self.cache.revision)
@@ -296,15 +308,26 @@ class SchedulerCore:
             uid = link.take()
             if uid is None:
                 break
-            self._decide_pod(uid, link, now_unix)
+            record = self.cache.pod(uid)
+            if record is not None and self._steps_aside(record, link):
+                continue
+            self._decide_pod(uid, record, link, now_unix)
             count += 1
             if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
                 break
         ended = clock()
+        if count:
+            costly.ordinary(ended)
+            link.decided(count, ended - began, BATCH_SECONDS)
+        turn = costly.take(ended, alone=not len(link)) if count < room and len(costly) else None
+        if turn is not None:
+            uid, allowed = turn
+            self._decide_pod(uid, self.cache.pod(uid), link, now_unix, allowed)
+            ended = clock()
         decisions.end(ended)
         self.measures.batch_ended(ended)
-        link.decided(count, ended - began, BATCH_SECONDS)
-        return True
+        self._ports.deciding("")
+        return count > 0 or turn is not None
 
     def idle(self) -> bool:
         """A piece of work that nobody waits for, while there is nothing to decide. False: there is none."""
@@ -313,6 +336,7 @@ class SchedulerCore:
     def _turn_at(self, link: QueueLink) -> float | None:
         dues = (
             link.next_due(),
+            self._costly.due() if self.bindings.room else None,
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
@@ -371,6 +395,7 @@ class SchedulerCore:
         self.bindings.forget_lost()
         self.preemptions.stop()
         self.scheduler.freed.clear()
+        self._costly.clear()
         link = self._ends.link = QueueLink(self._next_session)
         self._next_session += 1
         waiting = [record for record in self.cache.pending() if self._ends.is_to_be_tried(record)]
@@ -383,16 +408,36 @@ class SchedulerCore:
 
     # ---------------------------------------------------------------------------------------------------------- cycles
 
-    def _decide_pod(self, uid: str, link: QueueLink, now_unix: float) -> None:
-        record = self.cache.pod(uid)
+    def _steps_aside(self, record: PodRecord, link: QueueLink) -> bool:
+        """Whether it is not the pod's turn yet."""
+        deaths = self.cache.suspects.get(record.uid, 0) if self.cache.suspects else 0
+        if deaths < DEATHS_MAX and len(self._costly) < ASIDE_MAX:
+            return self._costly.steps_aside(record.uid, record.template, deaths, self._ports.clock() if deaths else 0.0)
+        if deaths >= DEATHS_MAX:
+            why = f"schedulers ended in {deaths} attempts for this pod; it is tried again when that is an hour ago"
+        elif self._costly.is_costly(record.template):
+            why = f"{ASIDE_MAX} pods that take long to schedule wait already"
+        else:
+            return False
+        self._ends.failed(record.uid, link.cycle_begins(), Failure(error(why), why), self._ports.clock())
+        return True
+
+    def _decide_pod(
+        self, uid: str, record: PodRecord | None, link: QueueLink, now_unix: float, allowed: float | None = None
+    ) -> None:
+        """`allowed`: what the attempt of a pod that stepped aside may take."""
         if record is None or record.kept is None or not self._ends.is_to_be_tried(record):
             link.ended(uid)
             return
         now = self._ports.clock()
+        self._ports.deciding(uid)
         self.measures.cycle_began.append(now)
         pod = PodToSchedule(uid, record.name, record.template, record.kept)
         began = link.cycle_begins()
-        result = self.scheduler.schedule(pod, began, now, now_unix)
+        result = self.scheduler.schedule(pod, began, now, now_unix, ATTEMPT_SECONDS if allowed is None else allowed)
+        took = self.snapshot.work.took
+        if allowed is not None or took >= COSTLY_SECONDS:
+            self._costly.took(record.template, took, self._ports.clock(), was_aside=allowed is not None)
         shadows = self.scheduler.shadows
         while shadows.unread:
             self.events.emit(occurrences.shadow_decision(shadows.unread.popleft()), now, now_unix)

@@ -52,6 +52,7 @@ def scheduler_metrics(core: SchedulerCore, worker_evaluations: int) -> list[Metr
     shadows = [((profile, result.value), count) for (profile, result), count in core.scheduler.shadows.counts.items()]
     return [
         *_attempts(measures),
+        _over_budget(core),
         *_plugins(core),
         *_preemptions(core),
         *_state(core),
@@ -108,6 +109,15 @@ def _plugins(core: SchedulerCore) -> list[Metric]:
             evaluations,
         ),
     ]
+
+
+def _over_budget(core: SchedulerCore) -> Metric:
+    return _counter(
+        "rayched_attempts_over_budget",
+        "Attempts that took more of the scheduler's time than one may, and were given up.",
+        ("profile",),
+        sorted(core.scheduler.over_budget.items()),
+    )
 
 
 def _preemptions(core: SchedulerCore) -> list[Metric]:

@@ -27,6 +27,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText, QueueFlags
+from rayched.actors.deciding_cell import pod_being_decided
 from rayched.actors.log_sending import LogTarget
 from rayched.actors.questions import NotAnswered
 from rayched.actors.scheduler_actor import QUESTIONS, SchedulerActorConfig
@@ -36,7 +37,9 @@ from rayched.replica.local_ray import LocalRay, RayUnavailable, StartCancelled, 
 from rayched.replica.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
+from rayched.replica.suspicions import Suspicions
 from rayched.server.ports import NothingToExplain, NotLeading, QuestionFailed
+from rayched.store.keys import Keys
 from rayched.v1.services_pb2 import (
     ExplainRequest,
     ExplainResponse,
@@ -58,6 +61,8 @@ _LOOK_SECONDS_MAX: Final = 1.0
 """Where the supervisor itself was away for longer than this, the scheduler gets its time anew: the whole replica stood still."""
 _END_SECONDS_MAX: Final = 3.0
 """How long the end of Ray is waited for; it takes a tenth of that."""
+_SUSPICIOUS_SECONDS: Final = 1.5
+"""A cycle that gives no sign of life for so long is told of before the lease ends."""
 _RESTART_PAUSES_SECONDS: Final = (0.0, 0.0, 1.0, 2.0, 5.0)
 """Before the first, second, ... start of Ray in a row of failures."""
 SPARE_READS_MAX: Final = 5_000
@@ -121,6 +126,8 @@ class ActorSupervisor:
         self._asked_for_metrics: dict[str, asyncio.Future[list[Metric]]] = {}
         """Of each actor the last question; one that does not answer is not asked again meanwhile."""
         self.terms: Terms | None = None
+        self._own_directory = belief_file.parent
+        self._suspicions = Suspicions(endpoints, Keys(settings.root), settings.identity)
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     def start(self) -> None:
@@ -312,12 +319,16 @@ class ActorSupervisor:
             if not actors.is_synced or now - looked > _LOOK_SECONDS_MAX:
                 alive_since = now
             looked = now
-            if now - max(alive_since, (self._last_tick() or 0) / NS_PER_SECOND) > _HUNG_SECONDS:
+            silent = now - max(alive_since, (self._last_tick() or 0) / NS_PER_SECOND)
+            if silent > _SUSPICIOUS_SECONDS:
+                self._suspicions.note(pod_being_decided(self._own_directory), now)
+            if silent > _HUNG_SECONDS:
                 log.error("the scheduler has shown no sign of life for %.0f s", _HUNG_SECONDS)
                 self.end_now()
                 alive_since = now
 
     def _scheduler_lost(self, has_spare: bool) -> None:
+        self._suspicions.note(pod_being_decided(self._own_directory), _boottime())
         if self.terms is None:
             return
         if has_spare and (objects := self._objects()) > SPARE_READS_MAX:

@@ -96,6 +96,7 @@ class PotentialVictims:
     def _pods(self, row: int) -> _Pods:
         pods = self._rows.get(row)
         if pods is None:
+            self._snapshot.work.spend()
             pods = self._rows[row] = self._look(row)
         return pods
 

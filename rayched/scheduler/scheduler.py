@@ -10,7 +10,7 @@ Rules:
 * One attempt a pod at a time.
 * Whatever goes wrong after the assumption ends in `roll_back`: Unreserve of all plugins in reverse order, then the room is given
   back. Nothing but this module calls plugins of the life cycle.
-* A plugin that raises fails the attempt, never the loop.
+* A plugin that raises fails the attempt, never the loop; so does work that takes longer than an attempt may.
 
 Owner: the SchedulerCore; one thread. No clock: `now` is in seconds and only times waits.
 Source: scheduleOne, schedulingCycle, bindingCycle of kube-scheduler 1.34.
@@ -19,7 +19,7 @@ Cost: beyond the engine's and the snapshot's about 3 µs a pod.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -51,6 +51,7 @@ from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.work_budget import OverBudget
 from rayched.v1.core_pb2 import Pod
 
 DIAGNOSIS: Final = "Diagnosis"
@@ -58,6 +59,11 @@ DIAGNOSIS: Final = "Diagnosis"
 
 PREEMPTED: Final = "preempted"
 """Why a pod that waited at Permit and was chosen as a victim is turned down. No plugin did that, so it is tried again soon."""
+
+ATTEMPT_SECONDS: Final = 1.0
+"""Of the scheduler's time for one attempt, its preemption included. Ordinary ones take less than a thousandth."""
+COUNTING_SECONDS: Final = 0.05
+"""For idle work on one template."""
 
 PROBLEMS_MAX: Final = 100
 """Unreported problems of plugins that are kept."""
@@ -130,6 +136,8 @@ class Scheduler:
         self.decisions = Decisions(snapshot, stopwatch)
         """What was decided last."""
         self.shadows = ShadowRecords(self.raised)
+        self.over_budget: Counter[str] = Counter()
+        """Attempts that took longer than they may, by profile."""
         self.preemption_attempts = 0
         """How often PostFilter was asked to make room."""
         self._sampling = Sampling(snapshot)
@@ -187,20 +195,28 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------------------ scheduling cycle
 
-    def schedule(self, pod: PodToSchedule, began: int, now: float, now_unix: float = 0.0) -> Attempt | Failure:
+    def schedule(
+        self, pod: PodToSchedule, began: int, now: float, now_unix: float = 0.0, allowed: float = ATTEMPT_SECONDS
+    ) -> Attempt | Failure:
         """One cycle. The attempt that comes back holds room on its node and is READY or WAITING.
 
-        `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for.
+        `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for. `allowed`: seconds that
+        the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed.
         """
         runner = self._runners[pod.template.scheduler_name]
         sampled = not self._decisions % ATTEMPTS_SAMPLED_EVERY
         lifecycle = runner.measured if sampled else runner.lifecycle
         attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now)
         self._decisions += 1
-        if runner.meter is None:
-            return self._cycle(runner, attempt, now, now_unix, sampled)
-        with runner.meter.cycle():
-            return self._cycle(runner, attempt, now, now_unix, sampled)
+        work = self._snapshot.work
+        work.begin(allowed)
+        try:
+            if runner.meter is None:
+                return self._cycle(runner, attempt, now, now_unix, sampled)
+            with runner.meter.cycle():
+                return self._cycle(runner, attempt, now, now_unix, sampled)
+        finally:
+            work.end()
 
     def _cycle(
         self,
@@ -229,6 +245,8 @@ class Scheduler:
                     runner.shadow.ask(attempt, row, nominated, self.shadows)
             else:
                 self.decisions.kept(attempt, row)
+        except OverBudget as problem:
+            return self._over_budget(attempt, problem)
         except PluginError as problem:
             meter = runner.meter
             self.raised.note(str(problem), problem)
@@ -244,6 +262,7 @@ class Scheduler:
             text = f"evaluating the nodes: {type(problem).__name__}: {problem}"
             self.raised.note(text, problem)
             return self._broken(attempt, error(text))
+        self._snapshot.work.end()
         attempt.node_name = self._snapshot.name_of(row)
         return self._take(attempt, now)
 
@@ -263,7 +282,11 @@ class Scheduler:
     def count_rejections(self) -> bool:
         """Idle work: who keeps how many nodes away from a template that was decided about. False: there is none to do."""
         try:
-            return self.decisions.count(self._rejections, self._decisions - 1)
+            with self._snapshot.work.of(COUNTING_SECONDS):
+                return self.decisions.count(self._rejections, self._decisions - 1)
+        except OverBudget:
+            # Nobody needs to know.
+            return True
         except Exception as problem:
             # A plugin's fault, or the engine's with this template: no reason to end the loop.
             text = f"counting who rejects nodes: {problem}"
@@ -444,6 +467,12 @@ class Scheduler:
         """Whether the victim is ending already, or waits at Permit; then its attempt is all that ends."""
         bound = self._snapshot.bound(uid)
         return bound is None or bound.terminating or self.waiting.reject(uid, "", PREEMPTED)
+
+    def _over_budget(self, attempt: Attempt, problem: OverBudget) -> Failure:
+        """What was computed is kept, so that the next attempt has less to do."""
+        self.over_budget[attempt.template.scheduler_name] += 1
+        what = "its affinity, topology spread constraints and the pods that it may preempt take too long to look at"
+        return self._broken(attempt, error(f"the attempt {problem}: {what}"))
 
     def _broken(self, attempt: Attempt, status: Status) -> Failure:
         """Something failed that should not; a nomination ends with it, as in kube-scheduler 1.34."""

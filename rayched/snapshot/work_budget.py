@@ -37,35 +37,49 @@ def _no_time() -> float:
 class WorkBudget:
     """The time of one thread. Times in seconds, of the given clock."""
 
-    __slots__ = ("_allowed", "_clock", "_progress", "_ticked", "_until")
+    __slots__ = ("_allowed", "_began", "_clock", "_progress", "_ticked", "_until", "took")
 
     def __init__(self) -> None:
-        """Without a clock no time passes."""
+        """Without a clock no time passes, and nothing is over budget."""
         self._clock: Callable[[], float] = _no_time
         self._progress: Callable[[], None] = _nobody
         self._allowed = inf
+        self._began: float | None = None
         self._until = inf
         self._ticked = -inf
+        self.took = 0.0
+        """By the work that was ended last."""
 
     def use(self, clock: Callable[[], float], progress: Callable[[], None]) -> None:
         """`progress` is a sign of life."""
         self._clock, self._progress = clock, progress
 
+    def begin(self, seconds: float) -> None:
+        """Work that may take so long. Whoever begins it ends it, whatever happens."""
+        self._began = now = self._clock()
+        self._allowed, self._until = seconds, now + seconds
+
+    def end(self) -> None:
+        """From now on nothing is over budget. Idempotent."""
+        if self._began is not None:
+            self.took = self._clock() - self._began
+            self._began, self._until = None, inf
+
     @contextmanager
-    def attempt(self, seconds: float) -> Iterator[None]:
-        """Work that may take so long. Not to be nested."""
-        self._allowed, self._until = seconds, self._clock() + seconds
+    def of(self, seconds: float) -> Iterator[None]:
+        """The same for a block."""
+        self.begin(seconds)
         try:
             yield
         finally:
-            self._allowed = self._until = inf
+            self.end()
 
     def spend(self) -> None:
         """Between two steps of long work. Raises OverBudget."""
         now = self._clock()
         if now >= self._until:
-            seconds, self._until = self._allowed, inf
-            raise OverBudget(seconds)
+            self._until = inf
+            raise OverBudget(self._allowed)
         if now - self._ticked >= TICK_SECONDS:
             self._ticked = now
             self._progress()

@@ -48,6 +48,7 @@ class Keys:
         self.submissions_prefix: Final = f"{root}/submissions/".encode()
         self.heartbeats_prefix: Final = f"{root}/heartbeats/".encode()
         self.epoch: Final = f"{root}/cluster/epoch".encode()
+        self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
         self.compaction: Final = f"{root}/compaction".encode()
         self._prefixes: Final = {
@@ -71,6 +72,10 @@ class Keys:
     def submission(self, uid: str) -> bytes:
         return self.submissions_prefix + key_part(uid, "uid")
 
+    def suspect(self, uid: str) -> bytes:
+        """Of a pod in whose cycle a scheduler died. Below the prefix that schedulers follow."""
+        return self.suspects_prefix + key_part(uid, "uid")
+
     def heartbeat(self, node: str) -> bytes:
         return self.heartbeats_prefix + key_part(node, "node's name")
 
@@ -92,6 +97,9 @@ class Keys:
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)
+
+    def uid_of_suspect(self, key: bytes) -> str | None:
+        return _tail(key, self.suspects_prefix)
 
     def uid_of_submission(self, key: bytes) -> str | None:
         return _tail(key, self.submissions_prefix)

@@ -61,3 +61,13 @@ class CompactionMoment(_message.Message):
     revision: int
     at_ms: int
     def __init__(self, revision: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
+
+class Suspect(_message.Message):
+    __slots__ = ("deaths", "last_at_ms", "told_by")
+    DEATHS_FIELD_NUMBER: _ClassVar[int]
+    LAST_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOLD_BY_FIELD_NUMBER: _ClassVar[int]
+    deaths: int
+    last_at_ms: int
+    told_by: str
+    def __init__(self, deaths: _Optional[int] = ..., last_at_ms: _Optional[int] = ..., told_by: _Optional[str] = ...) -> None: ...

@@ -53,17 +53,28 @@ class Replica:
         stopwatch: Callable[[], float] | None = None,
         events: bool = False,
         identity: str = "",
+        work_clock: Callable[[], float] | None = None,
     ) -> None:
         self.store, self.clock = store, clock
         self.profiles = dict(profiles or default_profiles())
         self.belief: int | None = None
+        self.signs_of_life = 0
+        self.decided_about: list[str] = []
+        """Uids, and "" after each batch."""
         self.core = SchedulerCore(
             KEYS,
             self.profiles,
             seed,
             incarnation=name,
             first_session=1,
-            ports=Ports(lambda: self.belief, stopwatch or clock, lambda: 1_700_000_000 + clock.now, lambda: None),
+            ports=Ports(
+                lambda: self.belief,
+                stopwatch or clock,
+                lambda: 1_700_000_000 + clock.now,
+                self.gives_a_sign_of_life,
+                work_clock,
+                self.decides_about,
+            ),
             identity=identity,
         )
         self.queue = self.new_queue()
@@ -80,6 +91,12 @@ class Replica:
         self.events = events
         """Leases for events are granted, at once; else no event is ever written."""
         self.leases = 0
+
+    def gives_a_sign_of_life(self) -> None:
+        self.signs_of_life += 1
+
+    def decides_about(self, uid: str) -> None:
+        self.decided_about.append(uid)
 
     def new_queue(self) -> QueueCore:
         return QueueCore(queue_factory(Configuration(), self.profiles))

@@ -37,6 +37,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_failover_duration_seconds": ("histogram", {"kind"}, False),
     "rayched_leader_last_renew_age_seconds": ("gauge", set(), True),
     "rayched_fenced_writes_total": ("counter", {"op"}, True),
+    "rayched_attempts_over_budget_total": ("counter", {"profile"}, False),
     "rayched_queue_invariant_violations_total": ("counter", {"invariant"}, True),
     "rayched_queue_hint_failures_total": ("counter", {"plugin"}, False),
     "rayched_store_txn_duration_seconds": ("histogram", {"op", "outcome"}, True),
