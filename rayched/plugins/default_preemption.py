@@ -18,6 +18,7 @@ Cost: see `scheduler.preemption`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 from rayched.framework import names
@@ -26,7 +27,7 @@ from rayched.framework.cycle_state import CycleState
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.preemption import FAILED_ATTEMPT, FailedAttempt
-from rayched.framework.queueing_hints import Hint, Registration
+from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, Way
 from rayched.framework.status import Status, error
 from rayched.v1.core_pb2 import Pod
 
@@ -48,9 +49,20 @@ class DefaultPreemption:
         return result, Status(status.code, (f"preemption: {status.message()}",))
 
     def registrations(self) -> Sequence[Registration]:
-        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), _after_deletion),)
+        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), PreparedHint(lambda _: _AfterDeletion(), _deletion)),)
 
 
-def _after_deletion(pod: Pod, old: Pod, new: None) -> Hint:  # noqa: ARG001
+@dataclass(frozen=True, slots=True)
+class _AfterDeletion(ReadsNoLabels):
     """Those who rejected the pod tell whether the end of another helps it; having tried to preempt adds nothing to that."""
-    return Hint.SKIP
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return ()
+
+    def __call__(self, look: Look) -> Hint:  # noqa: ARG002
+        return Hint.SKIP
+
+
+def _deletion(old: Pod, new: None) -> Look:  # noqa: ARG001
+    return Look()

@@ -20,19 +20,20 @@ from typing import Final
 
 import numpy as np
 
-from rayched.api.selectors import NAME_FIELD, NodeSelectorMatcher, NodeTermMatcher, matches_all
+from rayched.api.selectors import NAME_FIELD, NodeSelectorMatcher, NodeTermMatcher
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
 from rayched.framework.plugin_args import NodeAffinityArgs
-from rayched.framework.queueing_hints import Hint, Registration, queue_if
+from rayched.framework.queueing_hints import PreparedHint, Registration
 from rayched.framework.status import Code, Status, unresolvable
+from rayched.plugins import node_affinity_hints
 from rayched.plugins.coding import coded
 from rayched.plugins.node_selection import by_selector, by_term, with_labels
 from rayched.plugins.normalizing import most_first
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
-from rayched.v1.core_pb2 import Node, NodeSelector, Pod, PreferredSchedulingTerm
 from rayched.v1.core_pb2 import NodeAffinity as NodeAffinityTerms
+from rayched.v1.core_pb2 import NodeSelector, Pod, PreferredSchedulingTerm
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED: Final = "node(s) didn't match scheduler-enforced node affinity"
@@ -142,25 +143,12 @@ class NodeAffinity:
         return most_first(raw, high)
 
     def registrations(self) -> Sequence[Registration]:
-        return (Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._after_node),)
+        hint = PreparedHint(self._after_node, node_affinity_hints.look)
+        return (Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), hint),)
 
-    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """A node helps when it is selected and was not before.
-
-        1.34 looks at the pod's own selection alone for what was before, and so may miss a node that addedAffinity kept out.
-        """
-        if not matches_all(pod.spec.node_selector, new.metadata.labels):
-            return Hint.SKIP
+    def _after_node(self, pod: Pod) -> node_affinity_hints.AfterNode:
         required = _required_of(pod.spec.affinity.node_affinity)
-        own = None if required is None else NodeSelectorMatcher(required)
-
-        def selects(node: Node) -> bool:
-            name, labels = node.metadata.name, node.metadata.labels
-            return matches_all(pod.spec.node_selector, labels) and all(
-                selector is None or selector.matches(name, labels) for selector in (own, self._added_required)
-            )
-
-        return queue_if(selects(new) and (old is None or not selects(old)))
+        return node_affinity_hints.AfterNode.of(pod.spec.node_selector, required, self._added_required)
 
 
 def _required_of(affinity: NodeAffinityTerms) -> NodeSelector | None:

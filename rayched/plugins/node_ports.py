@@ -10,13 +10,14 @@ Cost: two look-ups for each port the pod wants, and one for each address held un
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from rayched.framework import names
 from rayched.framework.cluster_event import NODE_ADD, Action, ClusterEvent, Resource
-from rayched.framework.queueing_hints import Hint, Registration, queue_if
+from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log
@@ -56,15 +57,25 @@ class NodePorts:
         return ((REASON, codes != Code.SUCCESS),)
 
     def registrations(self) -> Sequence[Registration]:
-        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), _after_deletion), Registration(NODE_ADD))
+        hint = PreparedHint(lambda pod: _AfterDeletion(host_ports_of(pod)), _held)
+        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), hint), Registration(NODE_ADD))
 
 
-def _after_deletion(pod: Pod, old: Pod, new: None) -> Hint:  # noqa: ARG001 - nothing comes after a deletion
-    """A pod that is gone helps when it held a port that this one wants. A nominated pod holds ports on its node, too."""
-    if not (old.spec.node_name or old.status.nominated_node_name):
-        return Hint.SKIP
-    held = host_ports_of(old)
-    return queue_if(any(_clash(wanted, other) for wanted in host_ports_of(pod) for other in held))
+@dataclass(frozen=True, slots=True)
+class _AfterDeletion(ReadsNoLabels):
+    """A pod that is gone helps when it held a port that this one wants."""
+
+    wanted: tuple[HostPort, ...]
+
+    def __call__(self, look: Look) -> Hint:
+        held = look.rest
+        assert isinstance(held, tuple)
+        return queue_if(any(_clash(wanted, other) for wanted in self.wanted for other in held))
+
+
+def _held(old: Pod, new: None) -> Look:  # noqa: ARG001 - nothing comes after a deletion
+    """The ports that a pod held which is gone. A nominated pod holds ports on its node, too."""
+    return Look(host_ports_of(old) if old.spec.node_name or old.status.nominated_node_name else ())
 
 
 def _clash(one: HostPort, other: HostPort) -> bool:

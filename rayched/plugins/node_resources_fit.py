@@ -20,14 +20,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.api import quantity
-from rayched.api.resources import accounted_requests, is_extended, is_scalar, pod_requests, score_requests
+from rayched.api.resources import is_extended, is_scalar, pod_requests, score_requests
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
 from rayched.framework.plugin import RoomNeed
 from rayched.framework.plugin_args import NodeResourcesFitArgs, ScoringStrategyType
-from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
+from rayched.framework.queueing_hints import PreparedHint, Registration
 from rayched.framework.status import Code
+from rayched.plugins import node_resources_fit_hints as hints
 from rayched.plugins.coding import coded
 from rayched.plugins.resource_scoring import (
     PlainScorer,
@@ -43,7 +43,7 @@ from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import BASIC_RESOURCES, CPU, MEMORY, PODS
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Pod
 
 REASON_PODS: Final = "Too many pods"
 NEEDS_MAX: Final = 32
@@ -242,27 +242,15 @@ class NodeResourcesFit:
     def registrations(self) -> Sequence[Registration]:
         pods, nodes = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         return (
-            Registration(ClusterEvent(Resource.POD, pods), self._after_pod),
-            Registration(ClusterEvent(Resource.NODE, nodes), self._after_node),
+            Registration(ClusterEvent(Resource.POD, pods), PreparedHint(self._after_pod, hints.pods)),
+            Registration(ClusterEvent(Resource.NODE, nodes), PreparedHint(self._after_node, hints.nodes)),
         )
 
-    def _after_pod(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
-        """Any pod that goes helps, as it counts as one; a smaller one where it takes less of what this pod asks for."""
-        if new is None:
-            return queue_if(bool(old.spec.node_name or old.status.nominated_node_name))
-        if is_itself(pod, new):
-            return Hint.QUEUE
-        if not new.spec.node_name:
-            return Hint.SKIP
-        before, after = accounted_requests(old), accounted_requests(new)
-        return queue_if(any(before.get(name, 0) > after.get(name, 0) for name, _ in self._filtered(pod)))
+    def _after_pod(self, pod: Pod) -> hints.AfterPod:
+        return hints.AfterPod(frozenset(name for name, _ in self._filtered(pod)), pod.metadata.uid)
 
-    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """A node helps when the pod would fit it empty, and it is new or offers more of what the pod asks for, or of pods."""
-        wanted = (("pods", 1), *self._filtered(pod))
-        if any(amount > _offered(new, name) for name, amount in wanted):
-            return Hint.SKIP
-        return queue_if(old is None or any(_offered(new, name) > _offered(old, name) for name, _ in wanted))
+    def _after_node(self, pod: Pod) -> hints.AfterNode:
+        return hints.AfterNode(((_PODS, 1), *self._filtered(pod)))
 
 
 _CPU_AND_MEMORY: Final = ("cpu", "memory")
@@ -278,12 +266,3 @@ _SCORERS: Final[Mapping[ScoringStrategyType, Callable[[NodeResourcesFitArgs], tu
     ScoringStrategyType.MOST_ALLOCATED: lambda args: (most_allocated, most_allocated_plain),  # noqa: ARG005
     ScoringStrategyType.REQUESTED_TO_CAPACITY_RATIO: _ratio_of,
 }
-
-
-def _offered(node: Node, name: str) -> int:
-    """Allocatable: milli-CPU, bytes or counts."""
-    allocatable = node.status.allocatable
-    if name not in allocatable:
-        return 0
-    text = allocatable[name].string
-    return quantity.milli_value(text) if name == "cpu" else quantity.value(text)

@@ -10,13 +10,14 @@ Cost: one comparison over the rows; one column for all pods, as all that counts 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rayched.api.tolerations import NO_SCHEDULE, tolerated
 from rayched.api.well_known_taints import UNSCHEDULABLE
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
-from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
+from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log
@@ -50,15 +51,42 @@ class NodeUnschedulable:
 
     def registrations(self) -> Sequence[Registration]:
         return (
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _after_node),
-            Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), _after_tolerations),
+            Registration(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), PreparedHint(lambda _: _AfterNode(), _nodes)
+            ),
+            Registration(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), PreparedHint(_AfterTolerations.of, _tolerations)
+            ),
         )
 
 
-def _after_node(pod: Pod, old: Node | None, new: Node) -> Hint:  # noqa: ARG001 - all pods that were rejected are alike
-    """A node helps when it is open and was not there or cordoned before."""
-    return queue_if(not new.spec.unschedulable and (old is None or old.spec.unschedulable))
+@dataclass(frozen=True, slots=True)
+class _AfterNode(ReadsNoLabels):
+    """A node helps when it is open and was not there or cordoned before. All pods that were rejected are alike."""
+
+    def __call__(self, look: Look) -> Hint:
+        return queue_if(look.rest is True)
 
 
-def _after_tolerations(pod: Pod, old: Pod, new: Pod) -> Hint:  # noqa: ARG001 - it was rejected, so it did not tolerate
-    return queue_if(is_itself(pod, new) and tolerated(new.spec.tolerations, _CORDON))
+def _nodes(old: Node | None, new: Node) -> Look:
+    return Look(not new.spec.unschedulable and (old is None or old.spec.unschedulable))
+
+
+@dataclass(frozen=True, slots=True)
+class _AfterTolerations(ReadsNoLabels):
+    """The pod's own tolerations help where they cover a cordon: it was rejected, so they did not before."""
+
+    uid: str
+
+    @classmethod
+    def of(cls, pod: Pod) -> _AfterTolerations:
+        return cls(pod.metadata.uid)
+
+    def __call__(self, look: Look) -> Hint:
+        return queue_if(look.rest == (False, self.uid, True))
+
+
+def _tolerations(old: Pod, new: Pod) -> Look:  # noqa: ARG001 - see above
+    """Whether the pod has a node, the uid of one that has none, and whether it tolerates cordons."""
+    is_placed = bool(new.spec.node_name)
+    return Look((is_placed, "" if is_placed else new.metadata.uid, tolerated(new.spec.tolerations, _CORDON)))

@@ -8,18 +8,30 @@
 A pod without constraints of its own has the profile's default ones, whose selectors come from services and owners. Nothing here
 knows those, so every pod of the namespace counts for them.
 Source: isSchedulableAfterPodChange, isSchedulableAfterNodeChange of kube-scheduler 1.34. Services are not registered for there.
-Cost: compiling the pod's constraints, once for each event that a template is asked about.
+Cost: compiling the pod's constraints once; then a comparison of labels for each constraint that may count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rayched.api.selectors import LabelSelectorMatcher
+from rayched.api.selectors import Operator, Requirement
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
-from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
+from rayched.framework.queueing_hints import (
+    ANYTHING,
+    Handle,
+    Hint,
+    Labels,
+    Look,
+    PreparedHint,
+    Registration,
+    Way,
+    handles_of,
+    queue_if,
+)
+from rayched.snapshot.pod_selection import LabelConditions, conditions_of, hold
 from rayched.v1.core_pb2 import Node, Pod, Service, TopologySpreadConstraint
 
 _DO_NOT_SCHEDULE: Final = "DoNotSchedule"
@@ -32,92 +44,177 @@ def registrations(default_constraints: Sequence[TopologySpreadConstraint]) -> Se
     pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE | Action.UPDATE_POD_TOLERATION
     nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
     found = [
-        Registration(ClusterEvent(Resource.POD, pods), hints.after_pod),
-        Registration(ClusterEvent(Resource.NODE, nodes), hints.after_node),
+        Registration(ClusterEvent(Resource.POD, pods), PreparedHint(hints.after_pod, _pods)),
+        Registration(ClusterEvent(Resource.NODE, nodes), PreparedHint(hints.after_node, _nodes)),
     ]
     if hints.defaults:
-        found.append(Registration(ClusterEvent(Resource.SERVICE, Action.ALL), hints.after_service))
+        found.append(Registration(ClusterEvent(Resource.SERVICE, Action.ALL), PreparedHint(_AfterService.of, _services)))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class _Constraint:
-    topology_key: str
-    honors_taints: bool
-    selector: LabelSelectorMatcher | None
-    """None: it is not known which pods are counted."""
-    wanted: Mapping[str, str]
-    """Labels that matchLabelKeys add to the selector."""
-
-    def counts(self, labels: Mapping[str, str]) -> bool:
-        if self.selector is None:
-            return True
-        return self.selector.matches(labels) and all(labels.get(key) == value for key, value in self.wanted.items())
-
-
-@dataclass(frozen=True, slots=True)
 class _Hints:
-    """The hint functions, which need the profile's hard default constraints."""
+    """What the hints ask, which needs the profile's hard default constraints."""
 
     defaults: tuple[TopologySpreadConstraint, ...]
 
-    def after_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        if any(other is not None and not _is_involved(other, pod) for other in (old, new)):
+    def after_pod(self, pod: Pod) -> _AfterPod:
+        own, labels = pod.spec.topology_spread_constraints, pod.metadata.labels
+        if not own:
+            honors = any(one.node_taints_policy == _HONOR for one in self.defaults)
+            return _AfterPod(pod.metadata.namespace, pod.metadata.uid, honors, bool(self.defaults), ())
+        hard = _hard(own)
+        counted = tuple(_counted(one, labels) for one in hard)
+        honors = any(one.node_taints_policy == _HONOR for one in hard)
+        return _AfterPod(pod.metadata.namespace, pod.metadata.uid, honors, counts_all=False, counted=counted)
+
+    def after_node(self, pod: Pod) -> _AfterNode:
+        constraints = _hard(pod.spec.topology_spread_constraints) if pod.spec.topology_spread_constraints else self.defaults
+        return _AfterNode(tuple(constraint.topology_key for constraint in constraints))
+
+
+def _hard(constraints: Sequence[TopologySpreadConstraint]) -> list[TopologySpreadConstraint]:
+    return [constraint for constraint in constraints if constraint.when_unsatisfiable == _DO_NOT_SCHEDULE]
+
+
+def _counted(constraint: TopologySpreadConstraint, labels: Labels) -> LabelConditions:
+    """Which labels it counts: those that its selector and the pod's own values of matchLabelKeys select."""
+    conditions = conditions_of(constraint.label_selector if constraint.HasField("label_selector") else None)
+    if conditions is None:
+        return None
+    keys = (key for key in constraint.match_label_keys if key in labels)
+    return (*conditions, *(Requirement(key, Operator.IN, frozenset((labels[key],))) for key in keys))
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+@dataclass(frozen=True, slots=True)
+class _AfterPod:
+    namespace: str
+    uid: str
+    honors_taints: bool
+    """Any of the constraints leaves out tainted nodes."""
+    counts_all: bool
+    """It is not known which pods are counted."""
+    counted: tuple[LabelConditions, ...]
+    """Of each constraint."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(one.key for conditions in self.counted for one in conditions or ())
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        if self.counts_all or self.honors_taints:
+            return ((frozenset[Handle]({(self.namespace,)}),),)
+        return tuple(handles_of(one, (self.namespace,)) for one in self.counted if one is not None)
+
+    def __call__(self, look: Look) -> Hint:
+        rest = look.rest
+        assert isinstance(rest, _Pods)
+        if not all(self._is_involved(look.namespace, is_placed, uid) for is_placed, uid in rest.pods):
             return Hint.SKIP
-        constraints = self._constraints(pod)
-        if old is None or new is None:
-            only = old if new is None else new
-            return queue_if(only is not None and any(constraint.counts(only.metadata.labels) for constraint in constraints))
-        if (
-            is_itself(pod, new)
-            and list(old.spec.tolerations) != list(new.spec.tolerations)
-            and any(constraint.honors_taints for constraint in constraints)
-        ):
+        before, after = look.before, look.after
+        if before is None or after is None:
+            labels = after if before is None else before
+            return queue_if(labels is not None and (self.counts_all or any(hold(one, labels) for one in self.counted)))
+        if rest.new_tolerations and self._is_itself(*rest.pods[1]) and self.honors_taints:
             return Hint.QUEUE
-        before, after = old.metadata.labels, new.metadata.labels
         if before == after:
             return Hint.SKIP
-        return queue_if(any(one.selector is None or one.counts(before) != one.counts(after) for one in constraints))
+        return queue_if(self.counts_all or any(hold(one, before) != hold(one, after) for one in self.counted))
 
-    def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
-        keys = [constraint.topology_key for constraint in self._constraints(pod)]
-        counted_before, counted_after = _has_all(keys, old), _has_all(keys, new)
-        if old is None or new is None:
+    def _is_involved(self, namespace: str, is_placed: bool, uid: str) -> bool:
+        """Whether the constraints may count a pod, or are its own."""
+        return self._is_itself(is_placed, uid) or (is_placed and namespace == self.namespace)
+
+    def _is_itself(self, is_placed: bool, uid: str) -> bool:
+        return not is_placed and uid == self.uid
+
+
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """What is read of the pods before and after, beside their labels."""
+
+    pods: tuple[tuple[bool, str], ...]
+    """Of each that there is: whether it has a node, and the uid of one that has none."""
+    new_tolerations: bool
+    new_labels: bool
+    """Any of them, also such as no constraint reads."""
+
+
+def _pods(old: Pod | None, new: Pod | None) -> Look:
+    pods = [pod for pod in (old, new) if pod is not None]
+    before, after = (None if pod is None else dict(pod.metadata.labels) for pod in (old, new))
+    rest = _Pods(
+        pods=tuple((bool(pod.spec.node_name), "" if pod.spec.node_name else pod.metadata.uid) for pod in pods),
+        new_tolerations=old is not None and new is not None and list(old.spec.tolerations) != list(new.spec.tolerations),
+        new_labels=before != after,
+    )
+    return Look(rest, before, after, pods[0].metadata.namespace if pods else "")
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+@dataclass(frozen=True, slots=True)
+class _AfterNode:
+    topology_keys: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.topology_keys
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return (tuple(frozenset[Handle]({(None, key)}) for key in self.topology_keys) or (ANYTHING,),)
+
+    def __call__(self, look: Look) -> Hint:
+        keys, before, after = self.topology_keys, look.before, look.after
+        counted_before, counted_after = _has_all(keys, before), _has_all(keys, after)
+        if before is None or after is None:
             return queue_if(counted_before or counted_after)
         if counted_before != counted_after:
             return Hint.QUEUE
-        before, after = old.metadata.labels, new.metadata.labels
         moved = any(before.get(key) != after.get(key) for key in keys)
-        return queue_if(counted_after and (moved or list(old.spec.taints) != list(new.spec.taints)))
-
-    def after_service(self, pod: Pod, old: Service | None, new: Service | None) -> Hint:
-        if pod.spec.topology_spread_constraints:
-            return Hint.SKIP
-        namespaces = {service.metadata.namespace for service in (old, new) if service is not None}
-        return queue_if(pod.metadata.namespace in namespaces)
-
-    def _constraints(self, pod: Pod) -> list[_Constraint]:
-        """The pod's hard constraints."""
-        own = pod.spec.topology_spread_constraints
-        if not own:
-            return [_Constraint(one.topology_key, one.node_taints_policy == _HONOR, None, {}) for one in self.defaults]
-        labels = pod.metadata.labels
-        return [
-            _Constraint(
-                one.topology_key,
-                one.node_taints_policy == _HONOR,
-                LabelSelectorMatcher(one.label_selector if one.HasField("label_selector") else None),
-                {key: labels[key] for key in one.match_label_keys if key in labels},
-            )
-            for one in own
-            if one.when_unsatisfiable == _DO_NOT_SCHEDULE
-        ]
+        return queue_if(counted_after and (moved or bool(look.rest)))
 
 
-def _is_involved(other: Pod, pod: Pod) -> bool:
-    """Whether the constraints of `pod` may count `other`, or are its own."""
-    return is_itself(pod, other) or (bool(other.spec.node_name) and other.metadata.namespace == pod.metadata.namespace)
+def _nodes(old: Node | None, new: Node | None) -> Look:
+    before, after = (None if node is None else dict(node.metadata.labels) for node in (old, new))
+    new_taints = old is not None and new is not None and list(old.spec.taints) != list(new.spec.taints)
+    return Look(new_taints, before, after)
 
 
-def _has_all(keys: Sequence[str], node: Node | None) -> bool:
-    return node is not None and all(key in node.metadata.labels for key in keys)
+def _has_all(keys: Sequence[str], labels: Labels | None) -> bool:
+    return labels is not None and all(key in labels for key in keys)
+
+
+# ------------------------------------------------------------------------------------------------------------ services
+
+
+@dataclass(frozen=True, slots=True)
+class _AfterService:
+    namespace: str
+    """"" where the pod has constraints of its own, which look at no service."""
+
+    @classmethod
+    def of(cls, pod: Pod) -> _AfterService:
+        return cls("" if pod.spec.topology_spread_constraints else pod.metadata.namespace)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return ((frozenset[Handle]({(self.namespace,)}),),) if self.namespace else ()
+
+    def __call__(self, look: Look) -> Hint:
+        return queue_if(self.namespace != "" and look.namespace == self.namespace)
+
+
+def _services(old: Service | None, new: Service | None) -> Look:
+    service = old if new is None else new
+    return Look(namespace="" if service is None else service.metadata.namespace)

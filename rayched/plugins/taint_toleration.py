@@ -12,7 +12,7 @@ Cost: one look at each set of taints that occurs among the rows, then one gather
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from rayched.api.tolerations import EQUAL, PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
-from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
+from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.normalizing import fewest_first
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
@@ -80,8 +80,10 @@ class TaintToleration:
 
     def registrations(self) -> Sequence[Registration]:
         return (
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _after_node),
-            Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), _after_tolerations),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), PreparedHint(_AfterNode.of, _nodes)),
+            Registration(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), PreparedHint(_AfterTolerations.of, _tolerations)
+            ),
         )
 
 
@@ -92,14 +94,61 @@ def _present(rows: Rows) -> list[tuple[int, tuple[Taint, ...]]]:
     return [(number, sets[number]) for number in numbers if number >= 0]
 
 
-def _after_node(pod: Pod, old: Node | None, new: Node) -> Hint:
+@dataclass(frozen=True, slots=True)
+class _AfterNode(ReadsNoLabels):
     """A node helps when the pod tolerates all its taints and did not before."""
-    return queue_if(_is_tolerated(pod, new) and (old is None or not _is_tolerated(pod, old)))
+
+    tolerations: tuple[bytes, ...]
+    """Those of `own`, as messages are no keys."""
+    own: tuple[Toleration, ...] = field(compare=False)
+
+    @classmethod
+    def of(cls, pod: Pod) -> _AfterNode:
+        own = tuple(pod.spec.tolerations)
+        return cls(tuple(one.SerializeToString(deterministic=True) for one in own), own)
+
+    def __call__(self, look: Look) -> Hint:
+        change = look.rest
+        assert isinstance(change, _Taints)
+        return queue_if(self._tolerates(change.after) and (change.before is None or not self._tolerates(change.before)))
+
+    def _tolerates(self, taints: tuple[Taint, ...]) -> bool:
+        return first_untolerated(self.own, taints) is None
 
 
-def _after_tolerations(pod: Pod, old: Pod, new: Pod) -> Hint:  # noqa: ARG001 - tolerations can only be added
-    return queue_if(is_itself(pod, new))
+@dataclass(frozen=True, slots=True)
+class _Taints:
+    """Of a node, before and after."""
+
+    key: tuple[tuple[bytes, ...] | None, tuple[bytes, ...]]
+    before: tuple[Taint, ...] | None = field(compare=False)
+    after: tuple[Taint, ...] = field(compare=False)
 
 
-def _is_tolerated(pod: Pod, node: Node) -> bool:
-    return first_untolerated(pod.spec.tolerations, node.spec.taints) is None
+def _nodes(old: Node | None, new: Node) -> Look:
+    before, after = None if old is None else tuple(old.spec.taints), tuple(new.spec.taints)
+    return Look(_Taints((None if before is None else _serialised(before), _serialised(after)), before, after))
+
+
+def _serialised(taints: tuple[Taint, ...]) -> tuple[bytes, ...]:
+    return tuple(taint.SerializeToString(deterministic=True) for taint in taints)
+
+
+@dataclass(frozen=True, slots=True)
+class _AfterTolerations(ReadsNoLabels):
+    """The pod's own tolerations help; they can only be added."""
+
+    uid: str
+
+    @classmethod
+    def of(cls, pod: Pod) -> _AfterTolerations:
+        return cls(pod.metadata.uid)
+
+    def __call__(self, look: Look) -> Hint:
+        return queue_if(look.rest == (False, self.uid))
+
+
+def _tolerations(old: Pod, new: Pod) -> Look:  # noqa: ARG001 - tolerations can only be added
+    """Whether the pod has a node, and the uid of one that has none."""
+    is_placed = bool(new.spec.node_name)
+    return Look((is_placed, "" if is_placed else new.metadata.uid))

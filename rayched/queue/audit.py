@@ -264,7 +264,8 @@ class QueueAudit:
         judge = self._hints.judge
         # Objects are made for the hints alone.
         return self._hints.may_wake(pod, event.event) and any(
-            judge(pod, event.event, old, new, _unheard) is not Requeue.SKIP for old, new in event.changes()
+            judge(pod, event.event, old, new, _unheard, self._places.pool.questions) is not Requeue.SKIP
+            for old, new in event.changes()
         )
 
     def _event_at(self, position: int, label: str) -> _Event | None:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 from rayched.framework.cluster_event import ClusterEvent
 from rayched.framework.durations import EXTENSION_POINT_BUCKETS, PLUGIN_BUCKETS, SAMPLED_EVERY, Durations
-from rayched.framework.queueing_hints import Hint, HintFunction
-from rayched.v1.core_pb2 import Pod
+from rayched.framework.queueing_hints import Hint
 
 _HINT_LABELS = {Hint.QUEUE: "Queue", Hint.SKIP: "QueueSkip"}
 """As kube-scheduler names them; a hint function that raises is "Error"."""
@@ -40,16 +39,16 @@ class PreEnqueueDurations:
         self._examinations += 1
         return self._examinations % SAMPLED_EVERY == 1
 
-    def timed_hint(self, plugin: str, event: ClusterEvent, hint: HintFunction) -> HintFunction:
+    def timed_hint(self, plugin: str, event: ClusterEvent, hint: Callable[..., Hint]) -> Callable[..., Hint]:
         """The hint function with a stopwatch around some of its calls."""
 
-        def timed(pod: Pod, old: object, new: object) -> Hint:
+        def timed(*asked: object) -> Hint:
             self._hints_asked += 1
             if self._hints_asked % SAMPLED_EVERY != 1:
-                return hint(pod, old, new)
+                return hint(*asked)
             label, began = "Error", self.stopwatch()
             try:
-                answer = hint(pod, old, new)
+                answer = hint(*asked)
                 label = _HINT_LABELS[answer]
                 return answer
             finally:

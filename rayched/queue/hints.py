@@ -7,6 +7,8 @@ and may reject at Reserve, Permit or PreBind is asked about every event, so that
 What a hint function is given and what it may read stands in `framework.queueing_hints`. This room never imports a concrete
 plugin; whoever builds a queue hands the table in. Immutable once built.
 
+`judge` asks about one pod; a whole class of them is asked through its indexes (`queue.wakes`).
+
 Source: fwk.EnqueueExtensions, buildQueueingHintMap, isPodWorthRequeuing of kube-scheduler 1.34. One rule of 1.34 looks odd and is
 kept: a plugin registered for Node/Add but not for changed taints is woken by changed taints, whatever its hint would say.
 Cost: a dictionary look-up an event once an event was seen, plus the hint functions asked.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rayched.framework.cluster_event import (
@@ -39,10 +42,10 @@ from rayched.framework.plugin import (
     ReservePlugin,
 )
 from rayched.framework.profile import Profile
-from rayched.framework.queueing_hints import Hint, HintFunction, Registration
+from rayched.framework.queueing_hints import Hint, HintFunction, PreparedHint, Registration
+from rayched.queue.hint_index import Questions
 from rayched.queue.queued_pod import QueuedPod
 from rayched.snapshot.columns import Log
-from rayched.v1.core_pb2 import Pod
 
 
 class Requeue(enum.Enum):
@@ -55,7 +58,7 @@ class Requeue(enum.Enum):
 
 HintFailure = Callable[[str, Exception], None]
 """Told which plugin's hint function raised, and what."""
-TimedHint = Callable[[str, ClusterEvent, HintFunction], HintFunction]
+TimedHint = Callable[[str, ClusterEvent, Callable[..., Hint]], Callable[..., Hint]]
 """Puts a stopwatch around a plugin's hint function for an event."""
 
 # ----------------------------------------------------------------------------------------------------- registrations
@@ -111,7 +114,7 @@ ASKED_MAX: Final = 4_096
 class HintTable:
     """Per profile: cluster event -> the plugins to ask, each with its hint function or None for always QUEUE."""
 
-    __slots__ = ("_asked", "_interested", "_of_interest", "_profiles", "_timed")
+    __slots__ = ("_asked", "_held", "_interested", "_of_interest", "_profiles", "_timed")
 
     def __init__(self, profiles: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:
         """scheduler name -> plugin name -> its registrations."""
@@ -123,6 +126,7 @@ class HintTable:
         self._of_interest: dict[ClusterEvent, bool] = {}
         self._timed: TimedHint = _untimed
         self._asked: dict[tuple[str, ClusterEvent, frozenset[str]], Asked] = {}
+        self._held: dict[tuple[str, frozenset[str]], tuple[PreparedHint, ...]] = {}
 
     def time_with(self, timed: TimedHint) -> None:
         """Hint functions are called through what `timed` makes of them. Before the first event."""
@@ -164,12 +168,29 @@ class HintTable:
         known = self._interested.get((scheduler_name, event))
         if known is None:
             known = self._interested[scheduler_name, event] = tuple(
-                (plugin, None if registration.hint is None else self._timed(plugin, event, registration.hint))
+                (plugin, None if registration.hint is None else self._measured(plugin, event, registration.hint))
                 for plugin, found in self._profiles.get(scheduler_name, {}).items()
                 for registration in found
                 if registration.event.matches(event)
             )
         return known
+
+    def _measured(self, plugin: str, event: ClusterEvent, hint: HintFunction) -> HintFunction:
+        if isinstance(hint, PreparedHint):
+            return replace(hint, ask=self._timed(plugin, event, hint.ask))
+        return self._timed(plugin, event, hint)
+
+    def prepared(self, scheduler_name: str, rejectors: frozenset[str]) -> tuple[PreparedHint, ...]:
+        """The prepared hints of these plugins, each once."""
+        found = self._held.get((scheduler_name, rejectors))
+        if found is None:
+            if len(self._held) >= ASKED_MAX:
+                self._held.clear()
+            registered = self._profiles.get(scheduler_name, {})
+            hints = (one.hint for plugin in sorted(rejectors) for one in registered.get(plugin, ()))
+            found = tuple(dict.fromkeys(hint for hint in hints if isinstance(hint, PreparedHint)))
+            self._held[scheduler_name, rejectors] = found
+        return found
 
     def knows(self, scheduler_name: str) -> bool:
         return scheduler_name in self._profiles
@@ -191,8 +212,19 @@ class HintTable:
             return True
         return bool(self.asked(pod.scheduler_name, event, pod.rejectors))
 
-    def judge(self, pod: QueuedPod, event: ClusterEvent, old: object, new: object, failed: HintFailure) -> Requeue:
-        """What the event means for a pod whose last attempt was rejected. A hint function that raises counts as QUEUE."""
+    def judge(
+        self,
+        pod: QueuedPod,
+        event: ClusterEvent,
+        old: object,
+        new: object,
+        failed: HintFailure,
+        questions: Questions | None = None,
+    ) -> Requeue:
+        """What the event means for a pod whose last attempt was rejected. A hint function that raises counts as QUEUE.
+
+        `questions`: where those of prepared hints are kept.
+        """
         rejectors = pod.rejectors
         if not rejectors or event.is_wildcard or not self.knows(pod.scheduler_name):
             return Requeue.AFTER_BACKOFF
@@ -201,7 +233,7 @@ class HintTable:
             pending = plugin in pod.pending_plugins
             if verdict is Requeue.AFTER_BACKOFF and not pending:
                 continue
-            if hint is not None and _answer(hint, plugin, pod.pod, old, new, failed) is Hint.SKIP:
+            if hint is not None and _answer(hint, plugin, pod, old, new, failed, questions) is Hint.SKIP:
                 continue
             if pending:
                 return Requeue.IMMEDIATELY
@@ -211,16 +243,26 @@ class HintTable:
         return verdict
 
 
-def _answer(hint: HintFunction, plugin: str, pod: Pod, old: object, new: object, failed: HintFailure) -> Hint:
+def _answer(
+    hint: HintFunction,
+    plugin: str,
+    pod: QueuedPod,
+    old: object,
+    new: object,
+    failed: HintFailure,
+    questions: Questions | None,
+) -> Hint:
     try:
-        return hint(pod, old, new)
+        if questions is not None and isinstance(hint, PreparedHint):
+            return hint.ask(questions.of(pod, hint), hint.look(old, new))
+        return hint(pod.pod, old, new)
     except Exception as problem:
         # A pod must not be stuck because somebody's hint is broken.
         failed(plugin, problem)
         return Hint.QUEUE
 
 
-def _untimed(_: str, __: ClusterEvent, hint: HintFunction) -> HintFunction:
+def _untimed(_: str, __: ClusterEvent, hint: Callable[..., Hint]) -> Callable[..., Hint]:
     return hint
 
 

@@ -62,7 +62,7 @@ class Places:
         limit = settings.retries_in_a_row_max
         self.active = FairActiveQueue(sort_key, limit) if limit else KeyedHeap[QueuedPod](lambda pod: pod.key, sort_key)
         self.backoff = BackoffQueue(settings.backoff, sort_key)
-        self.pool = UnschedulablePods()
+        self.pool = UnschedulablePods(hints)
         self.in_flight = InFlightPods()
         self.queued: dict[str, QueuedPod] = {}
         """Every pod by namespace/name, except those in flight."""

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rayched.v1.core_pb2 import Pod
+
+if TYPE_CHECKING:
+    from rayched.queue.hint_index import Asking
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
@@ -76,6 +79,7 @@ class QueuedPod:
     """The queue's record of one pending pod. Times are in seconds."""
 
     __slots__ = (
+        "askings",
         "attempts",
         "backoff_until",
         "consecutive_errors",
@@ -128,6 +132,8 @@ class QueuedPod:
         """The second in which the backoff ends; kept until the next pop."""
         self.flush_due: float | None = None
         """After this the pod is tried again whatever happens; set while it is among the unschedulable ones."""
+        self.askings: tuple[Asking, ...] = ()
+        """Where it lies under what the hints ask about it, while it is unschedulable."""
         self.place = Place.NOWHERE
         self.seen_through = 0
         """Position in the log up to which its last attempt has seen everything, or its hints have judged it as it is now."""

@@ -34,8 +34,8 @@ Cost: add and pop O(log n), the rest by the modules below.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from rayched.framework.cluster_event import (
     FORCE_ACTIVATE,
@@ -57,7 +57,7 @@ from rayched.queue.pending import PendingCounts, PendingPodView
 from rayched.queue.places import INCOMING_LABELS, Places, QueueSettings, SortKey
 from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
 from rayched.queue.several import Several
-from rayched.queue.wakes import Wakes
+from rayched.queue.wakes import Wakes, Worth
 from rayched.v1.core_pb2 import Pod
 
 _ADDED: Final = UNSCHEDULABLE_POD_ADD.label
@@ -65,6 +65,20 @@ _UPDATED: Final = UNSCHEDULABLE_POD_UPDATE.label
 
 PreCheck = Callable[[QueuedPod], bool]
 """False: the event is not for this pod."""
+
+
+Moving: TypeAlias = Generator[None, None, Moves]
+"""An operation in pieces."""
+
+
+def finished(moving: Moving) -> Moves:
+    """All its pieces, one after the other."""
+    while True:
+        try:
+            next(moving)
+        except StopIteration as end:
+            moves: Moves = end.value
+            return moves
 
 
 class QueueClosed(RuntimeError):
@@ -236,34 +250,56 @@ class SchedulingQueue:
 
         `old` and `new` are handed to the hints. `pre_check` leaves out unschedulable pods, but not those in flight.
         """
+        return finished(self.moving_all(event, now, old=old, new=new, pre_check=pre_check, position=position))
+
+    def moving_all(
+        self,
+        event: ClusterEvent,
+        now: float,
+        *,
+        old: object = None,
+        new: object = None,
+        pre_check: PreCheck | None = None,
+        position: int | None = None,
+    ) -> Moving:
+        """`move_all` piece by piece: between two of them pods may be popped, and time may do its work, but nothing else."""
         self.places.in_flight.advance(position)
         if not self.hints.is_of_interest(event):
             return ()
-        worth = [found for found in self._wakes.worth(event, old, new) if pre_check is None or pre_check(found[0])]
-        moves: list[Move] = []
-        for pod, requeue in worth:
-            pod.woken_at = self.places.in_flight.position
-            self.places.requeue(pod, requeue, event.label, now, moves)
         if event.is_wildcard:
             self.places.in_flight.wake_all()
         else:
             self.places.in_flight.record(event, old, new)
+        moves: list[Move] = []
+        yield from self._wake(event, now, old, new, pre_check, moves)
         return tuple(moves)
 
     def move_all_for_each(self, event: ClusterEvent, now: float, news: Several, *, position: int | None = None) -> Moves:
         """As `move_all` for each of these objects in turn, all at one position. Costs next to nothing where nobody waits."""
-        in_flight = self.places.in_flight
-        in_flight.advance(position)
+        return finished(self.moving_all_for_each(event, now, news, position=position))
+
+    def moving_all_for_each(self, event: ClusterEvent, now: float, news: Several, *, position: int | None = None) -> Moving:
+        """`move_all_for_each` piece by piece."""
+        self.places.in_flight.advance(position)
         if not self.hints.is_of_interest(event):
             return ()
+        self.places.in_flight.record(event, None, None, news=news)
         moves: list[Move] = []
-        if any(self._wakes.concerned_by(event)):
+        if self.is_awaited(event):
             for new in news:
-                for pod, requeue in list(self._wakes.worth(event, None, new)):
-                    pod.woken_at = in_flight.position
-                    self.places.requeue(pod, requeue, event.label, now, moves)
-        in_flight.record(event, None, None, news=news)
+                yield from self._wake(event, now, None, new, None, moves)
         return tuple(moves)
+
+    def _wake(
+        self, event: ClusterEvent, now: float, old: object, new: object, pre_check: PreCheck | None, moves: list[Move]
+    ) -> Iterator[None]:
+        found: Worth = {}
+        yield from self._wakes.worth(event, old, new, found, anew=pre_check is not None)
+        for pod, requeue in found.values():
+            # Since it was found, its time may have been over.
+            if pod.place in (Place.UNSCHEDULABLE, Place.GATED) and (pre_check is None or pre_check(pod)):
+                pod.woken_at = self.places.in_flight.position
+                self.places.requeue(pod, requeue, event.label, now, moves)
 
     def is_awaited(self, event: ClusterEvent) -> bool:
         """Whether a plugin that holds a waiting pod registered for the event: else it moves nobody."""
@@ -424,7 +460,7 @@ class SchedulingQueue:
     def _wake_by_its_update(self, pod: QueuedPod, old: Pod, now: float) -> Moves:
         moves: list[Move] = []
         for event in pod_change_events(old, pod.pod):
-            requeue = self.hints.judge(pod, event, old, pod.pod, self._wakes.hint_failed)
+            requeue = self.hints.judge(pod, event, old, pod.pod, self._wakes.hint_failed, self.places.pool.questions)
             if requeue is Requeue.SKIP:
                 continue
             pod.woken_at = self.places.in_flight.position

@@ -1,8 +1,9 @@
 """The unschedulable pods and the gated pods: those that wait for an event.
 
 A pod lies in a class: profile, plugins that rejected it, plugins it is pending for. An event that none of a class's plugins
-registered for costs one look-up for the whole class, and a hint is asked once for all pods of a template; so thousands of
-unschedulable pods cost a stream of irrelevant events next to nothing. Gated pods lie apart, by the plugin that gates them.
+registered for costs one look-up for the whole class. Within its class a pod lies by template, as a plain hint is asked once for
+all pods of one, and in an index for each prepared hint (`queue.hint_index`); so thousands of unschedulable pods cost a stream of
+irrelevant events next to nothing. Gated pods lie apart, by the plugin that gates them.
 
 Invariant: a pod's plugins, template, profile and gate do not change while it lies here; who changes them takes it out first.
 `_timeouts` holds exactly the pods that have a `flush_due`.
@@ -16,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rayched.queue.heap import KeyedHeap
+from rayched.queue.hint_index import HintIndex, Indexes, Questions
+from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Place, QueuedPod
 
 RejectionClass = tuple[str, frozenset[str], frozenset[str]]
@@ -30,11 +33,14 @@ FLUSH_PERIOD_SECONDS: Final = 30.0
 class UnschedulablePods:
     """See the module."""
 
-    __slots__ = ("_classes", "_gated", "_gates", "_pods", "_timeouts", "version")
+    __slots__ = ("_classes", "_gated", "_gates", "_hints", "_indexes", "_pods", "_timeouts", "questions", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, hints: HintTable) -> None:
+        self._hints = hints
+        self.questions = Questions()
         self._pods: dict[str, QueuedPod] = {}
         self._classes: dict[RejectionClass, dict[object, dict[str, QueuedPod]]] = {}
+        self._indexes: dict[RejectionClass, Indexes] = {}
         self._gates: dict[Gate, dict[str, QueuedPod]] = {}
         self._gated = 0
         self.version = 0
@@ -74,8 +80,12 @@ class UnschedulablePods:
             found = _class(pod)
             if found not in self._classes:
                 self._classes[found] = {}
+                prepared = self._hints.prepared(pod.scheduler_name, pod.rejectors)
+                self._indexes[found] = {hint: HintIndex() for hint in prepared}
                 self.version += 1
             self._classes[found].setdefault(_sharing(pod), {})[pod.key] = pod
+            indexes = self._indexes[found].items()
+            pod.askings = tuple(index.add(pod, self.questions.of(pod, hint)) for hint, index in indexes)
 
     def remove(self, pod: QueuedPod) -> None:
         del self._pods[pod.key]
@@ -89,13 +99,16 @@ class UnschedulablePods:
             if not gate:
                 del self._gates[_gate(pod)]
             return
+        for index, asking in zip(self._indexes[_class(pod)].values(), pod.askings, strict=True):
+            index.remove(pod, asking)
+        pod.askings = ()
         templates = self._classes[_class(pod)]
         sharing = templates[_sharing(pod)]
         del sharing[pod.key]
         if not sharing:
             del templates[_sharing(pod)]
             if not templates:
-                del self._classes[_class(pod)]
+                del self._classes[_class(pod)], self._indexes[_class(pod)]
 
     def take_out(self, pod: QueuedPod) -> None:
         """Whatever is left of the pod here, wherever it was filed. O(classes)."""
@@ -108,10 +121,14 @@ class UnschedulablePods:
             if not self._gates[gate]:
                 del self._gates[gate]
         for found, templates in list(self._classes.items()):
+            for index in self._indexes[found].values():
+                for asking in [one for one in index.askings() if one.pods.get(pod.key) is pod]:
+                    index.remove(pod, asking)
             for sharing in [one for one, pods in templates.items() if pods.pop(pod.key, None) is not None and not pods]:
                 del templates[sharing]
             if not templates:
-                del self._classes[found]
+                del self._classes[found], self._indexes[found]
+        pod.askings = ()
 
     def misfilings(self, pod: QueuedPod) -> list[str]:
         """Why no event would find a pod that lies here."""
@@ -119,9 +136,18 @@ class UnschedulablePods:
             return ["is filed where no event would find it"]
         if not pod.gated and pod.key not in self._classes.get(_class(pod), {}).get(_sharing(pod), {}):
             return ["is filed under plugins that do not hold it"]
+        if not pod.gated and not self._is_indexed(pod):
+            return ["is filed where no hint would find it"]
         if pod.gated and pod.key not in self._gates.get(_gate(pod), {}):
             return ["is filed under a plugin that does not gate it"]
         return []
+
+    def _is_indexed(self, pod: QueuedPod) -> bool:
+        """By everything that is to be asked about it."""
+        indexes = self._indexes[_class(pod)]
+        if len(pod.askings) != len(indexes):
+            return False
+        return all(index.holds(pod, asking) for index, asking in zip(indexes.values(), pod.askings, strict=True))
 
     def wrong_timers(self, pod: QueuedPod) -> list[str]:
         """Why a pod that lies here might wait for ever."""
@@ -139,6 +165,10 @@ class UnschedulablePods:
     def pods_of(self, rejection: RejectionClass) -> Iterable[Mapping[str, QueuedPod]]:
         """The pods of a class, those of one template together, never none. Views: no pod may be moved meanwhile."""
         return self._classes.get(rejection, {}).values()
+
+    def indexes_of(self, rejection: RejectionClass) -> Indexes:
+        """The pods of a class by what its prepared hints ask. No pod may be put in while they are gone through."""
+        return self._indexes.get(rejection, {})
 
     def gated_by(self, gate: Gate) -> Mapping[str, QueuedPod]:
         """A view: no pod may be moved meanwhile."""
@@ -164,6 +194,7 @@ class UnschedulablePods:
     def clear(self) -> None:
         self._pods.clear()
         self._classes.clear()
+        self._indexes.clear()
         self._gates.clear()
         self._gated = 0
         self._timeouts.clear()

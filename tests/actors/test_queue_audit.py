@@ -98,8 +98,9 @@ def sets_the_timer_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def wakes_everybody_for_anything(patch: pytest.MonkeyPatch) -> None:
-    def eager(self: Wakes, event: Any, old: Any, new: Any) -> Any:
-        return [(pod, Requeue.AFTER_BACKOFF) for pod in self._places.pool]
+    def eager(self: Wakes, event: Any, old: Any, new: Any, found: Any, *, anew: bool) -> Any:
+        found.update({pod.key: (pod, Requeue.AFTER_BACKOFF) for pod in self._places.pool})
+        yield
 
     patch.setattr(Wakes, "worth", eager)
 

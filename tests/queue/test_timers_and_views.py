@@ -12,6 +12,7 @@ from rayched.framework.cluster_event import (
 )
 from rayched.framework.queueing_hints import Registration
 from rayched.queue.backoff import BackoffPolicy
+from rayched.queue.hints import HintTable
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Move, Place, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
@@ -133,7 +134,7 @@ def test_pods_are_found_by_namespace_and_name_in_any_place() -> None:
 
 @pytest.mark.row("Q26")
 def test_clearing_the_pool_leaves_nothing_and_counts_nothing() -> None:
-    pool = UnschedulablePods()
+    pool = UnschedulablePods(HintTable({}))
     for name in "ab":
         pod = QueuedPod(pending(name), 0.0)
         pod.gating_plugin = "Gates" if name == "b" else ""
