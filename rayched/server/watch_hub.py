@@ -50,9 +50,7 @@ class Loss(enum.Enum):
 
     SLOW = "slow"
     RELISTED = "relisted"
-    """The hub itself missed changes and had to list again."""
-    WENT_BACK = "went back"
-    """The store's revision is lower than before: it was restored or lost writes."""
+    """The hub itself missed changes, or cannot prove that it did not, and had to list again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +169,20 @@ class WatchHub:
     # ---- fed by the store's watcher
 
     def listed(self, entries: Iterable[Entry], revision: int) -> None:
-        """All keys as of `revision`. Changes since the last one fed are not known."""
-        went_back = revision < self.revision
-        unchanged = self.synced and revision == self.revision
-        self._state = {}
+        """All keys as of `revision`. Changes since the last one fed are not known, nor is it known that etcd has that one."""
+        former, self._state = self._state, {}
         for entry in entries:
             parsed = self._parse(entry.key)
             if parsed is not None:
                 self._state.setdefault(parsed.kind, {})[entry.key] = entry
         self._changed_at = {}
         self._lists += 1
-        if not unchanged:
+        if not self.synced or revision != self.revision or self._state != former:
             self.first += len(self.window)
             self.window.clear()
             self._window_bytes = 0
             self.floor = self.revision = revision
-            for subscription in tuple(self.subscriptions):
-                subscription.lose(Loss.WENT_BACK if went_back else Loss.RELISTED)
+            self.lose_all(Loss.RELISTED)
         self.synced = True
 
     def changed(self, changes: Iterable[Entry | Deleted], revision: int) -> None:
@@ -217,6 +212,11 @@ class WatchHub:
             wanted = subscription.selection.kind
             if wanted is None or wanted.name in kinds:
                 subscription.wake()
+
+    def lose_all(self, reason: Loss) -> None:
+        """Ends all subscriptions."""
+        for subscription in tuple(self.subscriptions):
+            subscription.lose(reason)
 
     # ---- asked by handlers of calls
 

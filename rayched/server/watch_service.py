@@ -2,11 +2,14 @@
 
 ```
   start_revision 0 ──▶ the present state, BOOKMARK ─┐
-  start_revision r, in the window ──────────────────┴─▶ LIVE ──▶ ABORTED: too slow; UNAVAILABLE: shutting down
-                                                        ▲  │ the hub itself had to list again
-             the first revision that both have ─────────┘  ▼
+  start_revision r, in the window ──────────────────┴─▶ LIVE ──▶ ABORTED: too slow; UNAVAILABLE: shutting down;
+                                                        ▲    OUT_OF_RANGE: the hub itself had to list again
+             the first revision that both have ─────────┘
   start_revision r, older ──────────────────────────▶ CATCHING UP ──▶ OUT_OF_RANGE: compacted
 ```
+
+A hub lists again when it cannot prove that etcd has the past that it followed (docs/adr/0013). Then nobody's position in it says
+anything either, so each caller has to list, too.
 
 A caller that does not read occupies one response and a number. When the window has moved past it, or one response could not be
 sent for `write_seconds_max`, the stream is cut as ABORTED and names the revision from which the next one goes on. Each
@@ -112,14 +115,12 @@ class WatchService:
         else:
             await stream.call.accept()
             subscription = await self._send_present_state(stream)
-        while True:
-            if subscription is None:
-                subscription = await self._catch_up(stream)
-            try:
-                await self._follow(stream, subscription)
-            finally:
-                subscription.close()
-            subscription = None
+        if subscription is None:
+            subscription = await self._catch_up(stream)
+        try:
+            await self._follow(stream, subscription)
+        finally:
+            subscription.close()
 
     async def _synced(self, feed: WatchFeed) -> None:
         try:
@@ -159,7 +160,7 @@ class WatchService:
         return subscription
 
     async def _follow(self, stream: _Stream, subscription: Subscription) -> None:
-        """Sends what the hub has, until the hub itself has missed something."""
+        """Sends what the hub has, until it raises."""
         bookmark_due = False
         while True:
             stream.ready.clear()
@@ -174,13 +175,13 @@ class WatchService:
                         await asyncio.sleep(0)
                     else:
                         bookmark_due = not await self._something_to_read(stream)
-                case Lost(Loss.RELISTED):
-                    return
                 case Lost(Loss.SLOW):
                     raise _too_slow(stream)
-                case Lost(Loss.WENT_BACK):
+                case Lost(Loss.RELISTED):
                     revision = stream.source.feed.hub.revision
-                    text = f"etcd went back to revision {revision}: it lost writes or was restored; list again"
+                    text = (
+                        f"this replica had to read etcd anew, at revision {revision}: etcd was restored, or compacted; list again"
+                    )
                     raise watch_ended(Code.OUT_OF_RANGE, text, 0, revision + 1)
 
     async def _something_to_read(self, stream: _Stream) -> bool:

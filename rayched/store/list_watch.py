@@ -1,11 +1,10 @@
 """The policy of following a prefix of etcd, without I/O: answers and time go in, requests and deliveries come out.
 
 ```
-          ┌──────────── history gone, revision set back ───────────┐
-          ▼                                                         │
-  PAUSED ──▶ LISTING ──(all pages)──▶ OPENING ──(created)──▶ FOLLOWING
-    ▲  └──────(the list still holds)─────▲                          │
-    └──────────────────── stream ended, silent or refused ──────────┘
+             ┌──(nothing to go on from)──▶ LISTING ──(all pages)───────┐
+  PAUSED ──▶ OPENING                                                   ▼
+    ▲        └──(the last change is known)──▶ PROVING ──(the same)─▶ FOLLOWING
+    └───────── stream ended, silent or refused; history gone or another one ┘
 ```
 
 What is delivered, in this order and without a gap:
@@ -18,18 +17,22 @@ What is delivered, in this order and without a gap:
 
 Rules:
 
-* After any break the watch begins at the revision after the last one delivered. If etcd has compacted that, all is listed anew.
-* If the new stream's header has a lower revision than the last one delivered, or another cluster id, etcd's history is not
-  the one that was followed: all is listed anew. (A member that merely lags looks the same and costs a listing.) Without this the
-  watch would wait for a revision in the future and miss everything until then.
-* Pages of a list are read at the revision of the first page. One that fails is asked for again; if its revision is gone or is
-  from the future, the list begins anew.
+* After any break the watch begins at the last revision delivered that put something, and etcd has to tell all that was delivered
+  from there on once more, equal in every byte; then follows what is new. Anything else shows that etcd's history is not the one
+  that was followed (restored, wiped, writes lost), also where it has grown past the last revision: all is listed anew. What is
+  put holds uids and times, so two histories do not put the same at the same revision; what is deleted leaves but a name.
+  Where nothing was put since the list, nothing can be proved: all is listed anew. So it is where etcd has compacted the revision.
+* Another cluster id in the new stream's header is seen at once. A lower revision may be that of a member that merely lags: it has
+  `answer_seconds` to tell what it has to.
+* A list is read while the stream that will follow it is open, and counts only if that is open still: etcd's process was the same
+  then, so nothing is missed between the two. Pages are read at the revision of the first page. One that fails is asked for again;
+  if its revision is gone or is from the future, the list begins anew.
 * A stream without any message for `ask_seconds` is asked for its progress, and given up when `answer_seconds` pass without an
   answer. The answer proves life and nothing else: before etcd 3.5.8 it may overtake events, so it never moves the revision.
 * A break after at least `pause_seconds_max` of following is repaired at once; else the pauses double from `pause_seconds_min`.
 * The stream requires a leader (metadata `hasleader`), or a member cut off from the others would stay silent.
 
-Source: etcd API v3 and its guarantees for watches. Cost: a few microseconds a message, about one a change.
+Source: etcd API v3 and its guarantees for watches; docs/adr/0013. Cost: a few microseconds a message, about one a change.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ from rayched.store.keys import prefix_end
 _DELETE: Final = kv.Event.DELETE
 STREAM_METADATA: Final = (("hasleader", "true"),)
 """Goes with each stream that is opened."""
+_PROOF_CHANGES_MAX: Final = 1000
+"""More deletions than so without any put are not remembered; a break then costs a listing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class FetchPage:
-    """Request: call Range, then `page_arrived` or `page_failed`."""
+    """Request: call Range, then `page_arrived` or `page_failed`; but only `stream_ended` if the stream has ended meanwhile."""
 
     request: Any
     timeout_seconds: float
@@ -161,17 +166,20 @@ Effect = Request | Delivery
 
 class _Phase(enum.Enum):
     PAUSED = enum.auto()
-    LISTING = enum.auto()
     OPENING = enum.auto()
+    LISTING = enum.auto()
+    PROVING = enum.auto()
     FOLLOWING = enum.auto()
 
 
 @dataclass(slots=True)
 class _List:
-    """A list under way."""
+    """A list under way. `revision` is that of its first page, or 0 before."""
 
-    revision: int = 0
     cluster_id: int = 0
+    revision_min: int = 0
+    """Of the store, when the stream began that will follow the list."""
+    revision: int = 0
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -183,6 +191,7 @@ class ListWatchCore:
 
     RULE_RESUMES_BEHIND_THE_LAST: ClassVar[bool] = True
     RULE_COMPACTED_HISTORY_IS_LISTED: ClassVar[bool] = True
+    RULE_THE_PAST_IS_PROVED: ClassVar[bool] = True
     """Broken by tests alone."""
 
     def __init__(self, prefix: bytes, *, page_size: int = 2000, pace: Pace | None = None) -> None:
@@ -192,11 +201,13 @@ class ListWatchCore:
         self._pace = pace or Pace()
         self._phase = _Phase.PAUSED
         self._due_at: float | None = None
-        self._must_list = True
         self._list = _List()
         self._cluster_id = 0
         self._stream = 0
+        self._is_open = False
         self._held: list[Change] = []
+        self._proof: tuple[Change, ...] = ()
+        """What was delivered from the last put on; empty: a break is followed by a list."""
         self._opened_at = 0.0
         self._heard_at = 0.0
         self._asked_at: float | None = None
@@ -212,6 +223,11 @@ class ListWatchCore:
         return self._phase is _Phase.FOLLOWING
 
     @property
+    def reads(self) -> bool:
+        """Whether messages of the stream are wanted now; while pages are read they wait."""
+        return self._phase in (_Phase.OPENING, _Phase.PROVING, _Phase.FOLLOWING)
+
+    @property
     def due_at(self) -> float | None:
         """When `tick` is wanted; None while only an answer can move things on."""
         match self._phase:
@@ -219,8 +235,8 @@ class ListWatchCore:
                 return self._due_at
             case _Phase.LISTING:
                 return None
-            case _Phase.OPENING:
-                return self._opened_at + self._pace.answer_seconds
+            case _Phase.OPENING | _Phase.PROVING:
+                return self._heard_at + self._pace.answer_seconds
             case _Phase.FOLLOWING if self._asked_at is not None:
                 return self._asked_at + self._pace.answer_seconds
             case _Phase.FOLLOWING:
@@ -240,23 +256,25 @@ class ListWatchCore:
         if self._phase is _Phase.FOLLOWING and self._asked_at is None:
             self._asked_at = now
             return [SendOnStream(self._stream, rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))]
-        return self._break(Break.SILENT, f"no message for {self._pace.answer_seconds:g} s after a request", now)
+        silence = f"no message for {self._pace.answer_seconds:g} s after a request"
+        if self._phase is _Phase.PROVING:
+            untold = f"it tells nothing of revision {self._proof[0].mod_revision} within {self._pace.answer_seconds:g} s"
+            return self._list_anew(Break.SET_BACK, untold, now)
+        return self._break(Break.SILENT, silence, now)
 
     def page_arrived(self, answer: Any, now: float) -> list[Effect]:
         """A RangeResponse to the FetchPage under way."""
         header, listing = answer.header, self._list
-        if not listing.revision:
-            listing.revision, listing.cluster_id = header.revision, header.cluster_id
-        elif header.cluster_id != listing.cluster_id or header.revision < listing.revision:
-            return self._list_anew(Break.SET_BACK, "between two pages of a list", now)
+        listing.revision = listing.revision or header.revision
+        if header.cluster_id != listing.cluster_id or header.revision < max(listing.revision, listing.revision_min):
+            return self._list_anew(Break.SET_BACK, "while a list was read", now)
         listing.entries.extend(map(entry_of, answer.kvs))
         if answer.more and answer.kvs:
             return [self._fetch()]
-        self._must_list = False
         self.revision, self._cluster_id = listing.revision, listing.cluster_id
         self.lists += 1
         self._list = _List()
-        return [Listed(tuple(listing.entries), listing.revision), *self._proceed(now)]
+        return [Listed(tuple(listing.entries), listing.revision), *self._follow(now)]
 
     def page_failed(self, failure: Failure, now: float) -> list[Effect]:
         """The FetchPage under way has no answer."""
@@ -271,6 +289,7 @@ class ListWatchCore:
         self._heard_at, self._asked_at = now, None
         if message.compact_revision and not self.RULE_COMPACTED_HISTORY_IS_LISTED:
             self.revision = message.compact_revision
+            self._proof = self._proof or (Deleted(b"", self.revision),)
             return self._break(Break.COMPACTED, "what was compacted is left out", now)
         if message.compact_revision:
             return self._list_anew(Break.COMPACTED, f"etcd keeps revisions from {message.compact_revision} on", now)
@@ -278,7 +297,7 @@ class ListWatchCore:
             return self._break(Break.REFUSED, message.cancel_reason, now)
         if message.created:
             return self._created(message.header, now)
-        return self._changed(message)
+        return self._changed(message, now)
 
     def stream_ended(self, stream: int, failure: Failure, now: float) -> list[Effect]:
         """The stream is over, for whatever reason."""
@@ -287,16 +306,28 @@ class ListWatchCore:
         return self._break(Break.STREAM_ENDED, failure.message, now)
 
     def _created(self, header: Any, now: float) -> list[Effect]:
-        if header.revision < self.revision or header.cluster_id != self._cluster_id:
-            found = f"revision {header.revision} of cluster {header.cluster_id:x}"
-            return self._list_anew(Break.SET_BACK, f"{found} after {self.revision} of cluster {self._cluster_id:x}", now)
+        if not self._proof:
+            self._phase = _Phase.LISTING
+            self._list = _List(header.cluster_id, header.revision)
+            return [self._fetch()]
+        if header.cluster_id != self._cluster_id:
+            found = f"cluster {header.cluster_id:x} after cluster {self._cluster_id:x}"
+            return self._list_anew(Break.SET_BACK, found, now)
+        if not self._proves:
+            return self._follow(now)
+        self._phase = _Phase.PROVING
+        return []
+
+    def _follow(self, now: float) -> list[Effect]:
         self._phase = _Phase.FOLLOWING
-        self._opened_at = now
+        self._opened_at = self._heard_at = now
+        self._asked_at = None
         return [Resumed(self.revision)]
 
-    def _changed(self, message: Any) -> list[Effect]:
+    def _changed(self, message: Any, now: float) -> list[Effect]:
         # What was delivered already is dropped: before etcd 3.5.22 a watch from a future revision could get old events.
-        held, first = self._held, self._next
+        proving = self._phase is _Phase.PROVING
+        held, first = self._held, self._proof[0].mod_revision if proving else self._next
         for event in message.events:
             pair = event.kv
             if pair.mod_revision >= first:
@@ -309,13 +340,37 @@ class ListWatchCore:
             complete = next(i for i, change in enumerate(held) if change.mod_revision == newest)
             if not complete:
                 return []
+        if proving:
+            return self._proved(complete, now)
         self._held = held[complete:]
-        self.revision = held[complete - 1].mod_revision
-        return [Changed(tuple(held[:complete]), self.revision)]
+        return [self._delivery(held[:complete])]
+
+    def _proved(self, complete: int, now: float) -> list[Effect]:
+        """What is told once more beside what was delivered."""
+        ready, past = self._held[:complete], self._proof
+        if tuple(ready[: len(past)]) != past[:complete]:
+            told = f"what it tells from revision {past[0].mod_revision} to {self.revision} is not what was delivered"
+            return self._list_anew(Break.SET_BACK, told, now)
+        if complete < len(past):
+            return []
+        self._held = self._held[complete:]
+        new = [change for change in ready if change.mod_revision >= self._next]
+        effects = self._follow(now)
+        return [*effects, self._delivery(new)] if new else effects
+
+    def _delivery(self, changes: list[Change]) -> Changed:
+        self.revision = changes[-1].mod_revision
+        put = next((change for change in reversed(changes) if isinstance(change, Entry)), None)
+        if put is not None:
+            self._proof = tuple(change for change in changes if change.mod_revision >= put.mod_revision)
+        elif self._proof:
+            self._proof += tuple(changes)
+        if len(self._proof) > _PROOF_CHANGES_MAX:
+            self._proof = ()
+        return Changed(tuple(changes), self.revision)
 
     def _list_anew(self, reason: Break, message: str, now: float) -> list[Effect]:
-        self._must_list = True
-        self._list = _List()
+        self._proof = ()
         return self._break(reason, message, now)
 
     def _break(self, reason: Break, message: str, now: float) -> list[Effect]:
@@ -323,10 +378,12 @@ class ListWatchCore:
         effects: list[Effect] = []
         if self._phase is _Phase.FOLLOWING and now - self._opened_at >= self._pace.pause_seconds_max:
             self._failures = 0
-        if self._stream_open:
+        # The stream behind a page without an answer stays: what happens meanwhile is told after the list.
+        if self._is_open and reason is not Break.LIST_FAILED:
             effects.append(CloseStream(self._stream))
-        self._stream += 1
-        self._held = []
+            self._is_open = False
+            self._stream += 1
+            self._held = []
         self.breaks[reason] += 1
         effects.append(Broken(reason, message))
         self._failures += 1
@@ -344,20 +401,23 @@ class ListWatchCore:
         return self.revision + self.RULE_RESUMES_BEHIND_THE_LAST
 
     @property
-    def _stream_open(self) -> bool:
-        return self._phase in (_Phase.OPENING, _Phase.FOLLOWING)
+    def _proves(self) -> bool:
+        return self.RULE_THE_PAST_IS_PROVED and self.RULE_COMPACTED_HISTORY_IS_LISTED
 
     def _proceed(self, now: float) -> list[Effect]:
-        """The next request: a page where a list is due, else a stream."""
-        if self._must_list:
+        """The next request: a page where a list is under way, else a stream."""
+        if self._is_open:
             self._phase = _Phase.LISTING
             return [self._fetch()]
         self._phase = _Phase.OPENING
-        self._opened_at = self._heard_at = now
+        self._heard_at = now
         self._asked_at = None
         self._stream += 1
+        self._is_open = True
+        # 0 is the present.
+        start = 0 if not self._proof else self._proof[0].mod_revision if self._proves else self._next
         create = rpc.WatchCreateRequest(
-            key=self._prefix, range_end=self._range_end, start_revision=self._next, progress_notify=True, fragment=True
+            key=self._prefix, range_end=self._range_end, start_revision=start, progress_notify=True, fragment=True
         )
         return [OpenStream(self._stream, rpc.WatchRequest(create_request=create))]
 

@@ -149,7 +149,7 @@ class Watcher:
 
     def _next_input(self) -> list[Effect]:
         stream = self._stream
-        if stream is None:
+        if stream is None or not self.core.reads:
             due_at = self.core.due_at
             self._stopping.wait(_LOOK_SECONDS_MAX if due_at is None else max(due_at - self._clock(), 0.0))
             return self._asked(self.core.tick)
@@ -216,10 +216,13 @@ class Watcher:
         try:
             answer = self._page_call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            return self._asked(self.core.page_failed, Failure.of(error))
+            answer = Failure.of(error)
         finally:
             self._page_call = None
-        return self._asked(self.core.page_arrived, answer)
+        stream = self._stream
+        if stream is not None and not stream.call.is_active():
+            return self._asked(self.core.stream_ended, stream.number, Failure("the stream ended while a list was read"))
+        return self._asked(self.core.page_failed if isinstance(answer, Failure) else self.core.page_arrived, answer)
 
 
 def _join(thread: threading.Thread | None) -> None:

@@ -267,21 +267,23 @@ def test_a_watcher_that_does_not_read_is_cut_and_can_go_on_where_it_was(small_ap
         assert len({revision for revision, _ in got}) == len(got)
 
 
-def test_streams_go_on_when_the_server_itself_had_to_list_again(small_api: Serving) -> None:
+def test_streams_are_told_to_list_again_when_the_server_itself_had_to(small_api: Serving) -> None:
     with Client(small_api.address) as client:
         start = client.list_all("pods").revision + 1
         with client.watch("pods", start_revision=start) as stream:
             client.submit(a_pod("before"))
             assert next(stream).type is EventType.ADDED
 
-            async def lose_the_window() -> None:
+            async def list_again() -> None:
                 hub = small_api.hub
                 hub.listed([entry for kind in KINDS for entry in hub.all_of(kind)], hub.revision + 1)
 
-            small_api.run(lose_the_window())
-            client.submit(a_pod("after"))
-            event = next(stream)
-            assert event.object is not None and event.object.metadata.name == "after"
+            small_api.run(list_again())
+            with pytest.raises(ApiError, match="had to read etcd anew") as caught:
+                next(stream)
+            assert caught.value.code is grpc.StatusCode.OUT_OF_RANGE
+        client.submit(a_pod("after"))
+        assert [pod.metadata.name for pod in client.list("pods")] == ["after", "before"]
 
 
 def test_a_server_that_stops_ends_its_streams_with_the_revision_to_go_on_from(etcd: EtcdServer, etcd_root: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from rayched.store.list_watch import (
@@ -37,6 +38,8 @@ class Following:
         self._take = take
         self.watch = ListWatchCore(prefix, page_size=page_size)
         self._stream: Stream | None = None
+        self._number = 0
+        self._unread: deque[object] = deque()
         self._timer = 0
         self._stopped = False
 
@@ -74,7 +77,10 @@ class Following:
                         self._stream = None
                 case _:
                     self._take(effect)
-        self._plan_tick()
+        if self._unread and self.watch.reads:
+            self._carry_out(self.watch.stream_message(self._number, self._unread.popleft(), self._now()))
+        else:
+            self._plan_tick()
 
     def _plan_tick(self) -> None:
         due_at = self.watch.due_at
@@ -91,7 +97,11 @@ class Following:
         self._world.after(wait, lambda: self._timer == number and self._process.deliver(tick))
 
     def _fetch(self, page: FetchPage) -> None:
+        stream = self._stream
+
         def answered(answer: object) -> None:
+            if self._stream is not stream:
+                return
             if isinstance(answer, EtcdError):
                 self._carry_out(self.watch.page_failed(Failure.of(answer), self._now()))
             else:
@@ -101,10 +111,13 @@ class Following:
         self._world.call(self._process, self._link, lambda: self._world.etcd.range(page.request), timeout_ns, answered)
 
     def _open(self, opening: OpenStream) -> list[Effect]:
-        number = opening.stream
+        self._number = number = opening.stream
+        self._unread.clear()
 
         def message(message: object) -> None:
-            self._carry_out(self.watch.stream_message(number, message, self._now()))
+            if number == self._number:
+                self._unread.append(message)
+                self._carry_out([])
 
         def end(error: EtcdError) -> None:
             self._carry_out(self.watch.stream_ended(number, Failure.of(error), self._now()))

@@ -40,7 +40,7 @@ class ModelEtcd:
     history: list[list[Write]] = field(default_factory=lambda: [[]])
     compacted: int = 0
     cluster: int = 77
-    lost_unnoticed: bool = False
+    puts: int = 0
 
     @property
     def revision(self) -> int:
@@ -69,9 +69,16 @@ class ModelEtcd:
         ]
 
     def write(self, writes: dict[bytes, bytes | None]) -> None:
+        """No two puts are the same, as those of objects with uids and times."""
         there = {key for key, *_ in self.state(self.revision).items()} | self._outside()
-        possible = [(key, value) for key, value in writes.items() if value is not None or key in there]
-        if possible and not self.lost_unnoticed:
+        possible: list[Write] = []
+        for key, value in writes.items():
+            if value is not None:
+                self.puts += 1
+                possible.append((key, value + b"%d" % self.puts))
+            elif key in there:
+                possible.append((key, None))
+        if possible:
             self.history.append(possible)
 
     def _outside(self) -> set[bytes]:
@@ -79,7 +86,6 @@ class ModelEtcd:
         return {key for key, value in last.items() if value is not None}
 
     def answer_range(self, request: Any) -> Any:
-        self.lost_unnoticed = False
         revision = request.revision or self.revision
         if revision <= self.compacted and revision < self.revision:
             return Failure("compacted", Break.COMPACTED)
@@ -99,7 +105,10 @@ class ModelStream:
     number: int
     next_revision: int
     wire: list[Any]
+    compacted: int
+    """When it was opened: of that revision deletions are gone."""
     mute: bool = False
+    broken: bool = False
 
     def send(self, etcd: ModelEtcd, revisions: int, fragment: int) -> None:
         if self.mute:
@@ -107,6 +116,8 @@ class ModelStream:
         until = min(self.next_revision - 1 + revisions, etcd.revision)
         events = []
         for key, value, number in etcd.events(self.next_revision - 1, until):
+            if value is None and number == self.compacted:
+                continue
             pair = kv.KeyValue(key=key, mod_revision=number)
             if value is not None:
                 created = etcd.state(number)[key][1]
@@ -167,9 +178,9 @@ class World:
     def opened(self, opening: OpenStream) -> ModelStream:
         create = opening.request.create_request
         assert create.fragment and opening.metadata == (("hasleader", "true"),)
-        stream = ModelStream(opening.stream, create.start_revision, [])
+        stream = ModelStream(opening.stream, create.start_revision or self.etcd.revision + 1, [], self.etcd.compacted)
         stream.wire.append(rpc.WatchResponse(header=self.etcd.header(), created=True))
-        if create.start_revision <= self.etcd.compacted:
+        if stream.next_revision < self.etcd.compacted:
             stream.wire.append(rpc.WatchResponse(header=self.etcd.header(), canceled=True, compact_revision=self.etcd.compacted))
             stream.mute = True
         return stream
@@ -188,6 +199,8 @@ class World:
     def answer_page(self) -> None:
         if self.page is not None:
             request, self.page = self.page, None
+            if self._end_of_stream():
+                return
             answer = self.etcd.answer_range(request)
             failed = isinstance(answer, Failure)
             self.take((self.core.page_failed if failed else self.core.page_arrived)(answer, self.now))
@@ -195,7 +208,8 @@ class World:
     def fail_page(self) -> None:
         if self.page is not None:
             self.page = None
-            self.take(self.core.page_failed(Failure("no answer"), self.now))
+            if not self._end_of_stream():
+                self.take(self.core.page_failed(Failure("no answer"), self.now))
 
     def send(self, revisions: int, fragment: int) -> None:
         if self.stream is not None:
@@ -203,16 +217,24 @@ class World:
 
     def receive(self, count: int) -> None:
         for _ in range(count):
-            if self.stream is not None and self.stream.wire:
+            if self.stream is not None and self.stream.wire and self.core.reads:
                 message = self.stream.wire.pop(0)
-                self.etcd.lost_unnoticed &= not message.created
                 self.take(self.core.stream_message(self.stream.number, message, self.now))
 
     def break_stream(self) -> None:
+        """It is noticed by whoever reads, or when a page has come."""
         if self.stream is not None:
-            stream, self.stream = self.stream, None
-            self.left_streams.append(stream)
-            self.take(self.core.stream_ended(stream.number, Failure("reset"), self.now))
+            self.stream.broken = self.stream.mute = True
+            if self.core.reads:
+                self._end_of_stream()
+
+    def _end_of_stream(self) -> bool:
+        if self.stream is None or not self.stream.broken:
+            return False
+        stream, self.stream = self.stream, None
+        self.left_streams.append(stream)
+        self.take(self.core.stream_ended(stream.number, Failure("reset"), self.now))
+        return True
 
     def receive_late(self) -> None:
         """What was under way on a stream that was given up."""
@@ -229,6 +251,8 @@ class World:
 
     def catch_up(self) -> None:
         self.pass_time(1.0)
+        self.send(100, 100)
+        self.receive(100)
         for _ in range(6):
             self.answer_page()
         self.send(100, 100)
@@ -241,11 +265,7 @@ class World:
         """etcd comes back without its last revisions; `restored` as another cluster."""
         del self.etcd.history[max(1, self.etcd.revision - revisions) :]
         self.etcd.compacted = min(self.etcd.compacted, self.etcd.revision)
-        if restored:
-            self.etcd.cluster += 1
-        else:
-            # Nobody could notice a loss that later writes have made up for before the core sees any revision.
-            self.etcd.lost_unnoticed = True
+        self.etcd.cluster += restored
         self.left_streams = []
         if self.stream is not None:
             self.stream.wire = []
@@ -295,11 +315,22 @@ beginnings = st.sampled_from(
         [],
         [("catch_up",)],
         [("catch_up",), ("write", {b"/a/1": b"y"}), ("write", {b"/a/2": b"y", b"/a/3": b"y"}), ("send", 2, 1), ("receive", 2)],
-        [("answer_page",), ("write", {b"/a/1": None, b"/a/4": b"y"}), ("answer_page",)],
+        [("receive", 1), ("answer_page",), ("write", {b"/a/1": None, b"/a/4": b"y"}), ("answer_page",)],
         [("catch_up",), ("write", {b"/a/1": b"y"}), ("catch_up",), ("lose", 1, False)],
         [("catch_up",), ("write", {b"/a/1": b"y"}), ("compact", 0), ("break_stream",)],
+        [("catch_up",), ("write", {b"/a/1": b"y"}), ("catch_up",), ("lose", 1, False), *[("write", {b"/a/2": b"y"})] * 3],
+        [("catch_up",), ("write", {b"/a/1": None}), ("catch_up",), ("lose", 2, False), *[("write", {b"/a/2": b"y"})] * 3],
+        [("catch_up",), ("lose", 1, False), *[("write", {b"/a/2": b"y"})] * 3],
+        [("receive", 1), ("answer_page",), ("write", {b"/b/1": b"y"}), ("lose", 1, False), *[("write", {b"/a/2": b"y"})] * 3],
         [("catch_up",), ("write", {b"/a/1": b"y"}), ("catch_up",), ("lose", 1, True), ("write", {b"/a/2": b"y"})],
-        [("answer_page",), ("lose", 1, True), ("write", {b"/a/1": b"y"}), ("write", {b"/a/2": b"y"}), ("answer_page",)],
+        [
+            ("receive", 1),
+            ("answer_page",),
+            ("lose", 1, True),
+            ("write", {b"/a/1": b"y"}),
+            ("write", {b"/a/2": b"y"}),
+            ("answer_page",),
+        ],
     ]
 )
 

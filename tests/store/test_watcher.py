@@ -159,11 +159,59 @@ def test_a_watcher_lists_anew_when_etcd_was_restored_to_an_earlier_revision(own_
         assert consumer.map == stored(client)
 
 
+@pytest.mark.parametrize("puts", [1, 0], ids=["something was put since the list", "nothing was put since the list"])
+def test_a_restored_etcd_that_has_grown_past_what_was_followed_is_noticed(
+    own_etcd: EtcdServer, tmp_path: Path, puts: int
+) -> None:
+    consumer = Consumer()
+    with client_of(own_etcd) as client:
+        client.put(PREFIX + b"kept", b"1")
+        own_etcd.stop()
+        shutil.copytree(tmp_path / "data", tmp_path / "backup")
+        own_etcd.start()
+        client.put(PREFIX + b"lost", b"1")
+        with watching(own_etcd, consumer) as watcher:
+            for _ in range(puts):
+                client.put(PREFIX + b"lost too", b"1")
+                consumer.wait_until(lambda c: PREFIX + b"lost too" in c.map)
+            followed = watcher.core.revision
+            own_etcd.stop()
+            shutil.rmtree(tmp_path / "data")
+            shutil.copytree(tmp_path / "backup", tmp_path / "data")
+            # The restored data behind another address: the watcher sees nothing of what happens now.
+            with EtcdServer(tmp_path / "data", unsafe_no_fsync=True) as elsewhere, client_of(elsewhere) as hidden:
+                for number in range(20):
+                    hidden.put(PREFIX + b"hidden%d" % number, b"1")
+                assert hidden.revision() > followed
+            own_etcd.start()
+            consumer.wait_until(lambda c: PREFIX + b"hidden19" in c.map)
+            with client_of(own_etcd) as present:
+                present.put(PREFIX + b"after", b"1")
+                consumer.wait_until(lambda c: PREFIX + b"after" in c.map)
+                assert consumer.map == stored(present)
+            assert watcher.core.breaks[Break.SET_BACK] == puts
+
+
+def test_a_watch_whose_last_change_was_a_deletion_goes_on_without_a_list(own_etcd: EtcdServer) -> None:
+    consumer = Consumer()
+    with client_of(own_etcd) as client, watching(own_etcd, consumer):
+        client.put(PREFIX + b"a", b"1")
+        client.delete(PREFIX + b"a")
+        consumer.wait_until(lambda c: len(c.revisions) == 2)
+        own_etcd.stop()
+        own_etcd.start()
+        client.put(PREFIX + b"b", b"1")
+        consumer.wait_until(lambda c: PREFIX + b"b" in c.map)
+        assert consumer.count(Listed) == 1 and consumer.revisions == sorted(set(consumer.revisions))
+
+
 def test_a_hung_etcd_is_noticed_and_followed_again_when_it_goes_on(own_etcd: EtcdServer) -> None:
     consumer = Consumer()
     pace = Pace(ask_seconds=0.2, answer_seconds=0.3)
     with client_of(own_etcd) as client, watching(own_etcd, consumer, pace) as watcher:
         assert own_etcd.pid is not None
+        client.put(PREFIX + b"before", b"1")
+        consumer.wait_until(lambda c: PREFIX + b"before" in c.map)
         threads = threading.active_count()
         os.kill(own_etcd.pid, signal.SIGSTOP)
         try:
