@@ -6,6 +6,7 @@ host share. The onlooker has its own connection to etcd and reads what each chan
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import queue
 import threading
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple
+
+import grpc
 
 from benchmarks.load import small_pods
 from leader.channel import open_channel
@@ -35,15 +38,23 @@ class Binding(NamedTuple):
     epoch: int
 
 
+class Moment(NamedTuple):
+    """From when on somebody, or nobody, waits to be bound."""
+
+    seconds: float
+    waiting: bool
+
+
 @dataclass(slots=True)
 class Seen:
     """What the onlooker saw, oldest first."""
 
     created: int = 0
-    first_created: float = 0.0
     bindings: list[Binding] = field(default_factory=list)
     epochs: list[tuple[float, int]] = field(default_factory=list)
     """When each epoch was seen first."""
+    moments: list[Moment] = field(default_factory=list)
+    """Each binding, and each creation of a pod while no other one waited."""
 
 
 @dataclass(slots=True)
@@ -179,23 +190,33 @@ def _look(end: Connection, endpoints: Sequence[str]) -> None:
 
 
 def _watch(endpoints: Sequence[str], seen: Seen, guard: threading.Lock, ready: threading.Event) -> None:
+    """Begins anew where etcd was out of reach: after what was seen last of each of the two."""
     keys = Keys()
     pods = keys.prefix(POD)
-    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for key, range_end in ((pods, prefix_end(pods)), (keys.epoch, b"")):
-        create = rpc.WatchCreateRequest(key=key, range_end=range_end)
-        requests.put(rpc.WatchRequest(create_request=create))
+    ranges = (pods, prefix_end(pods)), (keys.epoch, b"")
+    following = [0] * len(ranges)
+    """The revision of etcd that is to be seen next; 0: whatever comes."""
     unbound: set[bytes] = set()
-    n_created = 0
     with open_channel(endpoints) as channel:
-        for answer in rpc.WatchStub(channel).Watch(iter(requests.get, None)):
-            n_created += answer.created
-            if n_created == 2:
-                ready.set()
-            seconds = time.monotonic()
-            with guard:
-                for event in answer.events:
-                    _note(seen, unbound, event.kv, seconds, keys.epoch)
+        while True:
+            requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            for (key, range_end), revision in zip(ranges, following, strict=True):
+                create = rpc.WatchCreateRequest(key=key, range_end=range_end, start_revision=revision)
+                requests.put(rpc.WatchRequest(create_request=create))
+            # etcd numbers the watches of a stream in the order of their requests.
+            with contextlib.suppress(grpc.RpcError):
+                for answer in rpc.WatchStub(channel).Watch(iter(requests.get, None), wait_for_ready=True):
+                    seconds = time.monotonic()
+                    which = answer.watch_id
+                    if answer.created:
+                        following[which] = following[which] or answer.header.revision + 1
+                    with guard:
+                        for event in answer.events:
+                            following[which] = event.kv.mod_revision + 1
+                            _note(seen, unbound, event.kv, seconds, keys.epoch)
+                    if all(following):
+                        ready.set()
+            requests.put(None)
 
 
 def _note(seen: Seen, unbound: set[bytes], pair: Any, seconds: float, epoch_key: bytes) -> None:
@@ -203,10 +224,12 @@ def _note(seen: Seen, unbound: set[bytes], pair: Any, seconds: float, epoch_key:
         seen.epochs.append((seconds, pair.mod_revision))
     elif pair.version == 1:
         seen.created += 1
-        seen.first_created = seen.first_created or seconds
+        if not unbound:
+            seen.moments.append(Moment(seconds, True))
         unbound.add(pair.key)
     elif pair.key in unbound:
         stored = Stored.FromString(pair.value)
         if stored.object.pod.spec.node_name:
             unbound.discard(pair.key)
             seen.bindings.append(Binding(seconds, stored.leader_write.epoch))
+            seen.moments.append(Moment(seconds, bool(unbound)))

@@ -47,7 +47,7 @@ _RETRIED: Final = (
     grpc.StatusCode.UNKNOWN,
 )
 """How a call may end that is made again. No replica answers the last two: a connection that is torn down shows as any of them."""
-_OVERLOAD_GROWTH_MAX: Final = 8.0
+_OVERLOAD_GROWTH_MAX: Final = 4.0
 """Who is refused again and again waits at most so many times as long as the replica says."""
 _OVERLOAD_JITTER: Final = (0.5, 1.5)
 _BROKEN: Final = (

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from benchmarks import flood
-from benchmarks.flood_processes import Binding, Seen, Submitted
+from benchmarks.flood_processes import Binding, Moment, Onlooker, Seen, Submitted
+from leader.channel import open_channel
+from leader.etcd_shim import rpc
+from rayched.api.kinds import POD, wrap
 from rayched.cli.rehearsal import Verdict
+from rayched.replica.etcd_server import EtcdServer
+from rayched.store.keys import Keys
+from rayched.v1.storage_pb2 import Stored
+from tests.cli.cluster import wait_until
+from tests.server.objects import a_pod
 
 
 def a_run(
@@ -20,7 +29,8 @@ def a_run(
     refused: tuple[str, ...] = (),
     bound: int = 10,
 ) -> flood.Result:
-    seen = Seen(10, 100.0, [Binding(*one) for one in bindings], list(epochs))
+    moments = [Moment(100.0, True), *(Moment(seconds, True) for seconds, _ in bindings)]
+    seen = Seen(10, [Binding(*one) for one in bindings], list(epochs), moments)
     submitted = Submitted(["uid"] * acknowledged, list(refused))
     return flood.judged(seen, submitted, Verdict(bound=bound), 10, 99.0, 105.0, killed)
 
@@ -56,9 +66,19 @@ def test_every_demand_that_is_missed_is_told() -> None:
     assert "the first binding came never after the kill, allowed are 4.0 s" in never.wrong
 
 
+def waiting(*seconds: float) -> list[Moment]:
+    return [Moment(one, True) for one in seconds]
+
+
 def test_a_pause_before_a_kill_and_one_after_the_failover_count() -> None:
-    assert flood.longest_pause([0.0, 5.0, 9.0, 10.0], killed=4.0, first_after=5.0) == 4.0
-    assert flood.longest_pause([0.0, 1.0, 5.0, 9.5], killed=1.1, first_after=5.0) == 4.5
+    assert flood.longest_pause(waiting(0.0, 5.0, 9.0, 10.0), killed=4.0, first_after=5.0) == 4.0
+    assert flood.longest_pause(waiting(0.0, 1.0, 5.0, 9.5), killed=1.1, first_after=5.0) == 4.5
+
+
+def test_while_nobody_waits_there_is_no_pause() -> None:
+    moments = [*waiting(0.0, 1.0), Moment(1.5, False), *waiting(9.0, 9.25)]
+    assert flood.longest_pause(moments) == 1.0
+    assert flood.longest_pause(moments, killed=1.2, first_after=9.25) == 1.0
 
 
 def test_the_directory_of_an_earlier_run_is_not_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,3 +96,32 @@ def test_a_small_flood_with_the_leader_killed_loses_nothing() -> None:
     assert result.to_first_binding is not None and result.changes_of_leader >= 1
     # How long it took says nothing on a machine that others share; all else that is demanded holds there too.
     assert [words for words in result.wrong if "allowed are" not in words and "leader changed" not in words] == []
+
+
+@pytest.mark.cluster
+def test_the_onlooker_goes_on_where_etcd_was_away(tmp_path: Path) -> None:
+    keys = Keys()
+
+    def put(endpoint: str, name: bytes, node: str, epoch: int = 0) -> None:
+        stored = Stored(object=wrap(a_pod(name.decode(), node=node)))
+        stored.leader_write.epoch = epoch
+        with open_channel([endpoint]) as channel:
+            kv = rpc.KVStub(channel)
+            kv.Put(
+                rpc.PutRequest(key=keys.prefix(POD) + b"default/" + name, value=stored.SerializeToString()), wait_for_ready=True
+            )
+
+    with contextlib.ExitStack() as owned:
+        etcd = EtcdServer(tmp_path / "etcd", unsafe_no_fsync=True)
+        with etcd:
+            port = int(etcd.endpoint.rpartition(":")[2])
+            onlooker = Onlooker([etcd.endpoint])
+            owned.callback(onlooker.stop)
+            put(etcd.endpoint, b"a", "")
+            wait_until(lambda: onlooker.counts() == (1, 0), "one pod is seen")
+        with EtcdServer(tmp_path / "etcd", port, unsafe_no_fsync=True) as again:
+            put(again.endpoint, b"a", "n", 7)
+            put(again.endpoint, b"b", "")
+            wait_until(lambda: onlooker.counts() == (2, 1), "what came later is seen, once")
+            assert [binding.epoch for binding in onlooker.seen().bindings] == [7]
+            assert [moment.waiting for moment in onlooker.seen().moments] == [True, False, True]
