@@ -59,6 +59,8 @@ _HUNG_SECONDS: Final = 5.0
 of standbys, who might win the next election."""
 _LOOK_SECONDS_MAX: Final = 1.0
 """Where the supervisor itself was away for longer than this, the scheduler gets its time anew: the whole replica stood still."""
+_REPLACED_SECONDS_MAX: Final = 30.0
+"""For so long a replica without a scheduler is ready: one that is replaced has read a large cluster by then."""
 _END_SECONDS_MAX: Final = 3.0
 """How long the end of Ray is waited for; it takes a tenth of that."""
 _SUSPICIOUS_SECONDS: Final = 1.5
@@ -122,7 +124,8 @@ class ActorSupervisor:
         self._failures = 0
         self.restarts: Counter[str] = Counter()
         """By kind of actor, and of Ray itself."""
-        self._has_synced = False
+        self._synced_at: float | None = None
+        """When a scheduler that has read the cluster was there last; None: never."""
         self._asked_for_metrics: dict[str, asyncio.Future[list[Metric]]] = {}
         """Of each actor the last question; one that does not answer is not asked again meanwhile."""
         self.terms: Terms | None = None
@@ -240,10 +243,13 @@ class ActorSupervisor:
             raise NotLeading
         return actors, answer
 
-    @property
-    def has_synced(self) -> bool:
-        """A scheduler of this replica has read the cluster."""
-        return self._has_synced
+    def problem(self) -> str | None:
+        """None, or why this replica has no scheduler that could decide; one that is being replaced is none yet. Any thread."""
+        synced_at = self._synced_at
+        if synced_at is None:
+            return "the scheduler has not read the cluster yet"
+        seconds = _boottime() - synced_at
+        return f"no scheduler that has read the cluster for {seconds:.0f} s" if seconds > _REPLACED_SECONDS_MAX else None
 
     async def metrics(self) -> list[Metric]:
         """What the actors count, one family of each name. Whoever is not there or does not answer is left out, and says so."""
@@ -294,7 +300,7 @@ class ActorSupervisor:
                     self._end_all()
                 self._failures += 1
                 self.restarts["ray"] += 1
-                if self._failures >= _STARTS_MAX and not self._has_synced:
+                if self._failures >= _STARTS_MAX and self._synced_at is None:
                     log.critical("giving up: no scheduler after %d starts of Ray", self._failures)
                     return
         finally:
@@ -316,6 +322,8 @@ class ActorSupervisor:
                 raise RayUnavailable(f"Ray has ended: {what} is gone")
             actors.turn(_POLL_SECONDS)
             now = _boottime()
+            if actors.is_synced:
+                self._synced_at = now
             if not actors.is_synced or now - looked > _LOOK_SECONDS_MAX:
                 alive_since = now
             looked = now
@@ -341,7 +349,7 @@ class ActorSupervisor:
 
     def _synced(self) -> None:
         log.info("the scheduler has read the cluster")
-        self._failures, self._has_synced = 0, True
+        self._failures, self._synced_at = 0, _boottime()
         if self.terms is not None:
             self.terms.stand()
 

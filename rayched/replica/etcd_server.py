@@ -130,6 +130,11 @@ class EtcdServer:
         if warning := self.binary.warning():
             _log.warning(warning)
 
+    def wait(self) -> int | None:
+        """Returns when it has ended; its exit code, None where it did not run."""
+        process = self._process
+        return None if process is None else process.wait()
+
     def stop(self, patience_seconds: float = _STOP_SECONDS) -> None:
         """SIGTERM, and SIGKILL if it has not ended by then. Nothing happens when it does not run."""
         process, self._process = self._process, None

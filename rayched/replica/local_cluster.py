@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rayched.replica.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.free_ports import free_ports
 from rayched.replica.processes import dying_with_us, end_tree
@@ -103,6 +104,7 @@ class LocalCluster:
         `first_http_port`: the same of their HTTP endpoints; 0: they have none. `environment`: variables for the replicas.
         """
         self._directory = directory
+        self._keeper: EtcdKeeper | None = None
         self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync)
         self._etcd_endpoints = tuple(etcd_endpoints)
         self._options = tuple(options)
@@ -148,7 +150,8 @@ class LocalCluster:
         """Starts etcd and waits for it, then the replicas without waiting. Raises EtcdServerError."""
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._etcd is not None:
-            self._etcd.start()
+            self._keeper = EtcdKeeper(self._etcd)
+            self._keeper.start()
             self._etcd_endpoints = (self._etcd.endpoint,)
         for number, (address, http_address) in enumerate(zip(self._addresses, self._http_addresses, strict=True)):
             command = self._command(number, address, http_address)
@@ -166,7 +169,9 @@ class LocalCluster:
         raise KeyError(f"no replica of this cluster listens at {address}")
 
     def check(self) -> None:
-        """Raises ReplicaFailed where a replica has ended by itself."""
+        """Raises ReplicaFailed where a replica has ended by itself, or etcd has and does not start again."""
+        if self._keeper is not None and self._keeper.gave_up:
+            raise ReplicaFailed(f"{self._keeper.problem()}")
         for replica in self.replicas:
             if not replica.running and replica.process is not None and replica.process.returncode > 0:
                 raise ReplicaFailed(
@@ -188,8 +193,8 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 end_tree(replica.pid)
                 replica.wait(_STOP_SECONDS_MAX)
-        if self._etcd is not None:
-            self._etcd.stop()
+        if self._keeper is not None:
+            self._keeper.stop()
 
     def _command(self, number: int, address: str, http_address: str) -> list[str]:
         return [

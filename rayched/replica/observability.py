@@ -85,11 +85,9 @@ class Observability:
                     PING,
                     elector,
                     Check("shutdown", lambda: "the replica is stopping" if self._stopping else None),
-                    Check(
-                        "sched-handler-sync", lambda: None if actors.has_synced else "the scheduler has not read the cluster yet"
-                    ),
+                    Check("sched-handler-sync", actors.problem),
                     Check("storage", problem_of_storage),
-                    Check("watch-sync", lambda: None if server.is_synced else "the API has not read the cluster yet"),
+                    Check("watch-sync", server.problem),
                 ),
                 _HEALTHZ: (PING, elector, loop),
             }

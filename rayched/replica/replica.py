@@ -35,6 +35,7 @@ from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.controllers.node_controller import NodeController
 from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.replica.actor_supervisor import ActorSupervisor
+from rayched.replica.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
 from rayched.replica.log_lines import level_of, log_to_stderr
@@ -89,14 +90,15 @@ def run(settings: ReplicaSettings) -> int:
     with ExitStack() as owned:
         # Ray prints there, in coloured paragraphs, who has died; the supervisor logs it in a line.
         owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
-        endpoints = settings.etcd_endpoints if etcd is None else (owned.enter_context(etcd).endpoint,)
+        keeper = None if etcd is None else owned.enter_context(EtcdKeeper(etcd, stopping.fail))
+        endpoints = settings.etcd_endpoints if keeper is None else (keeper.etcd.endpoint,)
         _check_etcd(endpoints, given=etcd is None)
         belief_file = owned.enter_context(_belief_file())
         logs = owned.enter_context(LogReceiver(belief_file.with_name("logs"), level_of(settings.log_level))).target
         owned.callback(stopping.end_processes)
         code = 0
         if not stopping.asked:
-            replica = _Replica(settings, scheduler, endpoints, belief_file, logs)
+            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper)
             context.epoch = replica.leadership.epoch
             code = asyncio.run(replica.run(stopping))
     log.info("stopped")
@@ -124,7 +126,9 @@ class _Replica:
         endpoints: tuple[str, ...],
         belief_file: Path,
         logs: LogTarget,
+        etcd: EtcdKeeper | None,
     ) -> None:
+        self._etcd = etcd
         keys = Keys(settings.root)
         version = importlib.metadata.version("rayched")
         self._advertised = settings.advertise_address
@@ -191,16 +195,20 @@ class _Replica:
         stopping.when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         asked = asyncio.create_task(stop.wait())
         over = asyncio.create_task(asyncio.to_thread(self._actors.wait_until_ended))
-        await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
-        code = 0 if stop.is_set() else 1
+        blind = asyncio.create_task(self._server.failed())
+        await asyncio.wait({asked, over, blind}, return_when=asyncio.FIRST_COMPLETED)
+        code = 0 if stop.is_set() and not stopping.failed else 1
+        if blind.done() and code:
+            log.critical("this replica no longer follows the cluster: it ends, to be started anew")
         stopping.begin()
         await self._stop(loops)
         await ended(ticking)
         return code
 
     def _problem_of_storage(self) -> str | None:
-        """For readyz: etcd takes no writes, or a loop does not do its work."""
-        found = [self._space.full(), *(loop.problem() for loop in self._loops)]
+        """For readyz: an own etcd is not there, etcd takes no writes, or a loop does not do its work."""
+        own = None if self._etcd is None else self._etcd.problem()
+        found = [own, self._space.full(), *(loop.problem() for loop in self._loops)]
         return "; ".join(problem for problem in found if problem is not None) or None
 
     async def _stop(self, loops: Sequence[Loop]) -> None:

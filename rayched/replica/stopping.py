@@ -31,6 +31,8 @@ class Stopping:
         self._etcd = etcd
         self._lock = threading.Lock()
         self._asked = False
+        self.failed = False
+        """What asked was a failure of ours, not a signal."""
         self._tell: Callable[[], object] | None = None
         on_stop_signals(self.begin, lambda: self._leave("told to stop twice"))
 
@@ -49,6 +51,11 @@ class Stopping:
             watchdog.start()
             if self._tell is not None:
                 self._tell()
+
+    def fail(self) -> None:
+        """As `begin`, for a failure that only a new process mends."""
+        self.failed = True
+        self.begin()
 
     def when_asked(self, tell: Callable[[], object]) -> None:
         """`tell` is called at the request, on another thread; now, if it has come already."""

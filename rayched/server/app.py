@@ -1,7 +1,9 @@
 """ApiServer: all services of one replica on one gRPC port, from start to graceful stop, in one asyncio loop.
 
 It starts without etcd and without a leader: calls say UNAVAILABLE and health NOT_SERVING until this replica has read the
-cluster's state, made sure of the system's namespaces, and is of use. The feed of the hub has a connection of its own, so that a
+cluster's state, made sure of the system's namespaces, and is of use. It makes sure of these again and again, for etcd may be
+wiped or restored meanwhile; `problem` says when they are not there. A server whose feed fails is of no use any more: `failed`
+tells, and whoever runs it ends it. The feed of the hub has a connection of its own, so that a
 large list never delays it.
 
 Stopping: `announce_stop` turns health off, so that clients go elsewhere; `stop` ends the streams with UNAVAILABLE and the
@@ -66,6 +68,8 @@ _log = logging.getLogger(__name__)
 REQUEST_BYTES_MAX: Final = 4 << 20
 """Above the limits of objects and batches, so that exceeding those is told in the API's own words."""
 _CALLS_GRACE_SECONDS: Final = 1.0
+_NAMESPACES_SECONDS: Final = 5.0
+"""Between two looks at the system's namespaces; a list is looked at at once."""
 _STORE_DEADLINES: Final = Deadlines(read_seconds=1.0, page_seconds=2.5, write_seconds=2.0, patience_seconds=1.5)
 """A call that needs one answer of etcd knows within three seconds that there is none."""
 _OPTIONS: Final = (
@@ -114,7 +118,7 @@ class ApiServer:
         self._scheduler = scheduler
         self._health = Health()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_synced = False
+        self._serves = False
         self._running: _Running | None = None
         self.address = options.listen_address
         """host:port; with the real port once started."""
@@ -142,13 +146,26 @@ class ApiServer:
         self._running = running
         running.sources.start()
         await server.start()
-        self._spawn(self._become_useful(running))
+        self._spawn(self._stay_useful(running))
         self._spawn(self._watch_feed(running))
 
-    @property
-    def is_synced(self) -> bool:
-        """It has read the cluster's state, and can serve."""
-        return self._is_synced
+    def problem(self) -> str | None:
+        """None, or why it cannot serve the cluster's state now; from any thread."""
+        running = self._running
+        if running is None:
+            return "the API is not started"
+        feed = running.sources.cluster().feed
+        if feed.failed.is_set():
+            return "the watch of etcd has failed"
+        if not feed.synced.is_set():
+            return "the API has not read the cluster yet"
+        missing = running.missing_namespaces()
+        return f"namespaces {', '.join(missing)} are not there yet" if missing else None
+
+    async def failed(self) -> None:
+        """Returns when the feed has failed, after which nothing helps but a new process."""
+        assert self._running is not None
+        await self._running.sources.cluster().feed.failed.wait()
 
     @property
     def n_objects(self) -> int:
@@ -186,13 +203,25 @@ class ApiServer:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(asyncio.create_task(work))
 
-    async def _become_useful(self, running: _Running) -> None:
-        """Health turns SERVING when the state is there, and follows the lead from then on."""
-        await running.sources.cluster().feed.synced.wait()
-        await _make_namespaces(running.objects)
-        running.ready.set()
-        self._is_synced = True
-        await self._health.synced(self._leadership.leads)
+    async def _stay_useful(self, running: _Running) -> None:
+        """Health turns SERVING when the state is there. Where namespaces are missing then or later, they are made."""
+        feed = running.sources.cluster().feed
+        await feed.synced.wait()
+        while True:
+            feed.listed.clear()
+            if running.missing_namespaces():
+                running.ready.clear()
+                await _make_namespaces(running.objects)
+            running.ready.set()
+            if not self._serves:
+                self._serves = True
+                await self._health.synced(self._leadership.leads)
+                self._spawn(self._follow_lead())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NAMESPACES_SECONDS):
+                    await feed.listed.wait()
+
+    async def _follow_lead(self) -> None:
         async for _ in self._leadership.changes():
             await self._health.leading(self._leadership.leads)
 
@@ -212,6 +241,7 @@ class _Sources:
         self._feed_channel = open_channel(options.etcd_endpoints)
         self._cluster = self._source(options.keys.cluster_prefix)
         self._events: WatchSource | None = None
+        self._failed: list[WatchSource] = []
 
     def start(self) -> None:
         self._cluster.feed.start()
@@ -220,7 +250,10 @@ class _Sources:
         return self._cluster
 
     def events(self) -> WatchSource:
-        if self._events is None:
+        if self._events is None or self._events.feed.failed.is_set():
+            failed = self._events
+            if failed is not None:
+                self._failed.append(failed)
             self._events = self._source(self._options.keys.prefix(EVENT))
             self._events.feed.start()
         return self._events
@@ -229,7 +262,7 @@ class _Sources:
         return await self._store.revision()
 
     async def close(self) -> None:
-        for source in (self._cluster, self._events):
+        for source in (self._cluster, self._events, *self._failed):
             if source is not None:
                 await source.feed.stop()
         self._feed_channel.close()
@@ -267,6 +300,11 @@ class _Running:
             "Scheduling": SchedulingService(leadership, scheduler),
         }
         self.server: Any = grpc.aio.server(options=_OPTIONS)
+
+    def missing_namespaces(self) -> list[str]:
+        """Of the system's, as the hub knows them; from any thread."""
+        hub, keys = self.sources.cluster().feed.hub, self.objects.keys
+        return [name for name in SYSTEM_NAMESPACES if hub.find(NAMESPACE, keys.object_key(NAMESPACE, "", name)) is None]
 
     def metrics(self) -> list[Metric]:
         return api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)

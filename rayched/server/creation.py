@@ -35,7 +35,8 @@ from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, Any
 from rayched.api.wire import length_delimited, varint
 from rayched.server.admission import Admission
 from rayched.server.alike_submissions import AlikeSubmission
-from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, over_limit
+from rayched.server.deletion import SYSTEM_NAMESPACES
+from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, over_limit, unavailable
 from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
@@ -246,6 +247,9 @@ class Creator:
         also = [(record_key, 0)]
         if namespace:
             found = namespaces.get(namespace)
+            if found is None and namespace in SYSTEM_NAMESPACES:
+                # Each replica makes these anew where etcd was wiped.
+                raise unavailable(f"{submission.subject}: namespace {namespace} is not there yet; try again")
             if found is None:
                 raise ApiFailure(Code.NOT_FOUND, f"{submission.subject}: namespace {namespace} does not exist")
             if guard is None:

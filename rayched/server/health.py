@@ -7,7 +7,8 @@
 | Scheduling | while this replica holds the epoch |
 
 An outage of etcd changes none of these: all replicas would fail at once, and calls say UNAVAILABLE by themselves. Only a feed
-that ended by a bug takes Watch and Submission off. At the shutdown all become NOT_SERVING before anything else happens.
+that ended by a bug takes Watch and Submission off, and the replica ends. At the shutdown all become NOT_SERVING before anything
+else happens.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final
 import grpc
 
 from rayched.server.followers import Follower
-from rayched.server.watch_hub import WatchHub
+from rayched.server.watch_hub import Loss, WatchHub
 from rayched.store.entries import Entry
 from rayched.store.following import Following
 from rayched.store.list_watch import Broken, Changed, Delivery, Listed, Resumed
@@ -35,8 +35,10 @@ class WatchFeed:
         self.hub = hub
         self.synced = asyncio.Event()
         """Set once the first list has arrived."""
+        self.listed = asyncio.Event()
+        """Set at each list; whoever looks after what it brought clears it."""
         self.failed = asyncio.Event()
-        """Set when the watcher ended by a bug: the hub is no longer fed."""
+        """Set when the watcher or the hub failed by a bug: the hub is no longer fed, and its subscriptions are over."""
         self._loop = asyncio.get_running_loop()
         self._free = threading.BoundedSemaphore(_DELIVERIES_MAX)
         self._stopping = False
@@ -74,7 +76,12 @@ class WatchFeed:
     def _take(self, delivery: Delivery) -> None:
         """On the loop."""
         try:
-            self.deliver(delivery)
+            if not self.failed.is_set():
+                self.deliver(delivery)
+        except Exception:
+            # A hub that missed a delivery must not go on: what it holds is not the cluster's state any more.
+            _log.critical("the hub failed at a delivery; the watch is over", exc_info=True)
+            self._fail()
         finally:
             self._free.release()
 
@@ -86,6 +93,7 @@ class WatchFeed:
             case Listed():
                 self.hub.listed(delivery.entries, delivery.revision)
                 self.synced.set()
+                self.listed.set()
             case Broken():
                 _log.warning("the watch of etcd broke (%s): %s", delivery.reason.value, delivery.message)
             case Resumed():
@@ -100,6 +108,7 @@ class WatchFeed:
 
     def _fail(self) -> None:
         self.failed.set()
+        self.hub.lose_all(Loss.FAILED)
         self._end_followers()
 
     # ---- followers

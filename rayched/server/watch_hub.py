@@ -49,6 +49,8 @@ class Loss(enum.Enum):
     """Why a subscription cannot go on in the window."""
 
     SLOW = "slow"
+    FAILED = "failed"
+    """Nobody feeds the hub any more."""
     RELISTED = "relisted"
     """The hub itself missed changes, or cannot prove that it did not, and had to list again."""
 

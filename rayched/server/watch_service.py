@@ -128,6 +128,8 @@ class WatchService:
                 await feed.synced.wait()
         except TimeoutError:
             raise unavailable("this replica has not read the cluster's state from etcd yet") from None
+        if feed.failed.is_set():
+            raise unavailable("this replica's own watch of etcd has failed; ask another one")
 
     async def _must_have_happened(self, stream: _Stream, start_revision: int) -> None:
         """A start right after the newest revision is the ordinary case; the hub may lag behind what the caller has seen."""
@@ -175,6 +177,8 @@ class WatchService:
                         await asyncio.sleep(0)
                     else:
                         bookmark_due = not await self._something_to_read(stream)
+                case Lost(Loss.FAILED):
+                    raise _watch_elsewhere(stream, "this replica's own watch of etcd has failed")
                 case Lost(Loss.SLOW):
                     raise _too_slow(stream)
                 case Lost(Loss.RELISTED):
@@ -223,9 +227,9 @@ class WatchService:
             raise _too_slow(stream) from None
 
 
-def _watch_elsewhere(stream: _Stream) -> ApiFailure:
+def _watch_elsewhere(stream: _Stream, why: str = "this replica is shutting down") -> ApiFailure:
     resume = stream.revision + 1 if stream.revision else 0
-    return watch_ended(Code.UNAVAILABLE, f"this replica is shutting down; watch on from revision {resume} elsewhere", resume)
+    return watch_ended(Code.UNAVAILABLE, f"{why}; watch on from revision {resume} elsewhere", resume)
 
 
 def _too_slow(stream: _Stream) -> Exception:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
 import grpc
@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rayched.server.app import ApiServer, ServerOptions
 from rayched.server.ports import Leader, NothingToExplain, NotLeading, QuestionFailed
 from rayched.server.watch_hub import WatchHub
+from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import (
     ExplainRequest,
     ExplainResponse,
@@ -133,6 +134,16 @@ class Serving:
         """Read it only, or change it on the server's loop."""
         assert self.server._running is not None
         return self.server._running.sources.cluster().feed.hub
+
+    def hub_lists(self, told: Callable[[], object]) -> None:
+        """Calls `told` on the server's loop after each further list."""
+        hub, listed = self.hub, self.hub.listed
+
+        def listing(entries: Iterable[Entry], revision: int) -> None:
+            listed(entries, revision)
+            told()
+
+        self.loop.call_soon_threadsafe(lambda: setattr(hub, "listed", listing))
 
     @property
     def streams(self) -> int:

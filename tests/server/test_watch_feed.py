@@ -13,11 +13,12 @@ import grpc
 from rayched.api.kinds import NODE, POD, wrap
 from rayched.server.changes import EventEncoder
 from rayched.server.followers import Follower
+from rayched.server.selection import select
 from rayched.server.watch_feed import WatchFeed
-from rayched.server.watch_hub import WatchHub
+from rayched.server.watch_hub import Loss, Lost, WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
-from rayched.store.keys import Keys
+from rayched.store.keys import Keys, ObjectKey
 from rayched.store.list_watch import Changed, Delivery, Listed
 from tests.server.objects import a_node, a_pod
 from tests.server.serving import until
@@ -30,11 +31,15 @@ def pod(number: int, revision: int) -> Entry:
     return Entry(KEYS.object_key(POD, "default", f"pod-{number}"), value, revision, revision)
 
 
-def with_feed(work: Callable[[WatchFeed], Awaitable[None]]) -> None:
+def with_feed(work: Callable[[WatchFeed], Awaitable[None]], semaphore_taken: int = 0) -> None:
+    """`semaphore_taken`: deliveries that the test carries over by itself."""
+
     async def run() -> None:
         # Nobody listens there, and nothing connects before the feed is started.
         channel = grpc.insecure_channel("127.0.0.1:1")
         feed = WatchFeed(channel, KEYS.cluster_prefix, WatchHub(KEYS.parse, EventEncoder()))
+        for _ in range(semaphore_taken):
+            feed._free.acquire()
         await work(feed)
         channel.close()
 
@@ -102,6 +107,31 @@ def test_a_follower_that_fails_is_not_alive_and_harms_nobody() -> None:
         await asyncio.to_thread(other.stop)
 
     with_feed(work)
+
+
+def test_a_hub_that_fails_at_a_delivery_takes_no_further_one_and_all_who_read_it_are_told() -> None:
+    async def work(feed: WatchFeed) -> None:
+        feed._take(Listed((pod(1, 1),), 5))
+        follower = feed.follow(KEYS.cluster_prefix, lambda _: None)
+        await asyncio.sleep(0)
+        subscription = feed.hub.subscribe(select("Pod", "", "", ""), 5, lambda: None)
+        assert subscription is not None and feed.listed.is_set() and not feed.failed.is_set()
+        parse = feed.hub._parse
+
+        def broken(key: bytes) -> ObjectKey | None:
+            if key == pod(2, 6).key:
+                raise RuntimeError("a bug")
+            return parse(key)
+
+        feed.hub._parse = broken
+        feed._take(Changed((pod(2, 6),), 6))
+        feed._take(Changed((pod(3, 7),), 7))
+        assert feed.failed.is_set() and feed.hub.revision == 5 and feed.hub.n_objects == 1
+        assert subscription.read() == Lost(Loss.FAILED, 5)
+        while follower.alive:
+            await asyncio.sleep(0.01)
+
+    with_feed(work, semaphore_taken=3)
 
 
 def test_whoever_follows_a_feed_that_has_ended_is_not_alive() -> None:

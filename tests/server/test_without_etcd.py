@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import signal
 import socket
 import time
@@ -16,6 +18,7 @@ import pytest
 from rayched.client import Client
 from rayched.replica.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
+from rayched.store.keys import Keys
 from rayched.v1 import services_pb2 as api
 from rayched.v1.services_pb2_grpc import AdminStub, LeadershipStub, NodesStub, SubmissionStub, WatchStub
 from rayched.v1.workloads_pb2 import Object
@@ -119,3 +122,45 @@ def test_a_hung_etcd_is_unavailable_in_time_and_all_goes_on_afterwards(tmp_path:
 def _submitted(client: Client) -> bool:
     answer = client.submit(a_pod("web", uid="uid-1"))
     return answer.uid == "uid-1" and answer.revision > 0
+
+
+def test_an_etcd_that_was_wiped_gets_its_namespaces_again_and_the_replica_is_not_ready_before(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    found: list[str | None] = []
+    with (
+        EtcdServer(data, unsafe_no_fsync=True) as etcd,
+        serving(ServerOptions("127.0.0.1:0", [etcd.endpoint])) as server,
+        Client(server.address) as client,
+    ):
+        client.submit(a_pod("before"))
+        until(lambda: server.server.problem() is None)
+        server.hub_lists(lambda: found.append(server.server.problem()))
+        etcd.stop()
+        shutil.rmtree(data)
+        etcd.start()
+        until(lambda: found != [] and server.server.problem() is None, 20.0)
+        assert found[0] is not None and found[0].startswith("namespaces ") and "default" in found[0]
+        client.submit(a_pod("after"))
+        assert [pod.metadata.name for pod in client.list("pods")] == ["after"]
+
+
+def test_a_server_whose_hub_failed_says_so_and_tells_whoever_runs_it(etcd: EtcdServer, etcd_root: str) -> None:
+    options = ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(etcd_root))
+    with serving(options) as server, Client(server.address) as client:
+
+        async def break_hub() -> None:
+            def broken(*_: object) -> None:
+                raise RuntimeError("a bug")
+
+            server.hub.changed = broken  # type: ignore[method-assign]
+
+        failed = asyncio.run_coroutine_threadsafe(server.server.failed(), server.loop)
+        server.run(break_hub())
+        assert server.server.problem() is None and not failed.done()
+        client.submit(a_pod("web"))
+        failed.result(10)
+        assert server.server.problem() == "the watch of etcd has failed"
+        until(lambda: server.health("rayched.v1.Watch") == "NOT_SERVING")
+        with pytest.raises(grpc.RpcError) as caught:
+            next(iter(WatchStub(server.channel).Watch(api.WatchRequest(kind="Pod"), timeout=10)))  # type: ignore[no-untyped-call]
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
