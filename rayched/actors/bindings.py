@@ -8,6 +8,8 @@
 ```
 
 * A binding compares the pod as it is in the cache when it is built, the node as it was when it was chosen, and the epoch.
+* A pod that names its node itself takes room there without asking. An attempt whose node took such a pod since its decision is
+  tried again; and the binding compares the key that changes with the next one, so what is bound fits at that very moment.
 * A pod that changed since its attempt began in what scheduling reads is not bound: the attempt is stale.
 * A conflict rolls the attempt back at once. The pod is worth another attempt only when the cache has the very state that refused
   it, else the next attempt would be refused for the same reason; `resolved` tells when.
@@ -182,7 +184,8 @@ class Bindings:
                 continue
             attempt, node_guard, decided_at = ready
             record = self._cache.pod(attempt.uid)
-            if record is None or record.kept is None or not _is_as_decided(record, attempt):
+            is_taken = self._cache.is_taken_since(attempt.node_name, decided_at)
+            if record is None or record.kept is None or not _is_as_decided(record, attempt) or is_taken:
                 self._scheduler.roll_back(attempt)
                 ended.append(Ended(attempt.uid, End.AGAIN, attempt))
                 continue
@@ -192,7 +195,8 @@ class Bindings:
                 ended.append(Ended(attempt.uid, End.FAILED, attempt, failure))
                 continue
             value = values.value(record, attempt.node_name, attempt.id, decided_at)
-            return attempt, GuardedPut(record.key, record.mod_revision, value, (node_guard,), (), attempt.id)
+            guards = (node_guard, self._cache.taken_guard(attempt.node_name))
+            return attempt, GuardedPut(record.key, record.mod_revision, value, guards, (), attempt.id)
         return None
 
     # -------------------------------------------------------------------------------------------------------- outcomes
@@ -243,7 +247,9 @@ class Bindings:
         known = self._cache.revision_of(key)
         if compared == found:
             return True
-        return known == 0 or known >= found if found else known != compared
+        if not found:
+            return known != compared
+        return known >= found or (known == 0 and compared != 0)
 
 
 def _is_as_decided(record: PodRecord, attempt: Attempt) -> bool:

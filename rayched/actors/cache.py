@@ -71,6 +71,8 @@ class Cache:
         """Objects of kinds other than Pod."""
         self._node_guards: dict[str, tuple[bytes, int]] = {}
         """Of nodes that are there, as `node_guard` gives it."""
+        self._taken: dict[str, int] = {}
+        """When a pod was last seen on a node that it had named itself, by node."""
         self._expected: dict[bytes, _Expected] = {}
         """Bindings that were sent: what the watch will show of most pods next."""
         self.suspects: dict[str, int] = {}
@@ -108,6 +110,15 @@ class Cache:
             key = self._keys.object_key(kinds.NODE, "", node_name)
             guard = key, self._revisions.get(key, 0)
         return guard
+
+    def is_taken_since(self, node_name: str, revision: int) -> bool:
+        """A pod that nobody here gave room to has come to the node after this revision."""
+        return self._taken.get(node_name, 0) > revision
+
+    def taken_guard(self, node_name: str) -> tuple[bytes, int]:
+        """The key, and its revision, that changes with the next such pod."""
+        key = self._keys.taken(node_name)
+        return key, self._revisions.get(key, 0)
 
     def object_of(self, kind: Kind, namespace: str, name: str) -> tuple[bytes, int, AnyObject] | None:
         """An object that is no pod, with its key and revision. Not to be changed."""
@@ -276,6 +287,7 @@ class Cache:
         gone = self._objects.pop(key)
         if isinstance(gone, Node):
             self._node_guards.pop(gone.metadata.name, None)
+            self._taken.pop(gone.metadata.name, None)
             self._snapshot.remove_node(gone.metadata.name)
             yield NodeChanged(gone, None)
         else:
@@ -309,6 +321,8 @@ class Cache:
             kept = KeptPod(value, mod_revision, *told_by(pod.status))
         elif stage is Stage.BOUND:
             facts, terminating = facts_of(pod), metadata.HasField("deletion_timestamp")
+            if other is None and node_name in self._node_guards:
+                self._taken[node_name] = mod_revision
         templates = self._templates
         n_templates = templates.n_seen
         template = templates.intern_given(pod)

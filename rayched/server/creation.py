@@ -262,7 +262,10 @@ class Creator:
             # Not before admission, which knows templates by all that is not the object's own.
             metadata.creation_timestamp.CopyFrom(now)
             value = encode(submission.item)
-        return GuardedPut(key, 0, value, tuple(also), ((record_key, _record_of(submission, name)),))
+        # A pod that names its node takes room that nobody has given it: who gives room there has to look anew.
+        node = submission.message.spec.node_name if isinstance(submission.message, Pod) else ""
+        mark = keys.taken(node) if node else b""
+        return GuardedPut(key, 0, value, tuple(also), ((record_key, _record_of(submission, name)),), mark=mark)
 
     def _settle(self, submission: _Submission, outcome: Outcome) -> None:
         match outcome:
@@ -286,8 +289,10 @@ class Creator:
 
     def _learn(self, submission: _Submission) -> None:
         """From a pod that is in the store."""
-        if submission.is_known and submission.by_client and not submission.generate_name and submission.write is not None:
-            value, warnings = submission.write.value, tuple(submission.warnings)
+        write = submission.write
+        # One that names its node is written in another way.
+        if submission.is_known and submission.by_client and not submission.generate_name and write is not None and not write.mark:
+            value, warnings = write.value, tuple(submission.warnings)
             self._admission.alike.learn(submission.content, value, submission.namespace, warnings)
 
     def _settle_conflict(self, submission: _Submission, current: Entry | None, record: Entry | None) -> None:

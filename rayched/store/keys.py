@@ -4,6 +4,7 @@
 <root>/cluster/<plural>/<namespace>/<name>   objects of kinds with a namespace     one watch follows <root>/cluster/:
 <root>/cluster/<plural>/<name>               objects of the cluster's own kinds    all that scheduling reads
 <root>/cluster/epoch                         the leader's epoch; its mod_revision is the fencing token
+<root>/cluster/taken/<number>                written with each pod that names its node itself; one key for some of the nodes
 <root>/events/<namespace>/<name>             Events                                outside that watch: nothing decides by them
 <root>/submissions/<uid>                     records of submissions
 <root>/heartbeats/<node>                     signs of life of nodes
@@ -17,8 +18,12 @@ A part of a key never holds a slash, so a key names one thing only.
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from rayched.api.kinds import EVENT, KINDS, Kind
+
+TAKEN_KEYS: Final = 1024
+"""So many however many nodes there are, or are named: none of them ever has to be removed."""
 
 
 class KeyTextError(ValueError):
@@ -68,6 +73,10 @@ class Keys:
         if namespace:
             raise KeyTextError(f"{kind.name} {name!r}: namespace is {namespace!r}, but the kind has none")
         return self._prefixes[kind.name] + key_part(name, "name")
+
+    def taken(self, node: str) -> bytes:
+        """Whoever relies on a node's room relies on this key too: it changes when a pod takes room there unasked."""
+        return self.cluster_prefix + b"taken/%d" % (crc32(node.encode(errors="surrogatepass")) % TAKEN_KEYS)
 
     def submission(self, uid: str) -> bytes:
         return self.submissions_prefix + key_part(uid, "uid")

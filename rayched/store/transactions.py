@@ -13,6 +13,8 @@ Else get the epoch key                                            nothing at all
   "not there", so a creation is a write with 0.
 * One transaction never writes a key twice (etcd refuses that), nor writes what another write in it relies on: two such writes
   could each pass on the state that the other ends. `split` keeps them apart, in order.
+* A creation may leave a mark: a key that others rely on, put once for all writes of a transaction that name it, whether these
+  pass their conditions or not. A mark may so be moved by nothing, never left where it was by something.
 * Up to 100 writes or 1 MiB a transaction. What etcd refuses as it stands is taken apart (`halves`), down to single writes.
 * An etcd whose space is used up still takes transactions that put nothing: a deletion says which of its puts it can do without.
 * Without an answer the outcome is Unknown. The write may still happen after a read that does not show it, so `settle` decides
@@ -43,6 +45,8 @@ WRITE_BYTES_MAX: Final = (3 << 19) - (1 << 14)
 ALSO_MAX: Final = 20
 """Further keys that one write may compare, or put: etcd's default limit of 128 operations is for 100 writes and the operations of
 the largest of them together."""
+_WRITES_AND_MARKS_MAX: Final = 128 - 1 - ALSO_MAX
+"""Operations beside those of the largest write."""
 _BYTES_A_COMPARISON: Final = 32
 """What a comparison or an operation costs on the wire besides keys and values."""
 
@@ -80,7 +84,7 @@ class GuardedPut(NamedTuple):
     """Put `value` if the key is still at `mod_revision` (0: not there) and each key of `also` at its revision.
 
     `with_puts` are written together with it, unconditionally. `attempt` is the attempt id inside `value`, where there is one.
-    With a `lease` the key goes when the lease does.
+    With a `lease` the key goes when the lease does. `mark`: see the module.
     """
 
     key: bytes
@@ -90,6 +94,7 @@ class GuardedPut(NamedTuple):
     with_puts: tuple[tuple[bytes, bytes], ...] = ()
     attempt: str = ""
     lease: int = 0
+    mark: bytes = b""
 
 
 class GuardedDelete(NamedTuple):
@@ -169,15 +174,19 @@ def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: i
     size = 0
     written: set[bytes] = set()
     relied_on: set[bytes] = set()
+    marks: set[bytes] = set()
     for write in writes:
         writing = _keys_written(write)
+        mark = _mark_of(write)
         relying = {key for key, _ in write.also}.difference(writing)
         clash = not (written.isdisjoint(writing) and written.isdisjoint(relying) and relied_on.isdisjoint(writing))
         own = bytes_of(write)
-        if batch and (clash or len(batch) >= writes_max or size + own > bytes_max):
+        is_full = len(batch) >= writes_max or len(batch) + 1 + len(marks | mark) > _WRITES_AND_MARKS_MAX
+        if batch and (clash or is_full or size + own > bytes_max):
             yield batch
-            batch, size, written, relied_on = [], 0, set(), set()
+            batch, size, written, relied_on, marks = [], 0, set(), set(), set()
         batch.append(write)
+        marks |= mark
         size += own
         written.update(writing)
         relied_on |= relying
@@ -190,6 +199,8 @@ def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:
     keys = [key for write in writes for key in _keys_written(write)]
     written = set(keys)
     if len(written) < len(keys) or sum(map(bytes_of, writes)) > bytes_max:
+        return False
+    if len(writes) + len(_marks_of(writes)) > _WRITES_AND_MARKS_MAX:
         return False
     # Most rely on what they write themselves: that it is not there yet.
     return all(key not in written or key in _keys_written(write) for write in writes for key, _ in write.also)
@@ -209,6 +220,7 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
         size = sum(map(len, pieces))
         transaction = varint(size)
         parts += (_SUCCESS, varint(1 + len(transaction) + size), _REQUEST_TXN, transaction, *pieces)
+    parts += [_put(mark, b"") for mark in sorted(_marks_of(writes))]
     return b"".join(parts)
 
 
@@ -220,7 +232,8 @@ def read(answer: Any, writes: Sequence[Write]) -> list[Outcome]:
     committed = Committed(revision)
     return [
         committed if response.response_txn.succeeded else _refusal(response.response_txn, write, revision)
-        for response, write in zip(answer.responses, writes, strict=True)
+        # Behind them come those of marks.
+        for response, write in zip(answer.responses[: len(writes)], writes, strict=True)
     ]
 
 
@@ -323,6 +336,14 @@ def _keys_written(write: Write) -> list[bytes]:
     return [write.key, *(key for key, _ in write.with_puts)] if write.with_puts else [write.key]
 
 
+def _mark_of(write: Write) -> set[bytes]:
+    return {write.mark} if isinstance(write, GuardedPut) and write.mark else set()
+
+
+def _marks_of(writes: Sequence[Write]) -> set[bytes]:
+    return {write.mark for write in writes if isinstance(write, GuardedPut) and write.mark}
+
+
 def _keys_read(write: Write) -> list[bytes]:
     return [write.key, *(key for key, _ in write.also)]
 
@@ -336,7 +357,7 @@ def bytes_of(write: Write) -> int:
         size += 2 * (len(other) + _BYTES_A_COMPARISON)
     for other, value in write.with_puts:
         size += len(other) + len(value) + _BYTES_A_COMPARISON
-    return size + len(write.value) if isinstance(write, GuardedPut) else size
+    return size + len(write.value) + 2 * len(write.mark) if isinstance(write, GuardedPut) else size
 
 
 # Put together as bytes, a request takes a fraction of the time that its fields take when set one by one. What

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leader.etcd_shim import rpc
 from rayched.api import kinds
+from rayched.store.transactions import GuardedPut, build
 from rayched.v1.core_pb2 import Node, Pod
 from tests.actors.builders import a_node, stored
 from tests.actors.model_store import ModelStore
@@ -21,6 +23,13 @@ def key_of(name: str) -> bytes:
 
 def put_pod(store: ModelStore, pod: Pod) -> int:
     return store.put(key_of(pod.metadata.name), stored(pod))
+
+
+def take_room(store: ModelStore, pod: Pod, node: str) -> None:
+    """A user creates the pod with a nodeName, as the API does."""
+    pod.spec.node_name = node
+    write = GuardedPut(key_of(pod.metadata.name), 0, stored(pod), mark=KEYS.taken(node))
+    store.txn(rpc.TxnRequest.FromString(build(None, [write])))
 
 
 def reason_of(replica: Replica, name: str) -> tuple[str, str]:

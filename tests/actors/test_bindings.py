@@ -9,7 +9,8 @@ from rayched.actors.messages import GivenBack
 from rayched.store.errors import RequestTooLarge, StoreFull
 from rayched.store.list_watch import Changed
 from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
+from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod, take_room
+from tests.actors.replica import KEYS
 
 # --------------------------------------------------------------------------------------------------------- lost answers
 
@@ -173,3 +174,61 @@ def test_a_pod_that_somebody_else_put_on_the_very_node_was_not_bound_by_the_atte
     assert replica.core.attempts == {} and replica.core.measures.under_way() == {}
     assert assumed(replica) == 0 and replica.core.scheduler.occupancy.n_observed == 1
     assert replica.core.scheduler.attempt("uid-web") is None
+
+
+# ------------------------------------------------------------------------------------------- pods that name their node
+
+
+def test_room_that_a_pod_took_unseen_before_the_binding_arrives_is_not_given_twice() -> None:
+    replica = having_decided(a_pod("web", cpu="3"))
+    replica.turn()
+    assert len(replica.to_store) == 1
+    take_room(replica.store, a_pod("own", cpu="2"), "n1")
+    replica.settle()
+    assert replica.bound() == {"own": "n1"} and assumed(replica) == 0
+    assert replica.core.attempts["unschedulable"] == 1
+
+
+def test_who_lost_room_to_such_a_pod_is_tried_again_only_when_that_pod_is_seen() -> None:
+    replica = having_decided(a_pod("web", cpu="3"), nodes=("n1", "n2"))
+    replica.turn()
+    for name in ("n1", "n2"):
+        take_room(replica.store, a_pod(f"own-{name}", cpu="1"), name)
+    replica.arrive()
+    replica.answer()
+    for _ in range(5):
+        replica.turn()
+        replica.exchange()
+        replica.exchanged()
+        replica.core.decide()
+    assert not replica.to_store and assumed(replica) == 0
+    replica.settle()
+    assert set(replica.bound()) == {"web", "own-n1", "own-n2"}
+
+
+@pytest.mark.parametrize("cpu", ["1", "3"], ids=["fits beside it", "does not"])
+def test_room_that_a_pod_took_between_decision_and_binding_is_looked_at_again(cpu: str) -> None:
+    replica = having_decided(a_pod("web", cpu=cpu))
+    take_room(replica.store, a_pod("own", cpu="2"), "n1")
+    replica.watch()
+    replica.turn()
+    assert not replica.to_store, "what it was decided on holds no more"
+    replica.settle()
+    assert replica.bound() == ({"own": "n1", "web": "n1"} if cpu == "1" else {"own": "n1"})
+
+
+def test_a_pod_that_took_room_before_the_decision_holds_up_nobody() -> None:
+    replica = a_replica("n1")
+    take_room(replica.store, a_pod("own", cpu="2"), "n1")
+    put_pod(replica.store, a_pod("web", cpu="2"))
+    replica.settle()
+    assert replica.bound() == {"own": "n1", "web": "n1"} and replica.core.attempts == {"scheduled": 1}
+
+
+def test_a_pod_that_names_a_node_that_is_not_there_holds_up_nobody() -> None:
+    replica = having_decided(a_pod("web", cpu="3"))
+    replica.turn()
+    other = next(name for number in range(10) if KEYS.taken(name := f"gone-{number}") != KEYS.taken("n1"))
+    take_room(replica.store, a_pod("own", cpu="2"), other)
+    replica.settle()
+    assert replica.bound()["web"] == "n1" and replica.core.attempts == {"scheduled": 1}

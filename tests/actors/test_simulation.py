@@ -2,9 +2,9 @@
 bound twice, no node is overfilled, nobody writes after his epoch, pods give way to more important ones alone, and once the world
 heals everything that fits is bound.
 
-What happens: users create, change, delete and finish pods, cordon, resize and remove nodes; transactions and answers are lost,
-arrive late, or twice; watches lag and start over; queues die; belief ends, comes back, or is held too long while another replica
-leads.
+What happens: users create, change, delete and finish pods, put some on a node themselves, cordon, resize and remove nodes;
+transactions and answers are lost, arrive late, or twice; watches lag and start over; queues die; belief ends, comes back, or is
+held too long while another replica leads.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rayched.snapshot.verification import verify
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import Stored
 from tests.actors.builders import a_node, a_pod, stored
+from tests.actors.leading import take_room
 from tests.actors.model_store import ModelStore
 from tests.actors.replica import KEYS, Clock, Replica
 
@@ -133,6 +134,12 @@ class World:
             pod.spec.scheduler_name = "somebody-else"
         self.store.put(self.key(pod), stored(pod))
 
+    def take_room(self) -> None:
+        """A user names the node of a pod, whether it has room or not."""
+        self.number += 1
+        node = self.random.choice(sorted(self.store.nodes()))
+        take_room(self.store, a_pod(f"s{self.number}", cpu=str(self.random.randint(1, 3))), node)
+
     def any_pod(self) -> Pod | None:
         pods = sorted(self.store.pods().values(), key=lambda pod: pod.metadata.name)
         return self.random.choice(pods) if pods else None
@@ -192,6 +199,7 @@ class World:
             (2, replica.arrive_late),
             (6, lambda: [self.add_pod() for _ in range(random.randint(1, 4))]),
             (8, self.change_pod),
+            (1.5, self.take_room),
             (2, self.delete_pod),
             (1, self.change_node),
             (3, self.stop_pods),

@@ -94,6 +94,10 @@ def a_pod(name: str, namespace: str = "default") -> Pod:
     return pod
 
 
+def marks(request: Any) -> list[bytes]:
+    return [operation.request_put.key for operation in request.success if operation.WhichOneof("request") == "request_put"]
+
+
 def compared(request: Any, name: str) -> int:
     """How often a transaction compares a namespace."""
     requests = [request, *(operation.request_txn for operation in request.success)]
@@ -169,3 +173,16 @@ def test_what_was_accepted_before_is_answered_again_though_the_namespace_changes
     assert (again.uid, again.revision) == (first.uid, first.revision)
     assert isinstance(new, ApiFailure) and new.code is Code.ABORTED
     assert KEYS.object_key(POD, "default", "b") not in api.store.model.now
+
+
+def test_a_pod_that_names_its_node_leaves_a_mark_however_it_is_submitted() -> None:
+    api = Api("default")
+    pods = [a_pod(f"pod-{number}") for number in range(6)]
+    for number, pod in enumerate(pods):
+        pod.spec.node_name = ("", "n1", "n2")[number % 3]
+    # One by one: those alike are put together from the first one's bytes.
+    for pod in pods:
+        api.submit(pod)
+    expected = [[], [KEYS.taken("n1")], [KEYS.taken("n2")]] * 2
+    assert [marks(request) for request in api.store.requests] == expected
+    assert [KEYS.parse(key) for key in api.store.model.now if b"/taken/" in key] == [None, None]

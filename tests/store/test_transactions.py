@@ -31,6 +31,7 @@ from rayched.store.transactions import (
     build,
     create,
     keys_to_settle,
+    read,
     settle,
     split,
     without_answer,
@@ -141,7 +142,8 @@ def test_whatever_is_written_each_transaction_has_at_most_128_operations_and_a_m
         keys = [b"/rayched/cluster/pods/ns/%d/%d" % (number, other) for other in range(others)]
         also, puts = tuple((key, 1 << 40) for key in keys), tuple((key, b"v") for key in keys)
         writes.append(GuardedPut(b"/rayched/cluster/pods/ns/%d" % number, 5, bytes(size), also, puts))
-    for batch in split(writes):
+    marked = [write._replace(mark=b"/mark/%d" % (number % 70)) if number % 3 else write for number, write in enumerate(writes)]
+    for batch in [*split(writes), *split(marked)]:
         content = build(GUARD, batch)
         assert len(content) <= 3 << 19 and nested_operations(rpc.TxnRequest.FromString(content)) <= 128
 
@@ -154,6 +156,19 @@ def test_keys_and_comparisons_count_towards_the_size_of_a_batch(lengths: list[in
     ]
     for batch in split(writes, bytes_max=bytes_max):
         assert len(build(None, batch)) <= bytes_max
+
+
+def test_a_mark_is_put_once_for_all_that_leave_it_and_outcomes_are_those_of_the_writes() -> None:
+    writes = [GuardedPut(b"/pods/%d" % number, 0, b"", mark=b"/mark/%d" % (number % 2)) for number in range(4)]
+    request = requested(None, writes)
+    assert [operation.request_put.key for operation in request.success[4:]] == [b"/mark/0", b"/mark/1"]
+    answer = rpc.TxnResponse(succeeded=True)
+    for number in range(4):
+        answer.responses.add().response_txn.succeeded = number != 2
+    answer.responses[2].response_txn.responses.add().response_range.SetInParent()
+    for _ in range(2):
+        answer.responses.add().response_put.SetInParent()
+    assert [type(outcome) for outcome in read(answer, writes)] == [Committed, Committed, Conflict, Committed]
 
 
 def test_a_hundred_objects_are_one_transaction_and_the_next_begins_another() -> None:
@@ -231,4 +246,6 @@ def test_a_request_is_the_one_whose_fields_are_set_one_by_one(guard: Guard | Non
         for key, value in write.with_puts:
             nested.success.add(request_put=rpc.PutRequest(key=key, value=value))
         expected.success.add(request_txn=nested)
+    for mark in sorted({write.mark for write in writes if isinstance(write, GuardedPut)} - {b""}):
+        expected.success.add(request_put=rpc.PutRequest(key=mark))
     assert requested(guard, writes) == expected
