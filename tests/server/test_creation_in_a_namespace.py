@@ -125,14 +125,14 @@ def test_when_the_namespace_has_changed_all_are_created_in_another_round() -> No
 
 
 def test_nothing_is_created_in_a_namespace_that_has_gone() -> None:
-    api = Api("default")
+    api = Api("team")
 
     def go() -> None:
-        api.store.model.delete(namespace_key("default"))
-        api.show("default")
+        api.store.model.delete(namespace_key("team"))
+        api.show("team")
 
     api.store.before_next = go
-    found = api.submit(a_pod("a"), a_pod("b"))
+    found = api.submit(a_pod("a", "team"), a_pod("b", "team"))
     assert [one.code for one in found if isinstance(one, ApiFailure)] == [Code.NOT_FOUND, Code.NOT_FOUND]
     assert api.names() == []
 
@@ -149,13 +149,13 @@ def test_a_hub_that_trails_the_store_refuses_nothing(others: int) -> None:
 
 @pytest.mark.parametrize("unseen", [True, False])
 def test_a_namespace_that_is_gone_or_is_not_seen_yet_is_what_the_store_says(unseen: bool) -> None:
-    api = Api("default")
+    api = Api("team")
     if unseen:
         api.write("new")
         assert all(isinstance(one, Created) for one in api.submit(a_pod("a", "new")))
         return
-    api.store.model.delete(namespace_key("default"))
-    (found,) = api.submit(a_pod("a"))
+    api.store.model.delete(namespace_key("team"))
+    (found,) = api.submit(a_pod("a", "team"))
     assert isinstance(found, ApiFailure) and found.code is Code.NOT_FOUND and api.names() == []
 
 
