@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from rayched.plugins.inter_pod_affinity_groups import PreferenceGroups
 from rayched.plugins.inter_pod_affinity_sums import ByKey
+from rayched.snapshot.carried_terms import TermTarget
 from rayched.snapshot.columns import BoolColumn
 from rayched.snapshot.domains import Refusals
 from rayched.snapshot.moved_pods import Amounts, MovedPods
-from rayched.snapshot.pod_counts import handles_of
-from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold, terms_of_bound
+from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, handles_of, hold, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 
-TERMS_AT_ONCE: Final = 64
-"""Terms of bound pods that are compared at a stretch."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -57,6 +56,14 @@ class Weighing:
     """
 
 
+class Role(NamedTuple):
+    """What terms of bound pods mean for an incoming one."""
+
+    topology_key: str
+    weight: int | None
+    """None: they keep it away."""
+
+
 @dataclass(slots=True)
 class AffinityCounts:
     """Brought up to date by `refresh`; read in between."""
@@ -78,7 +85,10 @@ class AffinityCounts:
     """Grows whenever anything here may say something else."""
     _namespaces_revision: int = -1
     _terms_generation: int = -1
-    _terms_seen: int = -1
+    _target: TermTarget[Role] | None = None
+    """What bound pods carry about this one."""
+    _taken: set[Role] = field(default_factory=set)
+    """Roles whose counters are among the sums."""
     _begun: int = 0
     groups: PreferenceGroups | None = None
     """Rows alike in the preferences."""
@@ -88,33 +98,27 @@ class AffinityCounts:
     """The last `refresh` came to its end."""
     _is_first: bool = False
     """The pod matches its own terms, and no bound one does: it may go anywhere that has the labels."""
-    _compared: dict[Hashable, int] = field(default_factory=dict)
-    """How many of the cluster's terms of each handle were looked at."""
 
     @property
     def n_bytes(self) -> int:
         groups = 0 if self.groups is None else self.groups.n_bytes
+        groups += 0 if self._target is None else self._target.n_bytes
         return groups + sum(part.n_bytes for part in (self.affinity, self.anti_affinity, self.carried, self.preferences))
 
     def refresh(self, cluster: Snapshot) -> None:
         """Where it does not come to its end it goes on from there the next time. Raises OverBudget."""
-        counts, surroundings = cluster.pod_counts, cluster.surroundings
-        namespaces, generation = surroundings.namespaces_revision, counts.terms_generation
+        terms, namespaces = cluster.pod_counts.terms, cluster.surroundings.namespaces_revision
         changed, self._is_whole = not self._is_whole, False
-        if self._namespaces_revision != namespaces or self._terms_generation != generation:
+        target = self._target
+        if target is None or self._namespaces_revision != namespaces or self._terms_generation != terms.generation:
             changed = True
             self._begin(cluster)
-            self._compared = dict.fromkeys(handles_of(self.incoming.labels), 0)
-            self._namespaces_revision, self._terms_generation = namespaces, generation
-        for handle, compared in self._compared.items() if changed or self._terms_seen != counts.terms_seen else ():
-            terms = counts.terms(handle)
-            for number in range(compared, len(terms)):
-                changed = True
-                self._take_carried(cluster, terms[number])
-                self._compared[handle] = number + 1
-                if not number % TERMS_AT_ONCE:
-                    cluster.work.spend()
-        self._terms_seen = counts.terms_seen
+            target = self._target = TermTarget(terms, handles_of(self.incoming.labels))
+            self._taken.clear()
+            self._namespaces_revision, self._terms_generation = namespaces, terms.generation
+        if target.refresh(self._role, cluster.capacity, cluster.work) or changed:
+            self._take_carried(cluster, target)
+            changed = True
         for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
             changed |= part.refresh(cluster)
         if self.groups is not None:
@@ -213,18 +217,28 @@ class AffinityCounts:
             sign = 1 if term.kind is TermKind.PREFERRED_AFFINITY else -1
             self.preferences.add(cluster, term.topology_key, (self._selector(cluster, term),), sign * term.weight)
 
-    def _take_carried(self, cluster: Snapshot, term: CarriedTerm) -> None:
-        if not self._is_about_incoming(term):
-            return
+    def _take_carried(self, cluster: Snapshot, target: TermTarget[Role]) -> None:
+        """Sums of what is carried in roles that are new."""
+        for role in [role for role in target.counters if role not in self._taken]:
+            part = self.carried if role.weight is None else self.preferences
+            weight = 1 if role.weight is None else role.weight
+            part.add_counter(cluster, role.topology_key, partial(target.counters.__getitem__, role), weight)
+            self._taken.add(role)
+
+    def _role(self, term: CarriedTerm) -> Role | None:
+        """What a term of a bound pod means for this one."""
         match term.kind:
             case TermKind.REQUIRED_ANTI_AFFINITY:
-                self.carried.add(cluster, term.topology_key, term)
-            case TermKind.REQUIRED_AFFINITY if self.weighing.required_affinity > 0:
-                self.preferences.add(cluster, term.topology_key, term, self.weighing.required_affinity)
+                weight = None
+            case TermKind.REQUIRED_AFFINITY:
+                if self.weighing.required_affinity <= 0:
+                    return None
+                weight = self.weighing.required_affinity
             case TermKind.PREFERRED_AFFINITY:
-                self.preferences.add(cluster, term.topology_key, term, term.weight)
+                weight = term.weight
             case TermKind.PREFERRED_ANTI_AFFINITY:
-                self.preferences.add(cluster, term.topology_key, term, -term.weight)
+                weight = -term.weight
+        return Role(term.topology_key, weight) if self._is_about_incoming(term) else None
 
     def _is_about_incoming(self, term: CarriedTerm) -> bool:
         return term.matches(self.incoming.namespace, self.incoming.labels, self.namespace_labels)

@@ -5,13 +5,15 @@ Owner: whoever counts for one incoming pod. Cost: a look at each sum in use, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rayched.snapshot.domains import DomainSums, SumByDomain, Topology
 from rayched.snapshot.pod_counts import Counted
+from rayched.snapshot.row_counter import RowCounter
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 
@@ -46,7 +48,11 @@ class ByKey:
         return self._parts
 
     def add(self, cluster: Snapshot, key: str, what: Counted, weight: int = 1) -> None:
-        self._parts.setdefault(key, []).append((DomainSums(cluster.pod_counts, what, cluster.topology(key)), weight))
+        self.add_counter(cluster, key, partial(cluster.pod_counts.counter, what), weight)
+
+    def add_counter(self, cluster: Snapshot, key: str, source: Callable[[], RowCounter], weight: int) -> None:
+        """`source` as of DomainSums."""
+        self._parts.setdefault(key, []).append((DomainSums(source, cluster.topology(key)), weight))
 
     def refresh(self, cluster: Snapshot) -> bool:
         """Returns whether anything may have changed. Raises OverBudget."""

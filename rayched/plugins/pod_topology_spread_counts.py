@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -23,8 +24,9 @@ from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.columns import BoolColumn, Log
 from rayched.snapshot.domains import DomainSums, Refusals, SumByDomain
 from rayched.snapshot.moved_pods import Amounts, MovedPods
-from rayched.snapshot.pod_counts import CountColumn, PodCounter
+from rayched.snapshot.pod_counts import PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
+from rayched.snapshot.row_counter import CountColumn
 from rayched.snapshot.row_groups import RowGroups, Values
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -111,7 +113,7 @@ class ConstraintCounts:
         """How many of them there are."""
         self._sums: DomainSums | None = None
         if conditions:
-            self._sums = DomainSums(cluster.pod_counts, (self.selector,), self.topology, eligible)
+            self._sums = DomainSums(partial(cluster.pod_counts.counter, (self.selector,)), self.topology, eligible)
         self.lowest = 0
         """Pods in the emptiest domain; 0 while there are too few domains. Of a hard constraint alone, as the next two."""
         self._emptiest = -1

@@ -11,6 +11,7 @@ changed anywhere or more rows changed than that is worth; else 0.2 µs for each 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
 from rayched.snapshot.columns import BoolColumn, IdColumn, Log, RowIndex
-from rayched.snapshot.pod_counts import Counted, PodCounter, PodCounts
+from rayched.snapshot.row_counter import RowCounter
 from rayched.snapshot.rows import Selection, compact
 from rayched.snapshot.table import NO_VALUE, NodeTable
 
@@ -102,20 +103,22 @@ class Topology:
 class DomainSums:
     """A counter added up over the domains of a topology, over all rows or over those that are eligible."""
 
-    __slots__ = ("_counter", "_counts", "_eligible", "_position", "_topology", "_version", "_what", "sums", "total", "touched")
+    __slots__ = ("_counter", "_eligible", "_position", "_source", "_topology", "_version", "sums", "total", "touched")
 
-    def __init__(self, counts: PodCounts, what: Counted, topology: Topology, eligible: BoolColumn | None = None) -> None:
-        """`eligible` has the shape (n_rows,), as of the topology's version now; None: all rows."""
+    def __init__(self, source: Callable[[], RowCounter], topology: Topology, eligible: BoolColumn | None = None) -> None:
+        """`source` gives the counter, at first and whenever it is no longer kept.
+
+        `eligible` has the shape (n_rows,), as of the topology's version now; None: all rows.
+        """
         self.sums: SumByDomain = np.zeros(1, np.int64)
         self.total = 0
         """Over all domains."""
         self.touched: list[int] | None = None
         """Domains of which the last `refresh` that returned True changed the sum, with repetitions; None: any may have."""
-        self._counts = counts
-        self._what = what
+        self._source = source
         self._topology = topology
         self._eligible = eligible
-        self._counter: PodCounter | None = None
+        self._counter: RowCounter | None = None
         self._version = -1
         self._position = 0
 
@@ -131,7 +134,7 @@ class DomainSums:
         """Follow the counter and the topology, which is refreshed already. Returns whether anything may have changed."""
         counter, topology = self._counter, self._topology
         if counter is None or not counter.is_kept:
-            counter = self._counts.counter(self._what)
+            counter = self._source()
         counter.is_used = True
         log = counter.log
         if counter is self._counter and topology.version == self._version and self._position == log.end:
@@ -158,7 +161,7 @@ class DomainSums:
                 self.total += change
                 touched.append(domain)
 
-    def _rebuild(self, counter: PodCounter) -> None:
+    def _rebuild(self, counter: RowCounter) -> None:
         self.sums = sums_over(counter.column, self._topology, self._eligible)
         self.total = int(self.sums.sum())
         self.touched = None

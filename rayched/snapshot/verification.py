@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rayched.api import quantity
-from rayched.snapshot.pod_counts import handles_insisted_on
-from rayched.snapshot.pod_selection import CarriedTerm, terms_of_bound
+from rayched.snapshot.pod_selection import CarriedTerm, handles_insisted_on, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NO_VALUE
 from rayched.v1.core_pb2 import Node
@@ -113,10 +112,10 @@ def _faults_of_counters(snapshot: Snapshot) -> Iterator[str]:
     carried: Counter[CarriedTerm] = Counter()
     for _, _, template in bound:
         carried.update(terms_of_bound(template.pod))
-    carriers = {term: count for term, count in snapshot.pod_counts.carriers().items() if count}
+    carriers = {term: count for term, count in snapshot.pod_counts.terms.carriers().items() if count}
     yield from _difference("snapshot", "carriers of terms", carriers, dict(carried))
     for term in carried:
-        listed = [snapshot.pod_counts.terms(handle).count(term) for handle in handles_insisted_on(term.conditions)]
+        listed = [snapshot.pod_counts.terms.terms(handle).count(term) for handle in handles_insisted_on(term.conditions)]
         yield from _difference("snapshot", f"times that {term} is listed", set(listed), {1})
     for counter in snapshot.pod_counts.counters():
         expected = [0] * snapshot.n_rows
@@ -124,13 +123,10 @@ def _faults_of_counters(snapshot: Snapshot) -> Iterator[str]:
             row, pod = snapshot.row_of(name), snapshot.bound(uid)
             if row is None or pod is None:
                 continue
-            if isinstance(counter.what, CarriedTerm):
-                expected[row] += terms_of_bound(template.pod).count(counter.what)
-            else:
-                expected[row] += all(
-                    one.matches(template.namespace, template.labels) and (one.terminating or not pod.terminating)
-                    for one in counter.what
-                )
+            expected[row] += all(
+                one.matches(template.namespace, template.labels) and (one.terminating or not pod.terminating)
+                for one in counter.what
+            )
         yield from _difference("snapshot", f"counter {counter.what}", counter.column[: snapshot.n_rows].tolist(), expected)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from random import Random
 
 import numpy as np
 import pytest
 
 from rayched.api.selectors import Operator, Requirement
-from rayched.snapshot import pod_counts
+from rayched.snapshot import carried_terms, pod_counts
+from rayched.snapshot.carried_terms import TermTarget
 from rayched.snapshot.domains import DomainSums
-from rayched.snapshot.pod_selection import PodSelector
+from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, handles_of, hold, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.snapshot.verification import verify
@@ -76,7 +78,7 @@ def test_pods_of_a_node_that_goes_count_again_when_it_comes_back() -> None:
     snapshot.add_node(a_node("a", "east"))
     snapshot.add_node(a_node("b", "west"))
     snapshot.bind("1", templates.intern(a_pod("web")), "a")
-    sums = DomainSums(snapshot.pod_counts, pods_of("web"), snapshot.topology(ZONE))
+    sums = DomainSums(partial(snapshot.pod_counts.counter, pods_of("web")), snapshot.topology(ZONE))
     sums.refresh()
     assert sums.total == 1
     snapshot.remove_node("a")
@@ -96,7 +98,7 @@ def test_a_node_that_changes_its_zone_takes_its_pods_along() -> None:
     for name, zone in (("a", "east"), ("b", "west"), ("c", "")):
         snapshot.add_node(a_node(name, zone))
         snapshot.bind(name, templates.intern(a_pod("web")), name)
-    sums = DomainSums(snapshot.pod_counts, pods_of("web"), snapshot.topology(ZONE))
+    sums = DomainSums(partial(snapshot.pod_counts.counter, pods_of("web")), snapshot.topology(ZONE))
     for zones, expected in (
         (("east", "west", ""), [1, 1, 0]),
         (("west", "west", ""), [2, 2, 0]),
@@ -118,7 +120,7 @@ def test_counters_that_had_to_go_are_counted_anew(seed: int, monkeypatch: pytest
     apps = [f"app-{number}" for number in range(8)]
     for name in "abc":
         snapshot.add_node(a_node(name, random.choice(("east", "west"))))
-    sums = {app: DomainSums(snapshot.pod_counts, pods_of(app), snapshot.topology(ZONE)) for app in apps}
+    sums = {app: DomainSums(partial(snapshot.pod_counts.counter, pods_of(app)), snapshot.topology(ZONE)) for app in apps}
     bound: dict[str, tuple[str, str]] = {}
     for step in range(120):
         if bound and random.random() < 0.4:
@@ -198,7 +200,7 @@ def test_counters_grow_with_the_table() -> None:
 
 
 def test_terms_that_nobody_carries_any_more_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_counts, "DEAD_TERMS_MIN", 4)
+    monkeypatch.setattr(pod_counts, "TEMPLATES_MIN", 4)
     snapshot, templates = Snapshot(), TemplateTable()
     snapshot.add_node(a_node("a"))
     for number in range(100):
@@ -207,7 +209,7 @@ def test_terms_that_nobody_carries_any_more_are_forgotten_in_time(monkeypatch: p
         term.label_selector.match_labels["app"] = f"app-{number}"
         snapshot.bind("1", templates.intern(pod), "a")
         verify(snapshot)
-    assert len(snapshot.pod_counts.carriers()) < 20
+    assert len(snapshot.pod_counts.terms.carriers()) < 20
 
 
 def test_only_what_scheduling_reads_of_other_objects_counts_as_a_change() -> None:
@@ -233,11 +235,18 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
     """Groups are made anew whenever a counter goes by a label that nobody asked for before, and conditions are bounded."""
     monkeypatch.setattr(pod_counts, "CONDITIONS_MAX", 6)
     monkeypatch.setattr(pod_counts, "TEMPLATES_MIN", 5)
-    monkeypatch.setattr(pod_counts, "PLACEMENTS_MIN", 3)
+    monkeypatch.setattr(carried_terms, "PLACEMENTS_MIN", 3)
+    monkeypatch.setattr(carried_terms, "ONE_BY_ONE_MAX", 2)
     random, snapshot, templates = Random(seed), Snapshot(), TemplateTable()
     for name in "abc":
         snapshot.add_node(a_node(name))
     bound: list[str] = []
+    targets: dict[str, TermTarget[int]] = {}
+    generations: dict[str, int] = {}
+
+    def role(own: str, term: CarriedTerm) -> int | None:
+        return (1 if term.topology_key == ZONE else 2) if hold(term.conditions, {"own": own}) else None
+
     for step in range(150):
         if bound and random.random() < 0.4:
             uid = bound.pop(random.randrange(len(bound)))
@@ -250,9 +259,11 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
         else:
             pod = a_pod(random.choice(("web", "db")), random.choice(("default", "other")))
             pod.metadata.labels["own"] = str(step)
-            if random.random() < 0.3:
+            for _ in range(random.choice((0, 0, 1, 3))):
                 term = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add()
-                term.topology_key, term.label_selector.match_labels["own"] = ZONE, str(random.randrange(5))
+                term.topology_key = random.choice((ZONE, "rack"))
+                expression = term.label_selector.match_expressions.add(key="own", operator=random.choice(("In", "NotIn")))
+                expression.values.append(str(random.randrange(5)))
             snapshot.bind(str(step), templates.intern(pod), random.choice("abcd"))
             bound.append(str(step))
         if random.random() < 0.5:
@@ -262,8 +273,19 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
             )
             key = random.choice(("own", "app", f"nobody-{step}"))
             snapshot.pod_counts.counter((PodSelector(None, (Requirement(key, operator, values),), random.random() < 0.5),))
-        for term in list(snapshot.pod_counts.carriers())[:2] if random.random() < 0.2 else ():
-            snapshot.pod_counts.counter(term)
+        own = str(random.randrange(5))
+        target = targets.get(own)
+        if target is None or target.carried.generation != generations[own]:
+            target = targets[own] = TermTarget(snapshot.pod_counts.terms, handles_of({"own": own}))
+            generations[own] = target.carried.generation
+        target.refresh(partial(role, own), snapshot.capacity, snapshot.work)
+        for name in "abc":
+            row = snapshot.row_of(name)
+            terms = [term for template in snapshot.pods_on(name).values() for term in terms_of_bound(template.pod)]
+            for one in (1, 2) if row is not None else ():
+                counter = target.counters.get(one)
+                found = 0 if counter is None else counter.column.item(row)
+                assert found == sum(role(own, term) == one for term in terms)
         if random.random() < 0.05:
             snapshot.remove_node("a") if snapshot.row_of("a") is not None else snapshot.add_node(a_node("a"))
         verify(snapshot)
