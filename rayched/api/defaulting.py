@@ -11,12 +11,12 @@ Source: SetObjectDefaults_Pod and its kin, Kubernetes 1.34. Cost: about 10 µs f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
-from functools import lru_cache
 from typing import Any, Final
 
 from rayched.api import kinds, quantity, resources
 from rayched.api.kinds import AnyObject
 from rayched.api.quantity import QuantityError
+from rayched.api.short_texts import remembered
 from rayched.v1.core_pb2 import (
     Container,
     Namespace,
@@ -233,7 +233,7 @@ def _round(amounts: ResourceMap) -> None:
         amounts[name].string = rounded
 
 
-@lru_cache(maxsize=8_192)
+@remembered(8_192)
 def _rounded(text: str) -> str | None:
     """The canonical text of a quantity rounded up to a thousandth, or None: the text stays."""
     try:
@@ -244,7 +244,7 @@ def _rounded(text: str) -> str | None:
     return None if rounded is amount else rounded.canonical()
 
 
-@lru_cache(maxsize=8_192)
+@remembered(8_192)
 def _tag(image: str) -> str:
     """The tag of an image's name; one without tag and digest means the latest."""
     name, digest, _ = image.partition("@")

@@ -8,10 +8,10 @@ Source: apimachinery's validation of DNS-1123 and qualified names, Kubernetes 1.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from rayched.api.errors import quoted
+from rayched.api.short_texts import remembered
 
 LABEL_MAX: Final = 63
 SUBDOMAIN_MAX: Final = 253
@@ -30,7 +30,7 @@ _LABEL_RULE: Final = "lower case letters, digits and '-', starting and ending wi
 _NAME_RULE: Final = "letters, digits, '-', '_' and '.', starting and ending with a letter or digit"
 
 
-@lru_cache(maxsize=8_192)
+@remembered(8_192)
 def subdomain_fault(text: str) -> str | None:
     """A DNS-1123 subdomain: the name of most objects."""
     if not text:
@@ -40,7 +40,7 @@ def subdomain_fault(text: str) -> str | None:
     return None if _SUBDOMAIN.fullmatch(text) else f"{quoted(text)} is not a valid name; allowed are {_SUBDOMAIN_RULE}"
 
 
-@lru_cache(maxsize=8_192)
+@remembered(8_192)
 def label_fault(text: str) -> str | None:
     """A DNS-1123 label: the name of a namespace or a container."""
     if not text:
@@ -58,7 +58,7 @@ def label_1035_fault(text: str) -> str | None:
     return fault
 
 
-@lru_cache(maxsize=8_192)
+@remembered(8_192)
 def qualified_fault(text: str) -> str | None:
     """A qualified name: a name of up to 63 characters, with an optional DNS prefix and slash; keys of labels."""
     prefix, slash, name = text.rpartition("/")
@@ -75,7 +75,7 @@ def qualified_fault(text: str) -> str | None:
     return None if _NAME_PART.fullmatch(name) else f"{quoted(text)} is not a valid key; allowed are {_NAME_RULE}"
 
 
-@lru_cache(maxsize=8_192)
+@remembered(8_192)
 def label_value_fault(text: str) -> str | None:
     """The value of a label; the empty one is allowed."""
     if len(text) > LABEL_MAX:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from rayched.api.errors import quoted
+from rayched.api.short_texts import remembered
 
 MAX_LENGTH: Final = 64
 """Longer texts are refused before they are looked at; the largest quantity that is allowed needs 30 characters."""
@@ -198,7 +199,7 @@ def canonical(text: str) -> str:
     return parse(text).canonical()
 
 
-@lru_cache(maxsize=16_384)
+@remembered(16_384)
 def fault(text: str) -> str | None:
     """Why an object must not carry this quantity (no number, beyond 2**63 - 1), or None. The sign is not judged here."""
     try:

@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 DECODED_KEPT: Final = 4096
 """Objects that were looked at last; subscribers and followers read the same changes at about the same time."""
+LARGE_BYTES: Final = 16 << 10
+LARGE_DECODED_KEPT: Final = 128
+"""Of objects above LARGE_BYTES: with objects of any sizes that the API takes, 64 MiB of bytes of either kind are kept at most."""
 
 EventType = WatchEvent.Type
 # Asking the enumeration for a value by name takes as long as encoding a pod.
@@ -68,9 +71,13 @@ class EventEncoder:
     """Turns changes and entries into bytes of events. Owned by one thread, but for `decode`."""
 
     def __init__(self) -> None:
-        self.decode: Final = functools.lru_cache(maxsize=DECODED_KEPT)(decode_entry)
-        """The object of an entry: shared, not to be changed. Raises PoisonedObject. From any thread."""
+        self._small: Final = functools.lru_cache(maxsize=DECODED_KEPT)(decode_entry)
+        self._large: Final = functools.lru_cache(maxsize=LARGE_DECODED_KEPT)(decode_entry)
         self._alike = AlikeEvents()
+
+    def decode(self, entry: Entry) -> Object:
+        """The object of an entry: shared, not to be changed. Raises PoisonedObject. From any thread."""
+        return self._small(entry) if len(entry.value) <= LARGE_BYTES else self._large(entry)
 
     def message(self, entry: Entry | None) -> AnyObject | None:
         """The object of an entry: shared, not to be changed. None when there is none that can be read."""

@@ -25,6 +25,8 @@ PARTS: Final = 3
 """Of a pod that was read from its parts: metadata, containers, the rest of the spec."""
 TEMPLATES_MAX: Final = 16_384
 """Templates kept by a table; the one that was not asked for longest goes first."""
+CONTENT_BYTES_MAX: Final = 128 << 20
+"""Of their contents: so many templates of 8 KiB, or 500 of the largest pods."""
 
 RESIZE_PENDING: Final = "PodResizePending"
 
@@ -114,12 +116,14 @@ class PodTemplate:
 
 
 class TemplateTable:
-    """Gives each pod its template; keeps at most `limit` of them."""
+    """Gives each pod its template; keeps at most `limit` of them, and `bytes_max` of what they consist of."""
 
-    __slots__ = ("_by_content", "_limit", "_next_id")
+    __slots__ = ("_by_content", "_bytes", "_bytes_max", "_limit", "_next_id")
 
-    def __init__(self, limit: int = TEMPLATES_MAX) -> None:
+    def __init__(self, limit: int = TEMPLATES_MAX, bytes_max: int = CONTENT_BYTES_MAX) -> None:
         self._by_content: OrderedDict[bytes, PodTemplate] = OrderedDict()
+        self._bytes = 0
+        self._bytes_max = bytes_max
         self._limit = limit
         self._next_id = 0
 
@@ -183,9 +187,10 @@ class TemplateTable:
 
     def _add(self, template: PodTemplate) -> PodTemplate:
         self._by_content[template.content] = template
+        self._bytes += len(template.content)
         self._next_id += 1
-        if len(self._by_content) > self._limit:
-            self._by_content.popitem(last=False)
+        while len(self._by_content) > self._limit or self._bytes > self._bytes_max:
+            self._bytes -= len(self._by_content.popitem(last=False)[0])
         return template
 
 

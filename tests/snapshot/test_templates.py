@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rayched.snapshot.templates import TemplateTable
+from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.v1.core_pb2 import Pod
 from tests.api.random_objects import SEEDS, random_pod
 from tests.snapshot.objects import a_pod
@@ -126,6 +126,21 @@ def test_the_template_that_was_not_asked_for_longest_goes_and_numbers_are_never_
     again = table.intern(pods[1])
     assert again is not second and again.content == second.content and len(table) == 2
     assert len({first.id, second.id, third.id, again.id}) == 4
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from([0, 10, 400, 3_000])), max_size=60))
+def test_a_table_never_holds_more_bytes_than_it_may_and_holds_the_latest(pods: list[tuple[int, int]]) -> None:
+    table = TemplateTable(limit=8, bytes_max=2_000)
+    latest: list[PodTemplate] = []
+    for number, size in pods:
+        template = table.intern(a_pod({"cpu": str(1 + number)}, labels={"own": "x" * size}))
+        latest = [one for one in latest if one is not template] + [template]
+        while len(latest) > 8 or sum(len(one.content) for one in latest) > 2_000:
+            latest.pop(0)
+        assert len(table) == len(latest)
+    for one in latest:
+        assert table.intern(one.pod) is one
 
 
 def test_a_template_does_not_change_with_the_pod_it_came_from() -> None:

@@ -16,6 +16,7 @@ from rayched.api import quantity, resources
 from rayched.api.errors import key_of, quoted
 from rayched.api.names import qualified_fault
 from rayched.api.quantity import QuantityError
+from rayched.api.short_texts import TEXT_MAX
 from rayched.api.validation import limits
 from rayched.api.validation.faults import Faults
 from rayched.v1.core_pb2 import Pod, ResourceRequirements
@@ -83,7 +84,7 @@ def check_amounts(
         fault = rule(name)
         if fault is not None:
             faults.add(key_of(path, name), fault)
-        fault = _amount_fault(name, found.string)
+        fault = amount_fault(name, found.string)
         if fault is not None:
             faults.add(key_of(path, name), fault)
             sound = False
@@ -118,6 +119,12 @@ def _pod_resource_fault(name: str) -> str | None:
     if resources.is_pod_level(name):
         return None
     return f"{quoted(name)} is not a resource of pods as a whole; allowed are cpu, memory and hugepages-<size>"
+
+
+def amount_fault(name: str, text: str) -> str | None:
+    """Why this amount of a resource is not allowed, or None."""
+    judge = _amount_fault if len(name) + len(text) <= TEXT_MAX else _amount_fault.__wrapped__
+    return judge(name, text)
 
 
 @lru_cache(maxsize=8_192)
