@@ -94,10 +94,6 @@ def a_pod(name: str, namespace: str = "default") -> Pod:
     return pod
 
 
-def marks(request: Any) -> list[bytes]:
-    return [operation.request_put.key for operation in request.success if operation.WhichOneof("request") == "request_put"]
-
-
 def compared(request: Any, name: str) -> int:
     """How often a transaction compares a namespace."""
     requests = [request, *(operation.request_txn for operation in request.success)]
@@ -124,16 +120,21 @@ def test_when_the_namespace_has_changed_all_are_created_in_another_round() -> No
     assert api.names() == ["a", "b"] and len(api.store.requests) == 2
 
 
-def test_nothing_is_created_in_a_namespace_that_has_gone() -> None:
-    api = Api("team")
+@pytest.mark.parametrize(
+    ("namespace", "code"),
+    [("other", Code.NOT_FOUND), ("default", Code.UNAVAILABLE)],
+    ids=["deleted", "the system's own, in a store that was wiped"],
+)
+def test_nothing_is_created_in_a_namespace_that_has_gone(namespace: str, code: Code) -> None:
+    api = Api(namespace)
 
     def go() -> None:
-        api.store.model.delete(namespace_key("team"))
-        api.show("team")
+        api.store.model.delete(namespace_key(namespace))
+        api.show(namespace)
 
     api.store.before_next = go
-    found = api.submit(a_pod("a", "team"), a_pod("b", "team"))
-    assert [one.code for one in found if isinstance(one, ApiFailure)] == [Code.NOT_FOUND, Code.NOT_FOUND]
+    found = api.submit(a_pod("a", namespace), a_pod("b", namespace))
+    assert [one.code for one in found if isinstance(one, ApiFailure)] == [code, code]
     assert api.names() == []
 
 
@@ -149,13 +150,13 @@ def test_a_hub_that_trails_the_store_refuses_nothing(others: int) -> None:
 
 @pytest.mark.parametrize("unseen", [True, False])
 def test_a_namespace_that_is_gone_or_is_not_seen_yet_is_what_the_store_says(unseen: bool) -> None:
-    api = Api("team")
+    api = Api("other")
     if unseen:
         api.write("new")
         assert all(isinstance(one, Created) for one in api.submit(a_pod("a", "new")))
         return
-    api.store.model.delete(namespace_key("team"))
-    (found,) = api.submit(a_pod("a", "team"))
+    api.store.model.delete(namespace_key("other"))
+    (found,) = api.submit(a_pod("a", "other"))
     assert isinstance(found, ApiFailure) and found.code is Code.NOT_FOUND and api.names() == []
 
 
@@ -173,16 +174,3 @@ def test_what_was_accepted_before_is_answered_again_though_the_namespace_changes
     assert (again.uid, again.revision) == (first.uid, first.revision)
     assert isinstance(new, ApiFailure) and new.code is Code.ABORTED
     assert KEYS.object_key(POD, "default", "b") not in api.store.model.now
-
-
-def test_a_pod_that_names_its_node_leaves_a_mark_however_it_is_submitted() -> None:
-    api = Api("default")
-    pods = [a_pod(f"pod-{number}") for number in range(6)]
-    for number, pod in enumerate(pods):
-        pod.spec.node_name = ("", "n1", "n2")[number % 3]
-    # One by one: those alike are put together from the first one's bytes.
-    for pod in pods:
-        api.submit(pod)
-    expected = [[], [KEYS.taken("n1")], [KEYS.taken("n2")]] * 2
-    assert [marks(request) for request in api.store.requests] == expected
-    assert [KEYS.parse(key) for key in api.store.model.now if b"/taken/" in key] == [None, None]
