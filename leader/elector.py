@@ -181,6 +181,11 @@ class Elector:
         return self._election.vacated
 
     @property
+    def failed(self) -> bool:
+        """It has ended by a bug, and is no candidate any more."""
+        return self._failure is not None
+
+    @property
     def identity(self) -> str:
         return self._config.identity
 
@@ -190,6 +195,8 @@ class Elector:
 
     def check(self, tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS) -> str | None:
         """For a health check: None, or what is wrong."""
+        if self._failure is not None:
+            return f"the elector of {self._config.name} failed: {self._failure!r}"
         record = self._election.record
         holds = self._election.state in _HOLDING and record is not None and record.holder == self._config.identity
         age_ns = self._clock.now().boot_ns - self._election.record_since_ns
@@ -219,6 +226,8 @@ class Elector:
             self._refuse_terms()
             self._work.close()
             self._ended.set()
+        if self._failure is not None and self._callbacks.on_failed is not None:
+            self._callbacks.on_failed(self._failure)
 
     def _fail(self) -> None:
         with self._belief_guard:

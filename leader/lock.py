@@ -49,6 +49,9 @@ class Callbacks:
     `on_overdue()` is called when the work has not stopped within lease duration - renew deadline. It should end the work by
     force, for example by killing its process. The term is then not released.
 
+    `on_failed(failure)` is called once when the elector itself has failed, which is a bug: the belief is withdrawn, the work is
+    told to stop, and nothing of this candidate goes on. It runs at the end of the elector's thread.
+
     `on_event(text)` gets the texts "<identity> became leader" and the like.
     """
 
@@ -57,6 +60,7 @@ class Callbacks:
     on_new_leader: Callable[[str, LeaderRecord | None], None] | None = None
     on_overdue: Callable[[], None] | None = None
     on_event: Callable[[str], None] | None = None
+    on_failed: Callable[[BaseException], None] | None = None
 
 
 class ElectionMetrics(Protocol):

@@ -9,7 +9,6 @@ Ray's threads run the methods; none of them touches the core.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
@@ -39,6 +38,7 @@ from rayched.actors.inbox import Inbox
 from rayched.actors.log_sending import LogTarget, send_logs
 from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
+from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.actors.questions import Questions, answer_now
 from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.actors.scheduler_metrics import scheduler_metrics
@@ -264,7 +264,7 @@ class SchedulerActor:
         if self._caller is not None:
             self._caller.close()
         self._queue_actor = queue_actor
-        self._queue_pid: int | None = None
+        self._queue_process: ProcessHandle | None = None
         self._exchange_since: float | None = None
         """Since when an exchange has been under way."""
         self._caller = ExchangeCaller(self._own_directory, self._inbox, self._answered, self._queue_failed)
@@ -273,7 +273,7 @@ class SchedulerActor:
             if future.exception() is None and self._queue_actor is queue_actor:
                 # It has only now begun to live; what it was asked before could not be answered.
                 self._exchange_since = None if self._exchange_since is None else _boottime()
-                self._queue_pid = future.result()
+                self._queue_process = handle_of(future.result())
 
         queue_actor.pid.remote().future().add_done_callback(known)
         # Whether it goes well shows by the first exchange that is answered, or not.
@@ -374,11 +374,10 @@ class SchedulerActor:
         Of one that has died the replica learns, and calls `use_queue`.
         """
         since = self._exchange_since
-        if since is not None and self._queue_pid is not None and _boottime() - since > QUEUE_SECONDS_MAX:
-            log.warning("the queue has not answered for %.1f s, ending process %d", QUEUE_SECONDS_MAX, self._queue_pid)
-            pid, self._queue_pid = self._queue_pid, None
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        if since is not None and self._queue_process is not None and _boottime() - since > QUEUE_SECONDS_MAX:
+            process, self._queue_process = self._queue_process, None
+            log.warning("the queue has not answered for %.1f s, ending process %d", QUEUE_SECONDS_MAX, process.pid)
+            process.send(signal.SIGKILL)
 
     def _tell_fenced(self) -> None:
         fenced = self._core.window.fenced

@@ -9,7 +9,7 @@ Ray is noticed whatever else is under way.
 * A dead worker is replaced; meanwhile the scheduler evaluates locally.
 * An actor that dies again and again is replaced after ever longer pauses.
 
-Owner: the supervisor's thread. Other threads may read `scheduler`, `workers` and `pids`.
+Owner: the supervisor's thread. Other threads may read `scheduler`, `workers`, `processes` and `pids`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_actor import SchedulerActorConfig
 from rayched.actors.scheduler_process import create_scheduler_process
@@ -75,8 +76,8 @@ class ActorSet:
         self.queue: Any = None
         self.scheduler: Any = None
         self.workers: list[Any] = []
-        self.pids: dict[str, int] = {}
-        """Process ids by name: queue, scheduler, worker-0, ..., spare. Whoever is dead or has not answered yet is missing."""
+        self.processes: dict[str, ProcessHandle] = {}
+        """By name: queue, scheduler, worker-0, ..., spare. Whoever is dead or has not answered yet is missing."""
         self._spare: Any = None
         self._spare_at: float | None = None
         self._has_begun = False
@@ -129,6 +130,11 @@ class ActorSet:
     def is_synced(self) -> bool:
         return self._is_synced and "scheduler" in self._handles
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by name, as `processes`."""
+        return {name: process.pid for name, process in tuple(self.processes.items())}
+
     def end(self) -> None:
         for handle in self._handles.values():
             _kill(handle)
@@ -147,27 +153,29 @@ class ActorSet:
         def known(pid: int) -> None:
             # By now it may have another name, or be dead.
             for present, its in self._handles.items():
-                if its is handle:
-                    self.pids[present] = pid
+                if its is handle and (process := handle_of(pid)) is not None:
+                    self.processes[present] = process
 
         self._expect(name, "starting", handle.pid.remote(), known)
         return handle
 
     def _died(self, name: str) -> None:
         handle = self._handles.pop(name, None)
-        pid = self.pids.pop(name, None)
+        process = self.processes.pop(name, None)
         now = time.monotonic()
         deaths = [at for at in self._deaths.get(name, ()) if now - at < LIFE_SECONDS_MIN]
         pause = REPLACEMENT_PAUSES_SECONDS[min(len(deaths), len(REPLACEMENT_PAUSES_SECONDS) - 1)]
         self._deaths[name] = [*deaths, now]
-        log.warning("%s%s is dead, replacing it%s", name, f" (pid {pid})" if pid else "", f" in {pause} s" if pause else "")
+        log.warning(
+            "%s%s is dead, replacing it%s", name, f" (pid {process.pid})" if process else "", f" in {pause} s" if pause else ""
+        )
         self._due[name] = now + pause
         self._restarts[name.partition("-")[0]] += 1
         if name == "spare":
             self._spare = None
         elif name == "scheduler":
             self._answers = {reference: answer for reference, answer in self._answers.items() if answer.actor != name}
-            self._on_scheduler_lost("spare" in self.pids)
+            self._on_scheduler_lost("spare" in self.processes)
         if handle is not None:
             # Ray may have lost sight of a process that still runs.
             _kill(handle)
@@ -198,8 +206,8 @@ class ActorSet:
         else:
             scheduler = self._handles["scheduler"] = self._handles.pop("spare")
             self._lives = {life: "scheduler" if name == "spare" else name for life, name in self._lives.items()}
-            if (pid := self.pids.pop("spare", None)) is not None:
-                self.pids["scheduler"] = pid
+            if (process := self.processes.pop("spare", None)) is not None:
+                self.processes["scheduler"] = process
         self.scheduler = scheduler
         began = time.monotonic()
         queue, workers = self.queue, list(self.workers)

@@ -11,7 +11,6 @@ Fills the server's SchedulerPort, and is the LeadersWork of the election.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -172,10 +171,9 @@ class ActorSupervisor:
 
     def end_now(self) -> None:
         actors = self._actors
-        if actors is not None and (pid := actors.pids.get("scheduler")):
-            log.info("ending the scheduler, process %d", pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        if actors is not None and (process := actors.processes.get("scheduler")):
+            log.info("ending the scheduler, process %d", process.pid)
+            process.send(signal.SIGKILL)
 
     # ------------------------------------------------------------------------------------------------- the server's port
 

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Protocol
 
 from prometheus_client import Metric
@@ -88,6 +88,8 @@ class Leadership:
         """A former elector that has not ended in time; there is one writer of the belief at most."""
         self._observer = self._new_observer()
         self._released = False
+        self.on_failed: Callable[[], object] = lambda: None
+        """Called when an elector has failed: this replica stands no more."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
 
@@ -102,7 +104,12 @@ class Leadership:
         with self._moves:
             if self._elector is not None or self._released:
                 return
-            if self._ceasing is not None and not self._ceasing.wait(_CEASE_SECONDS_MAX):
+            # One that failed has withdrawn its belief, and writes none any more.
+            if (
+                self._ceasing is not None
+                and not self._ceasing.failed
+                and not self._ceasing.stop(timeout_seconds=_CEASE_SECONDS_MAX)
+            ):
                 raise RuntimeError("the former elector does not end")
             self._ceasing = None
             config = ElectionConfig.of(
@@ -119,7 +126,9 @@ class Leadership:
                 observer.close()
                 self._tell_loop()
 
-            callbacks = Callbacks(self._started, self._stopped, leader_seen, on_overdue=self._work.end_now)
+            callbacks = Callbacks(
+                self._started, self._stopped, leader_seen, on_overdue=self._work.end_now, on_failed=self._elector_failed
+            )
             lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch)
             self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick, metrics=self._counts)
             self._elector.start()
@@ -177,7 +186,8 @@ class Leadership:
 
     @property
     def stands(self) -> bool:
-        return self._elector is not None
+        elector = self._elector
+        return elector is not None and not elector.failed
 
     def leader(self) -> Leader | None:
         record, epoch = self._seen()
@@ -223,6 +233,11 @@ class Leadership:
     def _stopped(self) -> None:
         self._tell_loop()
         self._work.drain()
+
+    def _elector_failed(self, _: BaseException) -> None:
+        """It has logged why. A bug is not repeated under the same process: whoever runs it starts another."""
+        self._tell_loop()
+        self.on_failed()
 
     def _new_observer(self) -> RecordObserver:
         return RecordObserver(self._endpoints, self._keys, self._tell_loop)

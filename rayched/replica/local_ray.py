@@ -27,9 +27,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.replica.guardian import vital_processes
 from rayched.replica.own_directories import SHORT, make_own_directory
-from rayched.replica.processes import adopt_orphans, alive, descendants, end_descendants, end_tree
+from rayched.replica.processes import adopt_orphans, descendants, end_descendants, end_tree
 from rayched.replica.ray_start_hook import HOOK
 
 _START_SECONDS_MAX: Final = 180.0
@@ -69,7 +70,7 @@ class LocalRay:
         self._ray_directory = self._directory / "r"
         self._guardian: subprocess.Popen[bytes] | None = None
         self._start_log: BinaryIO | None = None
-        self._vital: dict[str, int] = {}
+        self._vital: dict[str, ProcessHandle] = {}
         self._other_children: frozenset[int] = frozenset()
 
     @property
@@ -96,7 +97,9 @@ class LocalRay:
                 )
                 _import_ray()
                 address = self._wait_for_address(began + _START_SECONDS_MAX, cancelled)
-            self._vital = vital_processes(self._guardian.pid)
+            found = vital_processes(self._guardian.pid)
+            # One that has ended already is missing; the guardian ends with it.
+            self._vital = {name: handle for name, pid in found.items() if (handle := handle_of(pid)) is not None}
 
             def check() -> None:
                 self._check_start(began + _START_SECONDS_MAX, cancelled)
@@ -112,9 +115,9 @@ class LocalRay:
 
     def what_ended(self) -> str | None:
         """The process whose end is the end of this Ray; None while it lives. Noticed before any actor can tell of it."""
-        for name, pid in self._vital.items():
-            if not alive(pid):
-                return f"{name} (pid {pid})"
+        for name, process in self._vital.items():
+            if not process.alive:
+                return f"{name} (pid {process.pid})"
         if self._guardian is None:
             return "what was never started"
         return None if self._guardian.poll() is None else f"guardian (pid {self._guardian.pid})"

@@ -20,6 +20,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from rayched.actors.process_handle import handle_of
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS_MAX = 100
@@ -80,10 +82,14 @@ def end_descendants(pid: int, keep: Collection[int] = ()) -> int:
         left = [p for p in descendants(pid) if p not in spared and alive(p)]
         if not left:
             break
-        for process in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-            killed.add(process)
+        handles = [handle for p in left if (handle := handle_of(p)) is not None]
+        # Between the look and the handle a number may have gone to a stranger. One who is below `pid` now is none.
+        still = set(descendants(pid))
+        for handle in handles:
+            if handle.pid in still:
+                handle.send(signal.SIGKILL)
+                killed.add(handle.pid)
+            handle.close()
         time.sleep(_ROUND_SECONDS)
     reap(killed)
     return len(killed)
@@ -91,10 +97,12 @@ def end_descendants(pid: int, keep: Collection[int] = ()) -> int:
 
 def end_tree(pid: int) -> None:
     """SIGKILLs `pid` and all below it. It is stopped first, so that it starts nothing while its children end."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)
+    handle = handle_of(pid)
+    if handle is not None:
+        handle.send(signal.SIGSTOP)
         end_descendants(pid)
-        os.kill(pid, signal.SIGKILL)
+        handle.send(signal.SIGKILL)
+        handle.close()
 
 
 def reap(pids: Collection[int]) -> None:

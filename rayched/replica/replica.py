@@ -183,6 +183,7 @@ class _Replica:
         if http_address is not None:
             log.info("health, metrics and status are at http://%s", http_address)
         ticking = asyncio.create_task(self._observability.ticking())
+        self.leadership.on_failed = stopping.fail
         self.leadership.look_on(self._advertised or self._server.address)
         self._actors.start()
         changes, epoch = self._server.changes(), self.leadership.epoch

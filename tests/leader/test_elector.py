@@ -58,6 +58,7 @@ class Told:
                 "on_stopped_leading": lambda: self.tell("stopped"),
                 "on_new_leader": lambda identity, record: self.tell("leader", identity),
                 "on_overdue": lambda: self.tell("overdue"),
+                "on_failed": lambda failure: self.tell(f"failed: {failure}"),
                 "on_event": lambda text: self.tell("event", text),
                 **instead,
             }
@@ -263,6 +264,9 @@ def test_a_bug_of_the_elector_ends_the_belief_and_the_work_and_is_told(tmp_path:
         elector.run()
     told.when("stopped")
     assert cell.belief() is None and not elector.is_leader()
+    problem = elector.check()
+    assert elector.failed and problem is not None and "AssertionError('a bug')" in problem
+    told.when("failed: a bug")
 
 
 @pytest.mark.row("LE-22", "L28")

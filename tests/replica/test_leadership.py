@@ -13,10 +13,12 @@ import pytest
 
 from leader.belief import BeliefCell
 from leader.config import FAST
+from leader.effects import Effect
 from rayched.replica.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
 from rayched.server.ports import Leader
 from rayched.store.keys import Keys
+from tests.replica.clusters import until_true
 
 pytestmark = pytest.mark.cluster
 
@@ -145,3 +147,37 @@ def test_a_new_term_has_another_epoch_and_is_told_to_those_who_follow(candidate:
         assert first.leads
 
     asyncio.run(scenario())
+
+
+def fail(leadership: Leadership) -> None:
+    """As a bug of the elector would."""
+    elector = leadership._elector
+    assert elector is not None
+
+    def broken(*_: object) -> list[Effect]:
+        raise AssertionError("a bug")
+
+    elector._election.step = broken  # type: ignore[method-assign]
+    assert elector._ended.wait(10)
+
+
+def test_an_elector_that_fails_is_told_and_the_replica_stands_no_more(candidate: Candidates) -> None:
+    one, told = candidate("one"), threading.Event()
+    one.on_failed = told.set
+    one.stand()
+    until_true(lambda: one.leads, 10.0, "it does not lead")
+    fail(one)
+    assert told.wait(10)
+    problem = one.problem()
+    assert not one.leads and not one.stands and problem is not None and "failed" in problem
+
+
+def test_a_former_elector_that_failed_keeps_nobody_from_standing_again(candidate: Candidates) -> None:
+    one = candidate("one")
+    one.stand()
+    until_true(lambda: one.leads, 10.0, "it does not lead")
+    fail(one)
+    one._ceasing, one._elector = one._elector, None
+    one.stand()
+    until_true(lambda: one.leads, 10.0, "it does not lead")
+    assert one.stands and one.problem() is None

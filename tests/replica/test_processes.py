@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rayched.actors.process_handle import ProcessHandle, handle_of
+from rayched.replica import processes
 from rayched.replica.own_directories import make_own_directory
 from rayched.replica.processes import adopt_orphans, alive, descendants, dying_with_us, end_descendants, end_tree
 from tests.replica.clusters import left_alive, nothing_left, until_true
@@ -102,6 +104,39 @@ def test_a_child_is_told_of_its_parents_end_although_the_parent_blocks_that_sign
     owner.kill()
     owner.wait()
     assert left_alive({child}, 2.0) == {}
+
+
+def a_sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["/bin/sleep", "60"])
+
+
+@pytest.mark.cluster
+def test_a_number_that_has_gone_to_a_stranger_meanwhile_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, stranger = started(TREE), a_sleeper()
+    with nothing_left() as pids:
+        line(root)
+        below = set(descendants(root.pid))
+        pids.update({root.pid, stranger.pid, *below})
+        looks = iter([[*below, stranger.pid]])
+        look = processes.descendants
+        monkeypatch.setattr(processes, "descendants", lambda pid: next(looks, None) or look(pid))
+        processes.end_descendants(root.pid)
+        assert left_alive(below) == {} and stranger.poll() is None
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.cluster
+def test_a_handle_reaches_its_own_process_and_after_its_end_nobody() -> None:
+    process = a_sleeper()
+    handle = ProcessHandle(process.pid)
+    assert handle.alive
+    handle.send(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not handle.alive
+    handle.send(signal.SIGKILL)
+    handle.close()
+    assert handle_of(process.pid) is None
 
 
 @pytest.mark.cluster
