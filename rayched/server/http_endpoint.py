@@ -1,19 +1,24 @@
 """HttpEndpoint: a small HTTP server beside the API, for probes, scrapes and people with curl.
 
 It reads and changes nothing: GET and HEAD of the paths it was given, 404 for others, 405 for other methods. One daemon thread
-accepts, one answers each connection, CONNECTIONS_MAX at once; a client that is slow to ask is dropped after SECONDS_MAX. None of
-them holds anything that the election or the API waits for.
+accepts, one answers each connection, CONNECTIONS_MAX at once. None of them holds anything that the election or the API waits for.
+
+Whoever says nothing, or says it byte by byte, keeps nobody else out: the whole request has to be there SECONDS_MAX after the
+connection was made, and when all places are taken, the oldest connection that is still asking gives its place to the new one.
+Only where all of them are being answered is a new one closed.
 
 There is no authentication: whoever reaches the port can read it, so it is opened on loopback unless it was asked for otherwise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import logging
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -96,23 +101,54 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(self, place: tuple[str, int], find: Callable[[str], tuple[Route, str] | None]) -> None:
         self.find = find
-        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._guard = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._asking: dict[socket.socket, float] = {}
+        """Of those that are open the ones whose request is not complete, oldest first, and since when."""
         if ":" in place[0]:
             self.address_family = socket.AF_INET6
         super().__init__(place, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
+        with self._guard:
+            if len(self._open) >= CONNECTIONS_MAX and self._asking:
+                self._drop(next(iter(self._asking)))
+            has_place = len(self._open) < CONNECTIONS_MAX
+            if has_place:
+                self._open.add(request)
+                self._asking[request] = time.monotonic()
+        if not has_place:
             _log.warning("more than %d HTTP connections at once; one from %s was closed", CONNECTIONS_MAX, client_address[0])
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
+    def service_actions(self) -> None:
+        """At each turn of the accepting thread, ten times a second at least."""
+        with self._guard:
+            began_before = time.monotonic() - SECONDS_MAX
+            for connection in [one for one, began in self._asking.items() if began <= began_before]:
+                self._drop(connection)
+
+    def has_asked(self, request: socket.socket) -> None:
+        """Its request is complete."""
+        with self._guard:
+            self._asking.pop(request, None)
+
+    def _drop(self, connection: socket.socket) -> None:
+        """With `_guard` held: its place is free at once, and its thread ends as soon as it reads."""
+        self._open.discard(connection)
+        del self._asking[connection]
+        with contextlib.suppress(OSError):  # the client was faster
+            connection.shutdown(socket.SHUT_RDWR)
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            with self._guard:
+                self._open.discard(request)
+                self._asking.pop(request, None)
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
         """A client that went away is nobody's fault; routes' own faults are answered before they come here."""
@@ -124,6 +160,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server_version = "rayched"
     sys_version = ""
     server: _Server
+
+    def parse_request(self) -> bool:
+        """The first line and the headers; nothing else is read."""
+        is_request = super().parse_request()
+        self.server.has_asked(self.connection)
+        return is_request
 
     def do_GET(self) -> None:
         self._answer(with_body=True)

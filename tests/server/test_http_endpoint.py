@@ -145,6 +145,53 @@ def test_slow_routes_hold_up_nobody_else_and_connections_are_limited(opened: Ope
 
 
 def test_a_client_that_says_nothing_is_dropped(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_endpoint._Handler, "timeout", 0.1)
+    monkeypatch.setattr(http_endpoint, "SECONDS_MAX", 0.1)
     with socket.create_connection(tuple(opened.endpoint.address.split(":")), timeout=10) as silent:  # type: ignore[arg-type]
         assert silent.recv(100) == b""
+
+
+def connected(opened: Opened) -> socket.socket:
+    host, port = opened.endpoint.address.split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_a_client_that_asks_byte_by_byte_is_dropped_when_its_time_is_up(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_endpoint, "SECONDS_MAX", 0.3)
+    with connected(opened) as dripping, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        dripping.settimeout(0.02)
+        for _ in range(500):
+            dripping.sendall(b"X")
+            with contextlib.suppress(TimeoutError):
+                assert dripping.recv(1) == b""
+                return
+        pytest.fail("it is still open")
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /readyz HTTP/1.1\r\nX: "], ids=["silent", "dripping"])
+def test_connections_that_do_not_ask_keep_nobody_out(opened: Opened, start: bytes) -> None:
+    with contextlib.ExitStack() as owned:
+        held = [owned.enter_context(connected(opened)) for _ in range(http_endpoint.CONNECTIONS_MAX)]
+        for connection in held:
+            connection.sendall(start)
+        for number in range(3):
+            for connection in held[3:]:
+                connection.sendall(start[-1:])
+            assert opened.ask("/readyz") == (200, "text/plain; charset=utf-8", "ok"), number
+        # The oldest gave their places, one for each that came beyond the places there are.
+        assert held[0].recv(1) == b""
+        held[-1].settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            held[-1].recv(1)
+
+
+def test_one_that_is_being_answered_keeps_its_place(opened: Opened) -> None:
+    with contextlib.ExitStack() as owned:
+        asking = threading.Thread(target=opened.ask, args=("/slow",))
+        asking.start()
+        assert opened.entered.acquire(timeout=10)
+        for _ in range(2 * http_endpoint.CONNECTIONS_MAX):
+            owned.enter_context(connected(opened))
+        assert opened.ask("/readyz")[0] == 200
+        opened.leave.set()
+        asking.join(10)
+        assert not asking.is_alive()
