@@ -58,13 +58,17 @@ class BeliefCell:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
-        """A new empty cell at `path`; for the elector's process. Use a file system in memory."""
+        """A new empty cell at `path`; for the elector's process. Use a file system in memory. Raises OSError."""
         target = Path(path)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, _SIZE)
+            # Where the file system is full this says so; a page that is not there would end the process at the first store.
+            os.posix_fallocate(descriptor, 0, _SIZE)
             cell = cls(mmap.mmap(descriptor, _SIZE))
+        except OSError as error:
+            draft.unlink()
+            raise OSError(error.errno, error.strerror, str(target)) from error
         finally:
             os.close(descriptor)
         cell._words[_KIND] = _KIND_VALUE

@@ -18,7 +18,6 @@ import functools
 import logging
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from typing import Any, BinaryIO, Final
 
 from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.replica.guardian import vital_processes
-from rayched.replica.own_directories import SHORT, make_own_directory
+from rayched.replica.own_directories import SHORT, make_own_directory, remove_own_directory
 from rayched.replica.processes import adopt_orphans, descendants, end_descendants, end_tree
 from rayched.replica.ray_start_hook import HOOK
 
@@ -140,7 +139,7 @@ class LocalRay:
         if self._start_log is not None:
             self._start_log.close()
             self._start_log = None
-        shutil.rmtree(self._directory, ignore_errors=True)
+        remove_own_directory(self._directory)
 
     def _wait_for_address(self, deadline: float, cancelled: Callable[[], bool]) -> str:
         """Where the GCS listens. `ray start` writes it when all its processes run."""

@@ -16,7 +16,6 @@ import asyncio
 import importlib.metadata
 import logging
 import os
-import shutil
 import socket
 import threading
 import time
@@ -41,7 +40,7 @@ from rayched.replica.leadership import Leadership
 from rayched.replica.log_lines import level_of, log_to_stderr
 from rayched.replica.log_receiving import LogReceiver
 from rayched.replica.observability import Observability, ended
-from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory
+from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory, remove_own_directory
 from rayched.replica.processes import adopt_orphans
 from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, split_address
@@ -132,7 +131,10 @@ class _Replica:
         keys = Keys(settings.root)
         version = importlib.metadata.version("rayched")
         self._advertised = settings.advertise_address
-        self._belief = BeliefCell.create(belief_file)
+        try:
+            self._belief = BeliefCell.create(belief_file)
+        except OSError as error:
+            raise ReplicaError(f"{error.filename}: {error.strerror}; make room there") from error
         self._actors = ActorSupervisor(
             settings, scheduler, endpoints, belief_file, self._belief.last_tick, lambda: self._server.n_objects, logs
         )
@@ -260,4 +262,4 @@ def _belief_file() -> Iterator[Path]:
     try:
         yield directory / "belief"
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_own_directory(directory)

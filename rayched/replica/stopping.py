@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.own_directories import MEMORY, SHORT, remove_own
+from rayched.replica.own_directories import remove_own
 from rayched.replica.processes import end_descendants
 from rayched.replica.stop_signals import on_stop_signals
 
@@ -72,6 +72,6 @@ class Stopping:
     def _leave(self, why: str) -> None:
         log.warning("%s: leaving", why)
         self.end_processes()
-        remove_own((MEMORY, SHORT))
+        remove_own()
         sys.stderr.flush()
         os._exit(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -90,3 +92,19 @@ def test_a_reader_in_another_process_never_sees_the_time_of_one_epoch_with_anoth
     finally:
         writer.kill()
         writer.wait()
+
+
+def test_a_file_system_without_room_is_told_before_anything_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        BeliefCell.create(path)
+    assert caught.value.filename == str(path) and list(path.parent.iterdir()) == []
+
+
+def test_a_new_cell_has_its_page_and_no_hole(path: Path) -> None:
+    cell = BeliefCell.create(path)
+    assert path.stat().st_blocks * 512 >= path.stat().st_size == 4096
+    cell.close()

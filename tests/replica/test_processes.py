@@ -12,7 +12,7 @@ import pytest
 
 from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.replica import processes
-from rayched.replica.own_directories import make_own_directory
+from rayched.replica.own_directories import make_own_directory, remove_left_behind, remove_own, remove_own_directory
 from rayched.replica.processes import adopt_orphans, alive, descendants, dying_with_us, end_descendants, end_tree
 from tests.replica.clusters import left_alive, nothing_left, until_true
 
@@ -175,6 +175,15 @@ def test_a_thread_that_would_take_a_stop_signal_is_noticed() -> None:
         process.wait()
 
 
+MAKER = """
+import sys, time
+from pathlib import Path
+from rayched.replica.own_directories import make_own_directory
+print(make_own_directory(Path(sys.argv[1])), flush=True)
+time.sleep(60)
+"""
+
+
 def test_directories_of_processes_that_are_gone_are_removed_and_no_others(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -182,7 +191,31 @@ def test_directories_of_processes_that_are_gone_are_removed_and_no_others(tmp_pa
     for directory in (left_behind, foreign, alike):
         directory.mkdir()
         (directory / "file").write_text("")
+    half_made = tmp_path / f".rayched-{gone.pid}-old"
+    half_made.mkdir()
+    os.utime(half_made, (1, 1))
+    being_made = tmp_path / f".rayched-{gone.pid}-new"
+    being_made.mkdir()
     own = make_own_directory(tmp_path)
     second = make_own_directory(tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted([own, second, foreign, alike])
+    assert sorted(tmp_path.iterdir()) == sorted([own, second, foreign, alike, being_made])
     assert own.stat().st_mode & 0o777 == 0o700
+    remove_own_directory(own)
+    remove_own()
+    assert sorted(tmp_path.iterdir()) == sorted([foreign, alike, being_made])
+
+
+@pytest.mark.cluster
+def test_a_directory_is_its_owners_whatever_number_that_has_here(tmp_path: Path) -> None:
+    owner = started(MAKER, str(tmp_path))
+    try:
+        made = Path(line(owner).strip())
+        # As it looks from another PID namespace, where nobody has that number.
+        elsewhere = made.rename(tmp_path / "rayched-4194305-elsewhere")
+        remove_left_behind(tmp_path)
+        assert elsewhere.exists()
+    finally:
+        owner.kill()
+        owner.wait()
+    remove_left_behind(tmp_path)
+    assert not elsewhere.exists()
