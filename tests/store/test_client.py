@@ -32,6 +32,7 @@ from rayched.store.errors import (
 )
 from rayched.store.keys import Keys
 from rayched.store.transactions import (
+    ALSO_MAX,
     Committed,
     Conflict,
     Fenced,
@@ -386,3 +387,21 @@ def test_the_asyncio_client_does_the_same(etcd: EtcdServer, client: StoreClient,
 
 def test_a_cancelled_call_leaves_open_whether_it_happened() -> None:
     assert isinstance(store_error(grpc.FutureCancelledError()), StoreUnavailable)
+
+
+@pytest.mark.parametrize("marks", [1, 7, 50])
+def test_etcd_takes_the_largest_transactions_with_marks_and_puts_each_once(client: StoreClient, root: bytes, marks: int) -> None:
+    guard = Guard(root + b"epoch", client.put(root + b"epoch", b""))
+    also = tuple((root + b"not/%d" % number, 0) for number in range(ALSO_MAX))
+    writes = [
+        GuardedPut(root + b"%03d" % number, 0, b"", also, mark=root + b"mark/%d" % (number % marks)) for number in range(100)
+    ]
+    assert all(isinstance(outcome, Committed) for outcome in client.commit(guard, writes))
+    first = {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries}
+    assert len(first) == marks
+    # Refused, each of them, and the marks are moved all the same; but not by those of an epoch that is over.
+    assert all(isinstance(outcome, Conflict) for outcome in client.commit(guard, writes))
+    second = {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries}
+    assert all(second[key] > revision for key, revision in first.items())
+    assert all(isinstance(outcome, Fenced) for outcome in client.commit(Guard(guard.epoch_key, 1), writes))
+    assert {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries} == second

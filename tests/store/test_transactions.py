@@ -171,6 +171,15 @@ def test_a_mark_is_put_once_for_all_that_leave_it_and_outcomes_are_those_of_the_
     assert [type(outcome) for outcome in read(answer, writes)] == [Committed, Committed, Conflict, Committed]
 
 
+@pytest.mark.parametrize(("marks", "sizes"), [(1, [100]), (7, [100]), (8, [99, 1]), (100, [53, 47])])
+def test_marks_take_the_place_of_writes(marks: int, sizes: list[int]) -> None:
+    also = tuple((b"/also/%d" % number, 1) for number in range(ALSO_MAX))
+    writes = [GuardedPut(b"/pods/%d" % number, 0, b"", also, mark=b"/mark/%d" % (number % marks)) for number in range(100)]
+    batches = list(split(writes))
+    assert [len(batch) for batch in batches] == sizes
+    assert max(nested_operations(requested(GUARD, batch)) for batch in batches) <= 128
+
+
 def test_a_hundred_objects_are_one_transaction_and_the_next_begins_another() -> None:
     sizes = [len(batch) for batch in split(GuardedDelete(b"k%d" % number, 1) for number in range(250))]
     assert sizes == [100, 100, 50]
