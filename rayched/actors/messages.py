@@ -36,6 +36,10 @@ PODS_MAX: Final = 1_024
 """Pods in one answer, and pods that a scheduler has in its hand."""
 TEMPLATES_MAX: Final = 16_384
 """Templates that a session remembers as crossed."""
+TEMPLATES_BYTES_MAX: Final = 128 << 20
+"""That these consist of."""
+CALL_BYTES_MAX: Final = 8 << 20
+"""Of new templates, beyond which no further entry goes with one call: to read so many takes the queue 25 ms and more."""
 
 
 class PendingPodSeen(NamedTuple):

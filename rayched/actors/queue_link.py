@@ -22,8 +22,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from rayched.actors.messages import (
+    CALL_BYTES_MAX,
     ENTRIES_MAX,
     PODS_MAX,
+    TEMPLATES_BYTES_MAX,
     TEMPLATES_MAX,
     Activated,
     AssignedPods,
@@ -71,7 +73,9 @@ class QueueLink:
         self._bindings_awaited = False
         """A waiting pod may be woken by pods that get their nodes, as of the last answer."""
         self._log: deque[Told] = deque()
-        self._crossed: OrderedDict[int, None] = OrderedDict()
+        self._crossed: OrderedDict[int, int] = OrderedDict()
+        """Templates that the queue knows, by number, and how many bytes each consists of."""
+        self._crossed_bytes = 0
         self._hand: deque[tuple[str, int]] = deque()
         self._lowest = 0
         """No pod in the hand has a lower priority."""
@@ -266,8 +270,10 @@ class QueueLink:
         if not worth_it and not entries and not roll and not any(self.counts.values()):
             return None
         forget: list[int] = []
-        while len(self._crossed) > TEMPLATES_MAX:
-            forget.append(self._crossed.popitem(last=False)[0])
+        while len(self._crossed) > TEMPLATES_MAX or self._crossed_bytes > TEMPLATES_BYTES_MAX:
+            number, size = self._crossed.popitem(last=False)
+            self._crossed_bytes -= size
+            forget.append(number)
         self._calling = True
         self._next_due = None
         first = self.end - len(self._log) - len(entries) + 1
@@ -284,14 +290,17 @@ class QueueLink:
         """The next entries, and the templates in them that have not crossed."""
         entries: list[LogEntry] = []
         new: dict[int, bytes] = {}
-        while self._log and len(entries) < entries_max:
+        new_bytes = 0
+        while self._log and len(entries) < entries_max and new_bytes < CALL_BYTES_MAX:
             entry, templates = self._log.popleft()
             entries.append(entry)
             for template in templates:
                 if template.id in self._crossed:
                     self._crossed.move_to_end(template.id)
                 else:
-                    self._crossed[template.id] = None
+                    size = self._crossed[template.id] = len(template.content)
+                    self._crossed_bytes += size
+                    new_bytes += size
                     new[template.id] = template.content
         self._ended = self._assigned = self._told_since = None
         if not self._log:

@@ -21,10 +21,11 @@ from rayched.framework.questions import Asked
 from rayched.framework.seen_pod import SeenPod
 from rayched.snapshot.mentioned_labels import Mention
 from rayched.snapshot.table import NodeTable
-from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.templates import CONTENT_BYTES_MAX, PodTemplate
 
 TEMPLATES_MAX: Final = 16_384
-"""Templates whose plan is known; a plan without columns of its own takes about 2 KB, a template that shares one 0.2."""
+"""Templates whose plan is known, and of at most CONTENT_BYTES_MAX; a plan without columns of its own takes about 2 KB, a template
+that shares one 0.2, beside what it consists of."""
 SIGHTS_MAX: Final = 4_096
 """What plugins see of pods is remembered of so many, some 0.5 KB each; then from the beginning."""
 LABELS_MAX: Final = 65_536
@@ -38,6 +39,7 @@ class Plans:
         "_by_keys",
         "_by_sight",
         "_by_template",
+        "_bytes",
         "_evaluations",
         "_heeded",
         "_labels",
@@ -55,6 +57,8 @@ class Plans:
         self._planner = planner
         self._evaluations = evaluations
         self._by_template: OrderedDict[int, Plan] = OrderedDict()
+        self._bytes = 0
+        """That these templates consist of."""
         self._by_keys: dict[tuple[Hashable, ...], Plan] = {}
         self._by_sight: dict[Hashable, Plan] = {}
         """By what plugins see of a pod, where all of them see the same."""
@@ -111,8 +115,9 @@ class Plans:
     def drop_oldest(self) -> None:
         """Let go of the plan that was not used longest. Raises KeyError where there is none."""
         plan = self._used.popitem(last=False)[1]
-        for number in plan.templates:
+        for number, template in plan.templates.items():
             del self._by_template[number]
+            self._bytes -= len(template.content)
         plan.templates.clear()
         self._drop(plan)
 
@@ -145,7 +150,8 @@ class Plans:
             }
             self._labels_max = max(LABELS_MAX, 2 * len(self._labels))
         self._by_template[template.id] = plan
-        if len(self._by_template) > TEMPLATES_MAX:
+        self._bytes += len(template.content)
+        while len(self._by_template) > TEMPLATES_MAX or (self._bytes > CONTENT_BYTES_MAX and len(self._by_template) > 1):
             self._forget(next(iter(self._by_template)))
         return plan
 
@@ -183,7 +189,7 @@ class Plans:
     def _forget(self, number: int) -> None:
         """The plan of the template with this number, if no other has it."""
         plan = self._by_template.pop(number)
-        del plan.templates[number]
+        self._bytes -= len(plan.templates.pop(number).content)
         if not plan.templates:
             del self._used[plan.number]
             self._drop(plan)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from rayched.actors import queue_link
 from rayched.api import kinds
 from rayched.snapshot.columns import Log
 from rayched.store.entries import Entry
@@ -186,3 +187,29 @@ def test_a_list_shows_signs_of_life_and_counts_pods_whose_node_comes_later_in_it
     replica.deliver(Listed((*entries, node), 3))
     assert len(signs) >= 3 and replica.core.snapshot.n_pods == 2000
     assert replica.core.snapshot.requested[0, 0] == 2_000_000
+
+
+def test_large_templates_cross_over_a_few_at_a_time_and_the_queue_keeps_so_many_bytes_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_link, "CALL_BYTES_MAX", 3_000)
+    monkeypatch.setattr(queue_link, "TEMPLATES_BYTES_MAX", 8_000)
+    replica = a_replica("n1", "n2")
+    for number in range(40):
+        put_pod(replica.store, a_pod(f"p{number}", cpu="100m", labels={"own": "x" * 900 + str(number)}))
+    replica.watch()
+    sizes = []
+    for _ in range(200):
+        replica.turn()
+        if not replica.to_queue:
+            break
+        request = replica.to_queue[0]
+        sizes.append(sum(map(len, request.templates.values())))
+        replica.exchange()
+        replica.exchanged()
+    assert max(sizes) < 4_200 and sum(sizes) > 40 * 900
+    replica.settle()
+    assert len(replica.bound()) == 40
+    link = replica.core.link
+    assert link is not None and link._crossed_bytes == sum(link._crossed.values()) <= 8_000
+    assert set(link._crossed) == set(replica.queue._templates)

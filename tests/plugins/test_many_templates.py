@@ -282,6 +282,20 @@ def test_templates_of_which_all_plugins_read_the_same_have_one_plan() -> None:
     assert len(found) == 4
 
 
+def test_templates_whose_plan_is_known_consist_of_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "CONTENT_BYTES_MAX", 2_000)
+    case = a_case()
+    found = case.engine._plans
+    for size in (10, 400, 10, 700, 3_000, 10, 400, 400, 400, 400, 400):
+        own = "x" * size + str(len(found._by_template))
+        assert_as_from_nothing(case, template_of(case, a_pod().requesting(cpu="100m").named(run=own)))
+        known = [template for plan in found._used.values() for template in plan.templates.values()]
+        assert sum(len(template.content) for template in known) == found._bytes
+        assert found._bytes <= 2_000 or len(known) == 1
+    found.drop_all()
+    assert found._bytes == 0
+
+
 def test_the_templates_of_a_plan_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "TEMPLATES_MAX", 5)
     case = a_case()
