@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, Client
 from rayched.replica.etcd_server import EtcdServer
+from rayched.v1.services_pb2 import ListRequest
+from rayched.v1.services_pb2_grpc import SubmissionStub
 from tests.server.objects import a_namespace, a_node, a_pod
+from tests.server.serving import Serving
 
 pytestmark = pytest.mark.cluster
 
@@ -88,3 +92,21 @@ def test_a_list_can_show_an_earlier_moment_and_none_to_come(client: Client, name
         with pytest.raises(ApiError) as caught:
             client.list_all("pods", namespace=name, revision=wrong)
         assert caught.value.code.name == code and "revision" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"kind": "Node"}, {"kind": "Pod", "namespace": "default", "label_selector": "app=b"}, {"kind": "Pod"}],
+    ids=["another kind", "another selector", "another namespace"],
+)
+def test_a_page_of_one_list_does_not_go_on_in_another(api: Serving, client: Client, name: str, other: dict[str, str]) -> None:
+    for number in range(2):
+        client.submit(a_pod(f"{name}-{number}"))
+    stub = SubmissionStub(api.channel)  # type: ignore[no-untyped-call]
+    first = stub.List(ListRequest(kind="Pod", namespace="default", limit=1), timeout=10)
+    token = getattr(first, "continue")
+    assert token
+    with pytest.raises(grpc.RpcError, match="belongs to a list of another kind, namespace or selector") as caught:
+        stub.List(ListRequest(**other, **{"continue": token}), timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(stub.List(ListRequest(kind="Pod", namespace="default", **{"continue": token}), timeout=10).objects) > 0

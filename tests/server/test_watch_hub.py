@@ -150,6 +150,14 @@ def test_a_window_that_has_moved_on_loses_a_reader_or_gives_it_everything(script
         assert seen + decoded(batch) == everything
 
 
+def test_the_window_is_never_cut_within_a_revision() -> None:
+    hub = a_hub(changes_max=4)
+    feed(hub, 10, [(1, "red")])
+    feed(hub, 11, [(number, "red") for number in range(2, 6)])
+    feed(hub, 12, [(1, "blue")])
+    assert (hub.floor, [change.revision for change in hub.window]) == (11, [12])
+
+
 def test_a_reader_of_another_kind_is_not_lost_by_what_does_not_concern_it() -> None:
     hub = a_hub(changes_max=3)
     nodes = hub.subscribe(select("Node", "", "", ""), 9, lambda: None)

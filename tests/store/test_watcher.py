@@ -259,6 +259,31 @@ def test_a_slow_handler_gets_everything_in_order(etcd: EtcdServer) -> None:
     assert consumer.revisions[-300:] == list(range(last - 299, last + 1))
 
 
+def test_a_stream_is_not_silent_while_the_handler_is_at_work(etcd: EtcdServer) -> None:
+    began, at_work = threading.Event(), threading.Event()
+    consumer = Consumer()
+
+    def handler(delivery: Delivery) -> None:
+        if isinstance(delivery, Changed) and not began.is_set():
+            began.set()
+            # Longer than it takes to ask a silent stream and to give it up.
+            assert not at_work.wait(2.0)
+        consumer(delivery)
+
+    core = ListWatchCore(PREFIX, pace=Pace(ask_seconds=0.2, answer_seconds=1.0))
+    with (
+        client_of(etcd) as client,
+        contextlib.closing(open_channel([etcd.endpoint])) as channel,
+        Watcher(channel, PREFIX, handler, core=core) as watcher,
+    ):
+        consumer.wait_until(lambda c: c.count(Resumed) > 0)
+        client.put(PREFIX + b"slow", b"1")
+        assert began.wait(WAIT_SECONDS)
+        client.put(PREFIX + b"next", b"1")
+        consumer.wait_until(lambda c: PREFIX + b"next" in c.map)
+        assert consumer.count(Broken) == 0 and watcher.core.breaks[Break.SILENT] == 0
+
+
 def test_a_handler_that_fails_ends_the_watcher_and_is_told(etcd: EtcdServer) -> None:
     told = threading.Event()
     bug = RuntimeError("a bug of the consumer")
