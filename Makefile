@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover flood bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover flood hostile bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 
 chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS) --events 1000 --strict) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)
+
+hostile: $(STAMP) ## 10,000 legal pods that cost as much as they may beside 200 ordinary ones a second: make hostile [ARGS=...]
+	@$(BIN)/python -m benchmarks.hostile $(ARGS)
 
 flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left alone and killed: make flood [ARGS=...]
 	@$(BIN)/python -m benchmarks.flood $(ARGS)

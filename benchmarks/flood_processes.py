@@ -11,7 +11,7 @@ import multiprocessing
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,7 @@ from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
-_READY_SECONDS_MAX: Final = 60.0
+READY_SECONDS_MAX: Final = 60.0
 
 
 class Binding(NamedTuple):
@@ -83,7 +83,7 @@ class Clients:
             self._ends.append(own)
             self._processes.append(process)
         for end in self._ends:
-            if not end.poll(_READY_SECONDS_MAX):
+            if not end.poll(READY_SECONDS_MAX):
                 raise TimeoutError("the clients did not start in time")
             end.recv()
 
@@ -116,7 +116,7 @@ class Onlooker:
         self._process = _SPAWN.Process(target=_look, args=(other, tuple(endpoints)), daemon=True)
         self._process.start()
         other.close()
-        if not self._end.poll(_READY_SECONDS_MAX):
+        if not self._end.poll(READY_SECONDS_MAX):
             raise TimeoutError("the onlooker did not start in time")
         self._end.recv()
 
@@ -190,13 +190,21 @@ def _look(end: Connection, endpoints: Sequence[str]) -> None:
 
 
 def _watch(endpoints: Sequence[str], seen: Seen, guard: threading.Lock, ready: threading.Event) -> None:
-    """Begins anew where etcd was out of reach: after what was seen last of each of the two."""
-    keys = Keys()
+    keys, unbound = Keys(), set[bytes]()
+    for pair in changes(endpoints, keys, ready):
+        with guard:
+            _note(seen, unbound, pair, time.monotonic(), keys.epoch)
+
+
+def changes(endpoints: Sequence[str], keys: Keys, ready: threading.Event) -> Iterator[Any]:
+    """What is put under the pods and the epoch, for ever, as etcd's KeyValues; `ready` is set once nothing is missed any more.
+
+    Begins anew where etcd was out of reach: after what was seen last of each of the two.
+    """
     pods = keys.prefix(POD)
     ranges = (pods, prefix_end(pods)), (keys.epoch, b"")
     following = [0] * len(ranges)
     """The revision of etcd that is to be seen next; 0: whatever comes."""
-    unbound: set[bytes] = set()
     with open_channel(endpoints) as channel:
         while True:
             requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -206,14 +214,12 @@ def _watch(endpoints: Sequence[str], seen: Seen, guard: threading.Lock, ready: t
             # etcd numbers the watches of a stream in the order of their requests.
             with contextlib.suppress(grpc.RpcError):
                 for answer in rpc.WatchStub(channel).Watch(iter(requests.get, None), wait_for_ready=True):
-                    seconds = time.monotonic()
                     which = answer.watch_id
                     if answer.created:
                         following[which] = following[which] or answer.header.revision + 1
-                    with guard:
-                        for event in answer.events:
-                            following[which] = event.kv.mod_revision + 1
-                            _note(seen, unbound, event.kv, seconds, keys.epoch)
+                    for event in answer.events:
+                        following[which] = event.kv.mod_revision + 1
+                        yield event.kv
                     if all(following):
                         ready.set()
             requests.put(None)

@@ -12,7 +12,7 @@
   numbered through the session; `first` is the number of the first one in this call. An outcome names the number at which its
   cycle began, and the queue replays to it only what came later.
 * A session begins with an empty queue. Its number is higher than any before; whoever gets a message of an older one drops it.
-* There is one caller, and one call at a time. It never blocks.
+* There is one caller, and one call at a time. It never blocks. A queue that needs long answers in between, how far it is behind.
 * A pod crosses once, as uid, name, template, priority and time; a template crosses once, as content. The way back is the uid.
 
 Times are seconds of the one clock that both actors' host has (CLOCK_BOOTTIME).
@@ -175,6 +175,8 @@ class ExchangeAnswer:
     """What the audit found, a line each."""
     lost: tuple[str, ...] = ()
     """Uids of pods that ought to be queued and are not: to be told anew."""
+    behind: int = 0
+    """Entries that the queue has not applied yet: it goes on with the next call, and hands out nobody before."""
 
 
 def packed(message: ExchangeRequest | ExchangeAnswer) -> bytes:

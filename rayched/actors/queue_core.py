@@ -10,8 +10,9 @@ No I/O, no clock. Cost: about 8 µs a pod that comes, is handed out and ends.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from rayched.actors.configured import DEFAULT_FLAGS, QueueFlags
 from rayched.actors.messages import (
@@ -38,11 +39,17 @@ from rayched.queue.audit import Invariant, QueueAudit, Standing
 from rayched.queue.backoff import BackoffPolicy
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.hints import HintTable
+from rayched.queue.pending import PendingCounts
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Moves, PendingPod, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight, PreCheck, SchedulingQueue
 from rayched.queue.several import Several
 from rayched.v1.core_pb2 import Pod
+
+SLICE_SECONDS: Final = 0.2
+"""An exchange takes no longer, but for the last entry: the scheduler ends a queue that does not answer."""
+ENTRIES_AT_ONCE: Final = 8
+"""Entries between two looks at the clock."""
 
 QueueFactory = Callable[[PreEnqueueDurations], SchedulingQueue]
 
@@ -81,8 +88,17 @@ class QueueCore:
         self._new_queue = new_queue
         self._moved = moved
         self._session = 0
+        self._stopwatch = stopwatch
+        self._received = 0
+        """The position of the last entry that came."""
         self._position = 0
-        self._templates: dict[int, Pod] = {}
+        """Of the last one that was applied."""
+        self._left: deque[LogEntry] = deque()
+        """Entries that came and were not applied yet."""
+        self._templates: dict[int, Pod | bytes] = {}
+        """Read when they are first asked for."""
+        self._to_forget: list[int] = []
+        """Templates that may go once nothing is left that names them."""
         self.durations = PreEnqueueDurations(stopwatch)
         self.queue = new_queue(self.durations)
         self._incoming: Counter[tuple[str, str]] = Counter()
@@ -107,27 +123,42 @@ class QueueCore:
         return self._hint_failures + self.queue.hint_failures
 
     def exchange(self, request: ExchangeRequest) -> ExchangeAnswer:
-        """Apply the log, then hand out pods."""
+        """Apply the log, then hand out pods. What takes longer than SLICE_SECONDS goes on with the next call."""
         if request.session < self._session:
             return ExchangeAnswer(self._session)
         if request.session > self._session:
             self._begin(request.session)
-        if request.entries and request.first != self._position + 1:
-            raise LogGap(f"the log continues at {request.first}, but {self._position} was the last entry")
-        for template, content in request.templates.items():
-            self._templates[template] = Pod.FromString(content)
+        if request.entries and request.first != self._received + 1:
+            raise LogGap(f"the log continues at {request.first}, but {self._received} was the last entry")
+        self._received += len(request.entries)
+        self._left.extend(request.entries)
+        self._templates.update(request.templates)
+        self._to_forget.extend(request.forget)
         gated: list[str] = []
         problems: list[str] = []
         lost: list[str] = []
-        for entry in request.entries:
+        until = self._stopwatch() + SLICE_SECONDS
+        while self._left:
+            entry = self._left.popleft()
             self._position += 1
             moves = self._apply(entry, request.now)
             if moves:
                 self._note(moves, gated)
                 if isinstance(entry, ClusterChange | AssignedPods):
                     problems += [violation.text for violation in self.audit.woke(moves, request.now)]
-        for template in request.forget:
+            if self._left and not self._position % ENTRIES_AT_ONCE and self._stopwatch() >= until:
+                problems += self.queue.raised.take()
+                return ExchangeAnswer(
+                    self._session,
+                    more=True,
+                    gated=tuple(gated),
+                    counts=_by_place(self.queue.pending()),
+                    problems=tuple(problems),
+                    behind=len(self._left),
+                )
+        for template in self._to_forget:
             self._templates.pop(template, None)
+        self._to_forget.clear()
         queue = self.queue
         self._note(queue.flush(request.now), gated)
         for uid, name, standing in request.roll:
@@ -145,13 +176,7 @@ class QueueCore:
             more=counts.active > 0 or counts.backoff > counts.error_backoff,
             next_due=queue.next_due(request.now),
             gated=tuple(gated),
-            counts={
-                "active": counts.active,
-                "backoff": counts.backoff,
-                "unschedulable": counts.unschedulable,
-                "gated": counts.gated,
-                "in_flight": counts.in_flight,
-            },
+            counts=_by_place(counts),
             awaits_bindings=queue.is_awaited(ASSIGNED_POD_ADD),
             suggested=self.audit.suggest(request.suggest),
             problems=tuple(problems),
@@ -160,8 +185,10 @@ class QueueCore:
 
     def _begin(self, session: int) -> None:
         self._session = session
-        self._position = 0
+        self._received = self._position = 0
+        self._left.clear()
         self._templates.clear()
+        self._to_forget.clear()
         self._incoming = self.incoming()
         self._hint_failures = self.hint_failures()
         self.queue = self._new_queue(self.durations)
@@ -222,7 +249,7 @@ class QueueCore:
             return ()
 
     def _pending_pod(self, entry: PendingPodSeen) -> PendingPod:
-        pod = self._templates[entry.template]
+        pod = self._template(entry.template)
         return PendingPod(
             uid=entry.uid,
             key=entry.name,
@@ -233,17 +260,33 @@ class QueueCore:
             nominated_node_name=entry.nominated_node_name,
         )
 
+    def _template(self, number: int) -> Pod:
+        found = self._templates[number]
+        if isinstance(found, bytes):
+            found = self._templates[number] = Pod.FromString(found)
+        return found
+
     def _object(self, sent: AssignedPod | SentObject | None) -> AnyObject | None:
         if sent is None:
             return None
         if isinstance(sent, SentObject):
             return kinds.by_name(sent.kind).message.FromString(sent.content)
-        return _on_node(self._templates[sent.template], sent.node_name, sent.nominated_node_name)
+        return _on_node(self._template(sent.template), sent.node_name, sent.nominated_node_name)
 
     def _assigned(self, entry: AssignedPods) -> Several:
         # Templates may be forgotten before anybody looks.
-        templates = [self._templates[template] for template in entry.templates]
+        templates = [self._template(template) for template in entry.templates]
         return Several(len(templates), lambda: [_on_node(*one) for one in zip(templates, entry.node_names, strict=True)])
+
+
+def _by_place(counts: PendingCounts) -> Mapping[str, int]:
+    return {
+        "active": counts.active,
+        "backoff": counts.backoff,
+        "unschedulable": counts.unschedulable,
+        "gated": counts.gated,
+        "in_flight": counts.in_flight,
+    }
 
 
 def _on_node(template: Pod, node_name: str, nominated_node_name: str = "") -> Pod:

@@ -9,6 +9,7 @@ Rules:
 * Until the whole log has crossed no pod is asked for: the first to be tried might be in the rest. But where the rest is of the
   kind that comes in a burst, new pods of one priority and attempts that ended well, it counts as having come after the call, and
   the call is short: the queue takes in the next part while this hand is being decided.
+* While the queue is behind with what has crossed nothing more is told to it: the next call lets it go on.
 * Pods in the hand whose attempt has not begun go back when a pod of higher priority arrives.
 * A hand is about two batches: more would only be given back, less would leave the scheduler waiting for the exchange.
 
@@ -98,6 +99,8 @@ class QueueLink:
         self._told_since: float | None = None
         """When it was first seen that something has not crossed."""
         self._calling = False
+        self._behind = False
+        """The queue has not applied all that has crossed."""
         self._may_have_more = True
         self._next_due: float | None = None
         self._hand_wanted = HAND_MIN
@@ -254,6 +257,10 @@ class QueueLink:
         """The call to make now, if any is worth making."""
         if self._calling:
             return None
+        if self._behind:
+            self._calling = True
+            want = 0 if self._log else max(0, self._hand_wanted - len(self._hand))
+            return ExchangeRequest(self.session, self.end - len(self._log) + 1, (), now, want)
         is_due = self._next_due is not None and self._next_due <= now
         want = max(0, self._hand_wanted - len(self._hand))
         if want and 4 * want < self._hand_wanted and not self._log:
@@ -311,6 +318,7 @@ class QueueLink:
     def answered(self, answer: ExchangeAnswer, priorities: Mapping[str, int]) -> None:
         """Take the pods into the hand. `priorities` has those that are still worth trying."""
         self._calling = False
+        self._behind = answer.behind > 0
         self._may_have_more = answer.more
         self._next_due = answer.next_due
         self.counts = answer.counts

@@ -9,6 +9,7 @@ each sum in use.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,8 @@ from rayched.snapshot.moved_pods import Amounts, MovedPods
 from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, handles_of, hold, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 
+WEIGHTS_MAX: Final = 8
+"""Preferences by topology key and weight that are counted each on its own; further ones are added up together."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -56,12 +59,24 @@ class Weighing:
     """
 
 
-class Role(NamedTuple):
-    """What terms of bound pods mean for an incoming one."""
+class RoleKind(enum.Enum):
+    """What a term of a bound pod is to an incoming one."""
 
+    REFUSES = "refuses"
+    PREFERS = "prefers"
+    WEIGHS = "weighs"
+    """As PREFERS, for terms of any weight: these are added up, not counted."""
+
+    __hash__ = object.__hash__
+
+
+class Role(NamedTuple):
+    """Terms of bound pods that mean the same for an incoming one."""
+
+    kind: RoleKind
     topology_key: str
-    weight: int | None
-    """None: they keep it away."""
+    weight: int
+    """Of each, where they prefer."""
 
 
 @dataclass(slots=True)
@@ -89,6 +104,8 @@ class AffinityCounts:
     """What bound pods carry about this one."""
     _taken: set[Role] = field(default_factory=set)
     """Roles whose counters are among the sums."""
+    _weights: set[Role] = field(default_factory=set)
+    """Roles of terms of one weight."""
     _begun: int = 0
     groups: PreferenceGroups | None = None
     """Rows alike in the preferences."""
@@ -115,6 +132,7 @@ class AffinityCounts:
             self._begin(cluster)
             target = self._target = TermTarget(terms, handles_of(self.incoming.labels))
             self._taken.clear()
+            self._weights.clear()
             self._namespaces_revision, self._terms_generation = namespaces, terms.generation
         if target.refresh(self._role, cluster.capacity, cluster.work) or changed:
             self._take_carried(cluster, target)
@@ -220,25 +238,34 @@ class AffinityCounts:
     def _take_carried(self, cluster: Snapshot, target: TermTarget[Role]) -> None:
         """Sums of what is carried in roles that are new."""
         for role in [role for role in target.counters if role not in self._taken]:
-            part = self.carried if role.weight is None else self.preferences
-            weight = 1 if role.weight is None else role.weight
-            part.add_counter(cluster, role.topology_key, partial(target.counters.__getitem__, role), weight)
+            part = self.carried if role.kind is RoleKind.REFUSES else self.preferences
+            weight = role.weight if role.kind is RoleKind.PREFERS else 1
+            source = partial(target.counters.__getitem__, role)
+            part.add_counter(cluster, role.topology_key, source, weight, adds_up=role.kind is RoleKind.WEIGHS)
             self._taken.add(role)
 
-    def _role(self, term: CarriedTerm) -> Role | None:
-        """What a term of a bound pod means for this one."""
+    def _role(self, term: CarriedTerm) -> tuple[Role, int] | None:
+        """What a term of a bound pod means for this one, and how much."""
         match term.kind:
             case TermKind.REQUIRED_ANTI_AFFINITY:
-                weight = None
+                weight = 0
             case TermKind.REQUIRED_AFFINITY:
-                if self.weighing.required_affinity <= 0:
-                    return None
                 weight = self.weighing.required_affinity
+                if weight <= 0:
+                    return None
             case TermKind.PREFERRED_AFFINITY:
                 weight = term.weight
             case TermKind.PREFERRED_ANTI_AFFINITY:
                 weight = -term.weight
-        return Role(term.topology_key, weight) if self._is_about_incoming(term) else None
+        if not self._is_about_incoming(term):
+            return None
+        if term.kind is TermKind.REQUIRED_ANTI_AFFINITY:
+            return Role(RoleKind.REFUSES, term.topology_key, 0), 1
+        role = Role(RoleKind.PREFERS, term.topology_key, weight)
+        if role in self._weights or len(self._weights) < WEIGHTS_MAX:
+            self._weights.add(role)
+            return role, 1
+        return Role(RoleKind.WEIGHS, term.topology_key, 0), weight
 
     def _is_about_incoming(self, term: CarriedTerm) -> bool:
         return term.matches(self.incoming.namespace, self.incoming.labels, self.namespace_labels)

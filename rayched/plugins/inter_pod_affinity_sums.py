@@ -21,11 +21,13 @@ from rayched.snapshot.snapshot import Snapshot
 class ByKey:
     """Weighted sums by domain for each topology key."""
 
-    __slots__ = ("_is_whole", "_parts", "_vectors", "touched")
+    __slots__ = ("_added_up", "_is_whole", "_parts", "_vectors", "touched")
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[DomainSums, int]]] = {}
         self._vectors: dict[str, SumByDomain] = {}
+        self._added_up: list[DomainSums] = []
+        """Parts whose counters may be negative."""
         self._is_whole = True
         """The last `refresh` came to its end."""
         self.touched: dict[str, list[int] | None] = {}
@@ -37,7 +39,8 @@ class ByKey:
             for part, _ in parts:
                 if part.total:
                     return True
-        return False
+        # What is added up may cancel out over all domains.
+        return any(part.sums.any() for part in self._added_up)
 
     @property
     def n_bytes(self) -> int:
@@ -50,9 +53,14 @@ class ByKey:
     def add(self, cluster: Snapshot, key: str, what: Counted, weight: int = 1) -> None:
         self.add_counter(cluster, key, partial(cluster.pod_counts.counter, what), weight)
 
-    def add_counter(self, cluster: Snapshot, key: str, source: Callable[[], RowCounter], weight: int) -> None:
-        """`source` as of DomainSums."""
-        self._parts.setdefault(key, []).append((DomainSums(source, cluster.topology(key)), weight))
+    def add_counter(
+        self, cluster: Snapshot, key: str, source: Callable[[], RowCounter], weight: int, *, adds_up: bool = False
+    ) -> None:
+        """`source` as of DomainSums; `adds_up`: it may be negative."""
+        part = DomainSums(source, cluster.topology(key))
+        self._parts.setdefault(key, []).append((part, weight))
+        if adds_up:
+            self._added_up.append(part)
 
     def refresh(self, cluster: Snapshot) -> bool:
         """Returns whether anything may have changed. Raises OverBudget."""

@@ -166,7 +166,18 @@ class CarriedTerms:
 class TermTarget(Generic[R]):
     """Bound pods by row that carry terms about one incoming pod, a counter for each role that such terms have."""
 
-    __slots__ = ("_amounts", "_compared", "_concerned", "_paired", "_placed", "_role_of", "_roles", "carried", "counters")
+    __slots__ = (
+        "_amount_of",
+        "_amounts",
+        "_compared",
+        "_concerned",
+        "_paired",
+        "_placed",
+        "_role_of",
+        "_roles",
+        "carried",
+        "counters",
+    )
 
     def __init__(self, carried: CarriedTerms, handles: Iterable[Hashable]) -> None:
         """`handles` of the incoming pod. Valid while `carried.generation` stays the same."""
@@ -176,9 +187,10 @@ class TermTarget(Generic[R]):
         self._roles: dict[R, int] = {}
         self._role_of = array("i")
         """By number of the term; 0: it has none, else one more than the role's number."""
+        self._amount_of = array("i")
         self._paired = 0
         self._amounts: list[Ints] = []
-        """For each role how many of its terms the pods of each slot carry."""
+        """For each role what its terms that the pods of each slot carry come to."""
         self._concerned: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Slots that have any."""
         self._placed = (-1, 0)
@@ -190,8 +202,8 @@ class TermTarget(Generic[R]):
         counters = sum(counter.column.nbytes for counter in self.counters.values())
         return counters + sum(amounts.nbytes for amounts in self._amounts) + len(self._concerned) + 4 * len(self._role_of)
 
-    def refresh(self, role: Callable[[CarriedTerm], R | None], capacity: int, work: WorkBudget) -> bool:
-        """Follow what is carried. `role`: what a term says of the pod; None: it is not about it.
+    def refresh(self, role: Callable[[CarriedTerm], tuple[R, int] | None], capacity: int, work: WorkBudget) -> bool:
+        """Follow what is carried. `role`: what a term says of the pod, and how much; None: it is not about it.
 
         Returns whether a counter is new. Raises OverBudget, and goes on from there the next time.
         """
@@ -206,17 +218,19 @@ class TermTarget(Generic[R]):
         self._add_up()
         return len(self.counters) != n_counters
 
-    def _look_at_terms(self, role: Callable[[CarriedTerm], R | None], work: WorkBudget) -> None:
+    def _look_at_terms(self, role: Callable[[CarriedTerm], tuple[R, int] | None], work: WorkBudget) -> None:
         carried, roles = self.carried, self._roles
         for handle, compared in self._compared.items():
             terms = carried.terms(handle)
             if len(terms) == compared:
                 continue
-            self._role_of.extend([0] * (len(carried) - len(self._role_of)))
+            self._grow()
             for place in range(compared, len(terms)):
                 found = role(terms[place])
                 if found is not None:
-                    self._role_of[carried.number(terms[place])] = 1 + roles.setdefault(found, len(roles))
+                    number = carried.number(terms[place])
+                    self._role_of[number] = 1 + roles.setdefault(found[0], len(roles))
+                    self._amount_of[number] = found[1]
                 self._compared[handle] = place + 1
                 if not place % AT_ONCE:
                     work.spend()
@@ -229,16 +243,21 @@ class TermTarget(Generic[R]):
             self._amounts.append(np.zeros(n_slots, np.int32))
         if self._paired == len(slots):
             return
-        self._role_of.extend([0] * (len(self.carried) - len(self._role_of)))
+        self._grow()
         self._concerned = _longer(self._concerned, n_slots)
         self._amounts = [_longer(amounts, n_slots) for amounts in self._amounts]
-        new_slots = np.frombuffer(slots, np.int32)[self._paired :]
-        roles = np.frombuffer(self._role_of, np.int32)[np.frombuffer(numbers, np.int32)[self._paired :]]
+        new_slots, terms = (np.frombuffer(part, np.int32)[self._paired :] for part in (slots, numbers))
+        roles, amounts = (np.frombuffer(part, np.int32)[terms] for part in (self._role_of, self._amount_of))
         there = roles.nonzero()[0]
         for number in np.unique(roles[there]).tolist():
-            np.add.at(self._amounts[number - 1], new_slots[roles == number], 1)
+            np.add.at(self._amounts[number - 1], new_slots[roles == number], amounts[roles == number])
         self._concerned[new_slots[there]] = True
         self._paired = len(slots)
+
+    def _grow(self) -> None:
+        more = [0] * (len(self.carried) - len(self._role_of))
+        self._role_of.extend(more)
+        self._amount_of.extend(more)
 
     def _add_up(self) -> None:
         placements = self.carried.placements

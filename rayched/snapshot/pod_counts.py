@@ -44,6 +44,8 @@ COUNTERS_MIN: Final = 64
 """So many counters are kept whatever they take: those that one pod may ask for, several times over."""
 CONDITIONS_MAX: Final = 16_384
 """Conditions of counters that share a handle: more than one pod may ask for. Pods of a new group are compared with them."""
+FOLLOWED_MAX: Final = 65_536
+"""After so many changes of counters those that nobody has read meanwhile are let go: to count anew costs less than to follow."""
 TEMPLATES_MIN: Final = 4_096
 """So many templates without bound pods may be remembered, besides those that have some; and so many groups."""
 
@@ -119,6 +121,8 @@ class PodCounts:
         self._conditions: dict[Hashable, int] = {}
         """Of the counters by handle."""
         self._next_number = 0
+        self._followed = 0
+        """Changes of counters since those were let go that nobody reads."""
         self._templates: dict[tuple[int, bool], _BoundTemplate] = {}
         self._empty_looked_at = TEMPLATES_MIN
         self._labels = LabelColumns()
@@ -144,6 +148,7 @@ class PodCounts:
         counter = self._counters.get(what)
         if counter is not None:
             self._counters.move_to_end(what)
+            counter.is_used = True
             return counter
         self._work.spend()
         counter = PodCounter(what, self._capacity, self._next_number)
@@ -195,6 +200,9 @@ class PodCounts:
                 for counter in counters:
                     counter.add(row, change)
                 self.revision += 1
+                self._followed += len(counters)
+                if self._followed > FOLLOWED_MAX:
+                    self._let_go_unread()
         self._placements.add(bound.slot, row, change)
         if bound.carried:
             self.terms.placements.add(bound.carrying, row, change)
@@ -289,10 +297,19 @@ class PodCounts:
                 there = list(self._counters_by_handle[handle])
                 self._let_go(there, CONDITIONS_MAX // 4, lambda counter: counter.n_conditions)
 
+    def _let_go_unread(self) -> None:
+        self._followed = 0
+        unread = [counter for counter in self._counters.values() if not counter.is_used]
+        self._let_go(unread, len(unread), lambda _: 1)
+        for counter in self._counters.values():
+            counter.is_used = False
+
     def _let_go(self, counters: Sequence[PodCounter], amount: int, size: Callable[[PodCounter], int]) -> None:
         """Of these, from the first one on, until so much is gone; those in use only where the others do not suffice."""
         unused = [counter for counter in counters if not counter.is_used]
         used = [counter for counter in counters if counter.is_used]
+        if not counters:
+            return
         for counter in (*unused, *used):
             if amount <= 0:
                 break

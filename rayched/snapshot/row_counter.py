@@ -5,12 +5,17 @@ Owner: whoever counts. Cost: 0.3 µs a change.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
 
 CountColumn = NDArray[np.int32]
+
+STEPS_MAX: Final = 16
+"""A larger change is not logged: whoever follows adds all rows up anew."""
 
 
 class RowCounter:
@@ -30,9 +35,12 @@ class RowCounter:
 
     def add(self, row: int, change: int) -> None:
         self.column[row] += change
-        entry = row if change > 0 else ~row
-        for _ in range(abs(change)):
-            self.log.append(entry)
+        if -STEPS_MAX <= change <= STEPS_MAX:
+            entry = row if change > 0 else ~row
+            for _ in range(abs(change)):
+                self.log.append(entry)
+        else:
+            self.log.cut()
 
     def count(self, rows: NDArray[np.int32], changes: NDArray[np.int32]) -> None:
         """All that there is, in place of what was counted."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rayched.framework.plugin_args import InterPodAffinityArgs
-from rayched.plugins import inter_pod_affinity_groups
+from rayched.plugins import inter_pod_affinity_counts, inter_pod_affinity_groups
 from rayched.plugins.inter_pod_affinity import InterPodAffinity
 from rayched.plugins.inter_pod_affinity_counts import AffinityCounts
 from rayched.snapshot.row_groups import RowGroups
@@ -53,6 +53,8 @@ def random_pod(random: Random) -> Pod:
 @pytest.mark.parametrize("wish", WISHES)
 def test_a_row_is_scored_as_its_group_is(wish: str, few_domains: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inter_pod_affinity_groups, "FEW_DOMAINS", few_domains)
+    # Also where weights are added up, as with many different ones.
+    monkeypatch.setattr(inter_pod_affinity_counts, "WEIGHTS_MAX", seed % 2 * 8)
     random, snapshot, templates = Random(seed), Snapshot(), TemplateTable()
     for number in range(NODES):
         snapshot.add_node(random_node(random, f"n{number}"))

@@ -234,6 +234,7 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
 ) -> None:
     """Groups are made anew whenever a counter goes by a label that nobody asked for before, and conditions are bounded."""
     monkeypatch.setattr(pod_counts, "CONDITIONS_MAX", 6)
+    monkeypatch.setattr(pod_counts, "FOLLOWED_MAX", 25)
     monkeypatch.setattr(pod_counts, "TEMPLATES_MIN", 5)
     monkeypatch.setattr(carried_terms, "PLACEMENTS_MIN", 3)
     monkeypatch.setattr(carried_terms, "ONE_BY_ONE_MAX", 2)
@@ -244,8 +245,9 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
     targets: dict[str, TermTarget[int]] = {}
     generations: dict[str, int] = {}
 
-    def role(own: str, term: CarriedTerm) -> int | None:
-        return (1 if term.topology_key == ZONE else 2) if hold(term.conditions, {"own": own}) else None
+    def role(own: str, term: CarriedTerm) -> tuple[int, int] | None:
+        """One role counts, the other adds up."""
+        return ((1, 1) if term.topology_key == ZONE else (2, 7)) if hold(term.conditions, {"own": own}) else None
 
     for step in range(150):
         if bound and random.random() < 0.4:
@@ -285,7 +287,7 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
             for one in (1, 2) if row is not None else ():
                 counter = target.counters.get(one)
                 found = 0 if counter is None else counter.column.item(row)
-                assert found == sum(role(own, term) == one for term in terms)
+                assert found == sum(told[1] for term in terms if (told := role(own, term)) is not None and told[0] == one)
         if random.random() < 0.05:
             snapshot.remove_node("a") if snapshot.row_of("a") is not None else snapshot.add_node(a_node("a"))
         verify(snapshot)

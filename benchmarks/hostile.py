@@ -1,0 +1,280 @@
+"""What pods that cost as much as they may do to all others: `make hostile`.
+
+Replicas on this host, 1,000 nodes with 40 bound pods each, all with labels of their own. Then 10,000 hostile pods are submitted
+at once (`hostile_pods`: legal, seeded, everything that the limits allow), and beside them 200 ordinary pods a second. Demanded:
+
+* nobody else leads: there is no further epoch,
+* each ordinary pod is bound, 99 of 100 within a second of their creation,
+* no hostile pod is refused for anything but its own size.
+
+Exit code 1 where a demand is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.flood_processes import READY_SECONDS_MAX, changes
+from benchmarks.hostile_pods import OWN, hostile_pods
+from benchmarks.load import SteadyLoad, small_pods
+from benchmarks.processes import wait_until_quiet
+from rayched.cli import printing
+from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.replica.processes import descendants
+from rayched.store.keys import Keys
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.storage_pb2 import Stored
+
+P99_SECONDS_MAX: Final = 1.0
+_SPAWN: Final = multiprocessing.get_context("spawn")
+_QUIET_SECONDS_MAX: Final = 90.0
+_LAST_SECONDS_MAX: Final = 60.0
+"""For the last ordinary pods, after the load has ended."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What etcd showed. Seconds of CLOCK_MONOTONIC."""
+
+    epochs: int = 0
+    waited: dict[str, float] = field(default_factory=dict)
+    """Of ordinary pods that are bound, from creation to binding."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Since when ordinary pods wait."""
+    hostile: int = 0
+    hostile_bound: int = 0
+
+
+class Onlooker:
+    """A process of its own that watches pods and epochs in etcd."""
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        self._end, other = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_look, args=(other, tuple(endpoints)), daemon=True)
+        self._process.start()
+        other.close()
+        if not self._end.poll(READY_SECONDS_MAX):
+            raise TimeoutError("the onlooker did not start in time")
+        self._end.recv()
+
+    def seen(self) -> Seen:
+        self._end.send(None)
+        found: Seen = self._end.recv()
+        return found
+
+    def stop(self) -> None:
+        self._end.close()
+        self._process.kill()
+        self._process.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run, in figures; seconds."""
+
+    hostile: int
+    hostile_bound: int
+    hostile_refused: tuple[str, ...]
+    ordinary: int
+    achieved: float
+    """Ordinary pods acknowledged a second."""
+    waited: tuple[float, ...]
+    """Rising."""
+    unbound: int
+    epochs: int
+
+    def percentile(self, share: float) -> float:
+        return self.waited[min(len(self.waited) - 1, int(share * len(self.waited)))] if self.waited else float("inf")
+
+    @property
+    def wrong(self) -> list[str]:
+        found = []
+        if self.epochs:
+            found.append(f"{self.epochs} further epochs began")
+        if self.unbound:
+            found.append(f"{self.unbound} of {self.ordinary} ordinary pods were not bound")
+        if self.percentile(0.99) > P99_SECONDS_MAX:
+            found.append(f"ordinary pods were bound within {self.percentile(0.99):.2f} s (p99), allowed are {P99_SECONDS_MAX} s")
+        if self.hostile_refused:
+            found.append(f"{len(self.hostile_refused)} hostile pods were refused; the first: {self.hostile_refused[0]}")
+        return found
+
+
+def run(given: argparse.Namespace) -> Result:
+    """Raises RehearsalFailed where the cluster does not come up."""
+    shape = NodeShape({"cpu": "64", "memory": "256Gi", "pods": "500"})
+    with _directory(given.logs) as directory, contextlib.ExitStack() as owned:
+        nodes = hollow_nodes(given.nodes, 3, shape)
+        for number, node in enumerate(nodes):
+            node.metadata.labels.update({f"rack-{place}": f"r{number % (place + 2)}" for place in range(16)})
+        rehearsal = owned.enter_context(
+            Rehearsal(directory, nodes, replicas=given.replicas, options=["--no-compact"], agents=False, audit_later=True)
+        )
+        bound = given.nodes * given.bound
+        _acknowledged(
+            rehearsal.client.submit_many(_bound_pods([node.metadata.name for node in nodes], bound), timeout_seconds=120.0),
+            "bound pods",
+        )
+        pids = [pid for replica in rehearsal.cluster.replicas for pid in (replica.pid, *descendants(replica.pid))]
+        if not wait_until_quiet(pids, _QUIET_SECONDS_MAX):
+            raise RehearsalFailed(f"the processes did not come to rest within {_QUIET_SECONDS_MAX:.0f} s")
+        onlooker = Onlooker(rehearsal.cluster.etcd_endpoints)
+        owned.callback(onlooker.stop)
+        refused: list[str] = []
+        enemy = _SPAWN.Pipe()
+        arguments = enemy[1], tuple(rehearsal.cluster.addresses), given.seed, given.hostile, bound
+        process = _SPAWN.Process(target=_submit_hostile, args=arguments, daemon=True)
+        owned.callback(process.kill)
+        process.start()
+        enemy[1].close()
+        enemy[0].recv()
+        load = SteadyLoad(rehearsal.client, small_pods("ordinary"), given.rate, batch=max(1, given.rate // 10)).start()
+        enemy[0].send(None)
+        deadline = time.monotonic() + given.seconds
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+        load.stop()
+        if enemy[0].poll(_LAST_SECONDS_MAX):
+            refused = enemy[0].recv()
+        else:
+            refused = ["not all were submitted in time"]
+        seen, deadline = onlooker.seen(), time.monotonic() + _LAST_SECONDS_MAX
+        while seen.waiting and time.monotonic() < deadline:
+            time.sleep(0.2)
+            seen = onlooker.seen()
+        return Result(
+            hostile=seen.hostile,
+            hostile_bound=seen.hostile_bound,
+            hostile_refused=tuple(refused),
+            ordinary=len(load.acknowledged),
+            achieved=load.achieved,
+            waited=tuple(sorted(seen.waited.values())),
+            unbound=len(seen.waiting),
+            epochs=seen.epochs,
+        )
+
+
+def _bound_pods(nodes: Sequence[str], count: int) -> Iterator[Pod]:
+    """With a label of its own each, on their nodes from the start."""
+    for number, pod in zip(range(count), small_pods("app", cpu="1m", memory="1Mi"), strict=False):
+        pod.metadata.labels[OWN] = f"app-{number}"
+        pod.spec.node_name = nodes[number % len(nodes)]
+        yield pod
+
+
+def _acknowledged(outcomes: Sequence[Any], what: str) -> None:
+    failed = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
+    if failed:
+        raise RehearsalFailed(f"{len(failed)} {what} were refused; the first: {failed[0]}")
+
+
+@contextlib.contextmanager
+def _directory(logs: Path | None) -> Iterator[Path]:
+    if logs is None:
+        with scratch_directory("hostile") as directory:
+            yield directory
+    else:
+        logs.mkdir(parents=True, exist_ok=True)
+        yield logs
+
+
+# ---------------------------------------------------------------------------------------------------- in processes
+
+
+def _submit_hostile(end: Connection, addresses: Sequence[str], seed: int, count: int, bound: int) -> None:
+    pods = list(hostile_pods(seed, count, bound))
+    end.send("ready")
+    end.recv()
+    with Client(addresses, timeout_seconds=300.0) as client:
+        outcomes = client.submit_many(pods, timeout_seconds=300.0)
+    end.send([str(outcome.error) for outcome in outcomes if outcome.error is not None])
+
+
+def _look(end: Connection, endpoints: Sequence[str]) -> None:
+    seen, guard, ready = Seen(), threading.Lock(), threading.Event()
+    threading.Thread(target=_watch, args=(endpoints, seen, guard, ready), daemon=True).start()
+    ready.wait()
+    end.send("ready")
+    while True:
+        try:
+            end.recv()
+        except EOFError:
+            return
+        with guard:
+            end.send(seen)
+
+
+def _watch(endpoints: Sequence[str], seen: Seen, guard: threading.Lock, ready: threading.Event) -> None:
+    keys = Keys()
+    hostile: set[bytes] = set()
+    for pair in changes(endpoints, keys, ready):
+        with guard:
+            _note(seen, hostile, pair, keys.epoch)
+
+
+def _note(seen: Seen, hostile: set[bytes], pair: Any, epoch_key: bytes) -> None:
+    now, key = time.monotonic(), pair.key
+    if key == epoch_key:
+        seen.epochs += 1
+    elif b"/hostile-" in key:
+        seen.hostile += pair.version == 1
+        if key not in hostile and b"\n\x04bind" in pair.value:
+            hostile.add(key)
+            seen.hostile_bound += 1
+    elif b"/ordinary-" in key:
+        name = key.decode()
+        if pair.version == 1:
+            seen.waiting[name] = now
+        elif name in seen.waiting and Stored.FromString(pair.value).object.pod.spec.node_name:
+            seen.waited[name] = now - seen.waiting.pop(name)
+
+
+# --------------------------------------------------------------------------------------------------------- command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile", description="What hostile pods do to all others.")
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--bound", type=int, default=40, help="pods on each node, with labels of their own")
+    parser.add_argument("--hostile", type=int, default=10_000)
+    parser.add_argument("--rate", type=int, default=200, help="ordinary pods a second")
+    parser.add_argument("--seconds", type=int, default=120, help="of ordinary pods")
+    parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--logs", type=Path, help="keep the replicas' logs there, in an empty directory")
+    given = parser.parse_args(arguments)
+    try:
+        result = run(given)
+    except (RehearsalFailed, ApiError, TimeoutError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    printing.figures(
+        f"{given.hostile:,} hostile pods, {given.nodes:,} nodes with {given.bound} bound pods each",
+        [
+            ("hostile pods", f"{result.hostile:,} created, {result.hostile_bound:,} bound"),
+            ("ordinary pods", f"{result.ordinary:,} acknowledged, {result.achieved:.0f} a second, {len(result.waited):,} bound"),
+            ("from creation to binding", ", ".join(f"p{share} {result.percentile(share / 100):.3f} s" for share in (50, 90, 99))),
+            ("longest", f"{result.waited[-1] if result.waited else float('inf'):.3f} s"),
+            ("further epochs", str(result.epochs)),
+        ],
+    )
+    for words in result.wrong:
+        print(f"error: {words}", file=sys.stderr)
+    return 1 if result.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
