@@ -24,6 +24,7 @@ from yaml.events import AliasEvent, Event, MappingEndEvent, MappingStartEvent, S
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
+from rayched.api import printable
 from rayched.api.errors import quoted
 
 MAX_TEXT_BYTES: Final = 32 * 1024 * 1024
@@ -41,7 +42,6 @@ _FLOAT = re.compile(
     re.ASCII,
 )
 _SCALAR_TAGS: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
-_LINE_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _INT: Final = "tag:yaml.org,2002:int"
 _REAL: Final = "tag:yaml.org,2002:float"
@@ -76,9 +76,9 @@ class _Writer(yaml.SafeDumper):
 
 
 def _text(writer: yaml.SafeDumper, text: str) -> ScalarNode:
-    """Several lines as a block, unusual line breaks escaped, the rest as PyYAML thinks best."""
+    """Several lines as a block, in double quotes what is not printable, the rest as PyYAML thinks best."""
     style = None
-    if _LINE_BREAKS.search(text):
+    if not text.replace("\n", "").isprintable():
         style = '"'
     elif "\n" in text.strip("\n"):
         style = "|"
@@ -115,8 +115,8 @@ def load_all(text: str, source: str) -> list[Any]:
 
 
 def dump_all(documents: list[Any]) -> str:
-    """The documents as YAML text, keys in the order given."""
-    return str(
+    """The documents as YAML text, keys in the order given. What is not printable is escaped."""
+    return printable.lines(
         yaml.dump_all(documents, Dumper=_Writer, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1_000_000)
     )
 

@@ -15,6 +15,7 @@ from rayched.api.quantity import milli_value, value
 from rayched.api.resources import pod_requests
 from rayched.cli import printing
 from rayched.cli.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
+from rayched.cli.printing import shown
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Container, ContainerPort, Event, Node, Pod, Taint, Toleration
 from rayched.v1.meta_pb2 import ObjectMeta, Quantity
@@ -70,7 +71,7 @@ def _pod(pod: Pod) -> list[str]:
 
 
 def _container(container: Container) -> list[str]:
-    lines = [f"  {container.name}:", "    " + _field("Image", container.image or NONE)]
+    lines = [f"  {shown(container.name)}:", "    " + _field("Image", container.image or NONE)]
     if container.restart_policy:
         lines.append("    " + _field("Restart Policy", container.restart_policy))
     if container.command or container.args:
@@ -152,12 +153,12 @@ def _toleration(toleration: Toleration) -> str:
 
 
 def _field(name: str, text: str) -> str:
-    return f"{name}:".ljust(_WIDTH) + text
+    return f"{name}:".ljust(_WIDTH) + shown(text)
 
 
 def _list(name: str, texts: Iterable[str]) -> list[str]:
     found = list(texts) or [NONE]
-    return [_field(name, found[0]), *(" " * _WIDTH + text for text in found[1:])]
+    return [_field(name, found[0]), *(" " * _WIDTH + shown(text) for text in found[1:])]
 
 
 def _annotations(metadata: ObjectMeta) -> dict[str, str]:
@@ -172,7 +173,10 @@ def _mapping(name: str, found: Mapping[str, str]) -> list[str]:
 def _quantities(name: str, found: Mapping[str, Quantity]) -> list[str]:
     if not found:
         return []
-    return [f"{name}:", *(f"  {key}:".ljust(_WIDTH + 2) + quantity.string for key, quantity in sorted(found.items()))]
+    return [
+        f"{name}:",
+        *(f"  {shown(key)}:".ljust(_WIDTH + 2) + shown(quantity.string) for key, quantity in sorted(found.items())),
+    ]
 
 
 def _table(headings: list[str], rows: list[list[str]]) -> list[str]:

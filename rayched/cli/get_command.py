@@ -17,7 +17,7 @@ from rayched.cli import printing
 from rayched.cli.columns import NAME, Column, cells, columns_of
 from rayched.cli.connection import Failures, connected
 from rayched.cli.options import AllNamespaces, FieldSelector, Namespace, Output, Selector, Server, Words
-from rayched.cli.printing import out, wrong
+from rayched.cli.printing import out, out_json, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, Reference, label_of, references
 from rayched.client.client import Client
 
@@ -71,7 +71,7 @@ def get(
     if output in (Output.yaml, Output.json):
         if items or not failures.some:
             one = len(wanted) == 1 and bool(wanted[0].name)
-            out(_manifest(items[0], output) if one else _list(items, output))
+            _document(_manifest(items[0], output) if one else _list(items, output), output)
     elif output is Output.name:
         for kind, some in found:
             for item in some:
@@ -115,6 +115,10 @@ def _tables(found: Found, columns: Callable[[Kind], list[Column]], several: bool
         printing.plain_table([column.heading for column in chosen], rows, show_headings=show_headings)
 
 
+def _document(text: str, output: Output) -> None:
+    (out_json if output is Output.json else out)(text)
+
+
 def _manifest(item: AnyObject, output: Output) -> str:
     return (write_text if output is Output.yaml else write_json)([kinds.wrap(item)])
 
@@ -149,7 +153,7 @@ def _watch(
                 out("---\n" + _manifest(item, output))
         elif output is Output.json:
             for item in items:
-                out(_manifest(item, output))
+                out_json(_manifest(item, output))
         elif output is Output.name:
             for item in items:
                 out(label_of(wanted.kind, item.metadata.name))

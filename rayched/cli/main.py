@@ -29,6 +29,7 @@ from rayched.cli import (
     queue_command,
 )
 from rayched.cli.printing import note, out
+from rayched.replica.log_lines import TextLine
 
 app = typer.Typer(
     name="rayched",
@@ -82,7 +83,9 @@ def _about(
 def main() -> None:
     # What gRPC's native code logs repeats, in many words, what is told in one line; whoever wants it sets the variable.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextLine("%(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         code = app(prog_name="rayched", standalone_mode=False)
     except KeyboardInterrupt:

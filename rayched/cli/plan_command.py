@@ -17,7 +17,7 @@ from rayched.cli import printing
 from rayched.cli.connection import connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import Namespace, Recursive, Server
-from rayched.cli.printing import counted, fail, out
+from rayched.cli.printing import counted, fail, out, shown
 from rayched.v1.core_pb2 import Node
 
 if TYPE_CHECKING:
@@ -129,14 +129,14 @@ def _print(found: Plan, start: Start) -> None:
     if found.placements:
         printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
     for preemption in found.preemptions:
-        out(f"{preemption.pod} would preempt {', '.join(preemption.victims)} on {preemption.node_name}")
+        out(f"{shown(preemption.pod)} would preempt {', '.join(preemption.victims)} on {preemption.node_name}")
     if found.unplaced:
         out(f"\n{counted(len(found.unplaced), 'pod')} would stay pending:" if found.placements else "Would stay pending:")
         reasons = Counter(one.reason for one in found.unplaced)
         for reason, count in reasons.most_common():
             first = next(one.pod for one in found.unplaced if one.reason == reason)
             named = first if count == 1 else f"{first} and {count - 1} more"
-            out(f"  {named}: {reason}")
+            out(shown(f"  {named}: {reason}"))
     at = f" at revision {start.revision}" if start.revision else ""
     evicted = len(found.preemptions)
     out(

@@ -1,6 +1,10 @@
 """What the command prints: tables that adapt to what is in them, errors in one line, progress where something takes long.
 
 Standard output carries results, standard error everything else, so that a pipe gets results alone.
+
+Nothing that is printed here reaches a terminal raw: what is not printable is escaped (api/printable.py). Line breaks are the
+command's own, except in the cells of tables and in notes, which are one line each whatever text they show. So whoever puts text
+of an object into lines of its own passes it through `shown`.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rayched.api import printable
+
 GAP = 3
 """Blanks between columns, as kubectl has."""
 _PIPE_WIDTH = 100_000
@@ -24,14 +30,34 @@ _PIPE_WIDTH = 100_000
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+_CLEAR = "\x1b[H\x1b[J"
+
+shown = printable.one_line
+"""Text of an object, or any other that came from outside, as part of a line."""
+
+
 def out(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """A result, of one line or several."""
+    _write(printable.lines(text if text.endswith("\n") else text + "\n"))
+
+
+def out_json(text: str) -> None:
+    """A JSON document."""
+    _write(printable.json_text(text if text.endswith("\n") else text + "\n"))
+
+
+def clear_screen() -> None:
+    _write(_CLEAR)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """Something a person may want to know; not part of the result."""
-    _errors.print(text, markup=False)
+    """Something a person may want to know, in one line; not part of the result."""
+    _errors.print(shown(text), markup=False)
 
 
 def fail(text: str, code: int = 1) -> NoReturn:
@@ -49,31 +75,33 @@ def fail_all(texts: Iterable[str], code: int = 1, raised: Iterable[BaseException
     """Ends the command with one line for each of several errors; RAYCHED_TRACEBACK shows what was `raised` before them."""
     if os.environ.get("RAYCHED_TRACEBACK"):
         for problem in raised:
-            note("".join(traceback.format_exception(problem)))
+            _errors.print(printable.lines("".join(traceback.format_exception(problem))), markup=False)
     for text in texts:
         note(f"error: {' '.join(text.split())}")
     raise SystemExit(code)
 
 
 def widths(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int]:
+    """Of cells as they are `shown`."""
     found = [len(heading) for heading in headings]
     for row in rows:
-        found = [max(width, len(cell)) for width, cell in zip(found, row, strict=True)]
+        found = [max(width, len(shown(cell))) for width, cell in zip(found, row, strict=True)]
     return found
 
 
 def line(row: Sequence[str], column_widths: Sequence[int]) -> str:
     """One row of a plain table; the last column is not padded."""
-    padded = [cell.ljust(width + GAP) for cell, width in zip(row, column_widths, strict=True)]
-    return "".join([*padded[:-1], row[-1]])
+    cells = [shown(cell) for cell in row]
+    padded = [cell.ljust(width + GAP) for cell, width in zip(cells, column_widths, strict=True)]
+    return "".join([*padded[:-1], cells[-1]])
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, show_headings: bool = True) -> None:
     """A table in kubectl's looks: no lines, never folded."""
-    shown = [headings, *rows] if show_headings else rows
-    column_widths = widths(["" for _ in headings], shown)
-    if shown:
-        out("\n".join(line(row, column_widths) for row in shown))
+    table = [headings, *rows] if show_headings else rows
+    column_widths = widths(["" for _ in headings], table)
+    if table:
+        out("\n".join(line(row, column_widths) for row in table))
 
 
 class GrowingTable:
@@ -85,7 +113,7 @@ class GrowingTable:
     def print(self, rows: Sequence[Sequence[str]]) -> None:
         """Rows that are known together are measured together."""
         for row in rows:
-            self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, row, strict=True)]
+            self._widths = [max(width, len(shown(cell))) for width, cell in zip(self._widths, row, strict=True)]
         if rows:
             out("\n".join(line(row, self._widths) for row in rows))
 
@@ -101,7 +129,7 @@ def figures(title: str, rows: Iterable[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True)
     table.add_column()
     for name, value in rows:
-        table.add_row(name, value)
+        table.add_row(shown(name), shown(value))
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 

@@ -19,7 +19,7 @@ from google.protobuf.json_format import MessageToDict
 from rayched.api.yaml_text import dump_all
 from rayched.cli.connection import connected
 from rayched.cli.options import Server
-from rayched.cli.printing import GrowingTable, counted, note, out, plain_table
+from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table
 from rayched.client.client import Client
 from rayched.v1.services_pb2 import ListQueueResponse, PendingPod
 
@@ -27,7 +27,6 @@ POLL_SECONDS = 1.0
 LIMIT = 500
 GONE = "<gone>"
 _NONE = "<none>"
-_CLEAR = "\x1b[H\x1b[J"
 _HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY", "WOULD WAKE IT"]
 
 
@@ -62,7 +61,7 @@ def queue(
             return
         found = client.queue(namespace=namespace, name=name, limit=limit)
     if output is not None:
-        out(_document(found, output))
+        (out_json if output is QueueOutput.json else out)(_document(found, output))
         return
     if found.pods:
         plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
@@ -79,7 +78,8 @@ def _watch(client: Client, namespace: str, name: str, limit: int, output: QueueO
     while True:
         found = client.queue(namespace=namespace, name=name, limit=limit)
         if output is None and sys.stdout.isatty():
-            out(_CLEAR + _summary(found))
+            clear_screen()
+            out(_summary(found))
             plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
             _tell_of_more(found)
         else:
@@ -90,7 +90,7 @@ def _watch(client: Client, namespace: str, name: str, limit: int, output: QueueO
                 headings = []
             else:
                 for pod in news:
-                    out(_one(pod, output))
+                    (out_json if output is QueueOutput.json else out)(_one(pod, output))
         time.sleep(POLL_SECONDS)
 
 

@@ -3,6 +3,9 @@
     {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "rayched.replica", "message": "...",
      "component": "replica", "epoch": 17}
 
+Whatever a message holds, a record is one line and printable (api/printable.py); in text, a traceback follows in lines that begin
+with blanks, so that no line that begins with a time is anybody's but the log's.
+
 pod, node, attempt (the how-manieth of the pod), cycle (the decision's number in the scheduler's life), epoch (of a leader) and
 error (with its story) are there where they are known.
 """
@@ -16,6 +19,7 @@ import time
 from typing import Any, Final
 
 from rayched.actors.log_sending import FIELDS, Context, fields_of
+from rayched.api import printable
 
 JSON: Final = "json"
 
@@ -34,17 +38,24 @@ def level_of(name: str) -> int:
     return logging.getLevelNamesMapping()[name.upper()]
 
 
+_INDENT: Final = "    "
+
+
 class TextLine(logging.Formatter):
     """Time, level, who says it where that is an actor, message."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
+    def __init__(self, line_format: str = "%(asctime)s %(levelname)s %(message)s") -> None:
+        super().__init__(line_format)
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *story = super().format(record).split("\n")
+        return "\n".join([first, *(_INDENT + printable.one_line(line) for line in story)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's own name
         component = getattr(record, "component", "")
         if component:
             record.message = f"{component}: {record.message}"
-        return super().formatMessage(record)
+        return printable.one_line(super().formatMessage(record))
 
 
 class JsonLine(logging.Formatter):
@@ -70,4 +81,4 @@ class JsonLine(logging.Formatter):
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
             found["error"] = record.exc_text
-        return json.dumps(found, ensure_ascii=False, default=str)
+        return printable.json_text(json.dumps(found, ensure_ascii=False, default=str))

@@ -6,6 +6,8 @@ RPC of the descriptor must have its method, which is checked at the start. A str
 * lets calls that write pass the gate (write_gate.py), before anything is read of their requests,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
+* ends the method of a caller that left while it was written to just as that of one that hung up: nobody is left to be answered,
+  and the log has nothing to say,
 * leaves the deadline to gRPC, which cancels the method when the caller's deadline passes or the caller hangs up.
 
 Responses may be given as bytes already encoded. A method that is marked with `takes_bytes` gets its request as it came.
@@ -13,14 +15,17 @@ Responses may be given as bytes already encoded. A method that is marked with `t
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
+from grpc._cython.cygrpc import ExecuteBatchError
 
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
 from rayched.server.write_gate import CALLS, WriteGate
@@ -53,11 +58,22 @@ class Call:
 
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
-        await self._context.send_initial_metadata(())
+        with _caller_may_leave():
+            await self._context.send_initial_metadata(())
 
     async def write(self, response: Message | bytes) -> None:
-        """Sends on the stream; waits while the caller does not read."""
-        await self._context.write(response)
+        """Sends on the stream; waits while the caller does not read. CancelledError: the caller has left."""
+        with _caller_may_leave():
+            await self._context.write(response)
+
+
+@contextmanager
+def _caller_may_leave() -> Iterator[None]:
+    """What gRPC raises where the caller left in the middle becomes what it raises where the caller left between two messages."""
+    try:
+        yield
+    except ExecuteBatchError:
+        raise asyncio.CancelledError("the caller has left") from None
 
 
 def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate) -> Any:
@@ -111,7 +127,8 @@ def _edge(name: str, function: _Function) -> Callable[[bytes, Any], Awaitable[An
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.
             failure: ApiFailure = failure_of(error, name)
-        return await context.abort(failure.code, one_line(failure.message), trailers(failure))
+        with _caller_may_leave():
+            return await context.abort(failure.code, one_line(failure.message), trailers(failure))
 
     return handle
 

@@ -75,7 +75,7 @@ def test_a_record_arrives_with_its_time_its_fields_and_nothing_else(received: tu
         "epoch": 17,
     }
     text = TextLine().format(kept.records[0])
-    assert re.fullmatch(r"\S+ \S+ WARNING scheduler: pod a/b is\nodd", text)
+    assert re.fullmatch(r"\S+ \S+ WARNING scheduler: pod a/b is\\nodd", text)
     sender.close()
 
 
@@ -93,6 +93,25 @@ def test_an_exception_is_told_with_its_story_in_one_line(received: tuple[LogRece
     assert "\n" not in line
     assert json.loads(line)["error"].endswith("ValueError: lost")
     sender.close()
+
+
+HOSTILE = "web\x1b[2J\x1b]0;owned\x07\r\n2026-01-31 12:00:00,000 INFO all is well\u202e\x9b31m\U000e0041"
+
+
+@pytest.mark.parametrize("exception", [False, True])
+def test_no_text_of_a_client_clears_a_screen_or_forges_a_line_of_the_log(exception: bool) -> None:
+    record = a_record("pod %s cannot be read", HOSTILE)
+    if exception:
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            record.exc_info = sys.exc_info()
+    text = TextLine().format(record)
+    assert "cannot be read" in text and all(line.isprintable() for line in text.split("\n"))
+    assert [line.startswith("    ") for line in text.split("\n")] == [False] + [True] * text.count("\n")
+    assert (text.count("\n") > 0) is exception
+    line = JsonLine().format(record)
+    assert line.isprintable() and json.loads(line)["message"] == f"pod {HOSTILE} cannot be read"
 
 
 def test_whoever_logs_does_not_wait_and_what_was_lost_is_counted(tmp_path: Path, received: tuple[LogReceiver, Kept]) -> None:

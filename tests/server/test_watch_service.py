@@ -337,3 +337,22 @@ def test_events_have_a_stream_of_their_own(small_api: Serving) -> None:
         response = next(r for r in all_kinds if any(e.type != WatchEvent.BOOKMARK for e in r.events))
         assert response.events[0].object.WhichOneof("kind") == "node"
         all_kinds.cancel()  # type: ignore[attr-defined]
+
+
+def test_a_caller_that_leaves_while_it_is_written_to_is_no_error_in_the_log(
+    api: Serving, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(8):
+        pod = a_pod(f"fat-{number}")
+        pod.metadata.annotations["filler"] = f"{number}" * 200_000
+        client.submit(pod)
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_535)]
+    for _ in range(3):
+        with grpc.insecure_channel(api.address, options=options) as channel:
+            calls = [WatchStub(channel).Watch(WatchRequest(kind="Pod")) for _ in range(30)]
+            until(lambda: api.server._running.watch.streams >= 30)
+            time.sleep(0.3)
+            for call in calls[::2]:
+                call.cancel()
+    until(lambda: api.server._running.watch.streams == 0)
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
