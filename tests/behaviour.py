@@ -7,7 +7,9 @@ Each row of the document is `| id | behaviour | state | tests |`. Tests name row
 * `next round`: not in this round; no test names it;
 * `open`: not built yet; no test names it.
 
-Exit code 1 when a row and its tests disagree. `--write` makes the document agree: states `open` and `shown` and the tests column.
+A test that names a row asserts something: itself, by an expected exception, or by a helper of the tests that asserts.
+
+Exit code 1 when a row and its tests disagree, or a test that names one shows nothing. `--write` makes the document agree: states `open` and `shown` and the tests column.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +32,8 @@ DECISION = re.compile(r"^\| (C[0-9]+) \|")
 SECTION = re.compile(r"^## (.*)$")
 STATES = ("shown", "decided otherwise", "next round", "open")
 TESTS_LISTED_MAX = 3
+HELPERS_DEPTH_MAX = 2
+"""A test may call a helper that calls one that asserts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,38 @@ def rows_named_by_tests() -> dict[str, list[str]]:
             for row in ids:
                 named[row].append(f"{path.relative_to(ROOT).as_posix()}::{name}")
     return named
+
+
+def tests_that_show_nothing(root: Path = ROOT) -> list[str]:
+    """Tests that name a row and neither assert anything nor call a helper of the tests that does, as `file::test`."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(root.rglob("*.py"))}
+    functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    helpers: set[str] = set()
+    for _ in range(HELPERS_DEPTH_MAX):
+        helpers |= {node.name for node in functions if not node.name.startswith("test") and _asserts(node, helpers)}
+    found = []
+    for path, tree in trees.items():
+        for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+            inherited = list(_row_ids(owner))
+            for node in owner.body:
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test"):
+                    continue
+                if (inherited or list(_row_ids(node))) and not _asserts(node, helpers):
+                    found.append(f"{path.relative_to(root).as_posix()}::{node.name}")
+    return found
+
+
+def _asserts(function: ast.AST, helpers: Collection[str]) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            # `assert True` and the like show nothing.
+            if not isinstance(node.test, ast.Constant):
+                return True
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called == "raises" or called in helpers:
+                return True
+    return False
 
 
 def _marked(body: list[ast.stmt], inherited: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -145,6 +181,7 @@ def main(arguments: list[str]) -> int:
         rows, decisions = read_document(DOCUMENT.read_text())
     Console().print(counts(rows))
     found = problems(rows, decisions, named)
+    found += [f"{test} names a row and asserts nothing" for test in tests_that_show_nothing()]
     for problem in found:
         print(problem, file=sys.stderr)
     return 1 if found else 0

@@ -20,6 +20,19 @@ def test_an_empty_store_is_taken_with_two_calls() -> None:
     assert [started.epoch for started in desk.of(fx.StartLeading)] == [2]
 
 
+@pytest.mark.row("L14")
+@pytest.mark.parametrize("how", ["failed", "lost"])
+def test_after_an_error_the_record_is_asked_for_again_a_retry_period_later_and_then_created(how: str) -> None:
+    desk = Desk()
+    desk.script.append(how)
+    desk.start()
+    assert desk.calls == ["get"] and not desk.leads
+    desk.pass_time(desk.config.retry_period * 0.99)
+    assert desk.calls == ["get"], "nobody asks a failing store without a pause"
+    desk.pass_time(desk.config.retry_period * 1.3)
+    assert desk.leads and desk.holder == "baz" and desk.calls[:3] == ["get", "get", "acquire"]
+
+
 @pytest.mark.row("LE-02")
 def test_an_object_with_an_empty_spec_is_taken_and_counts_as_a_transition() -> None:
     store = ModelStore()

@@ -45,7 +45,6 @@ def test_every_operation_of_the_queue_is_there_and_works_with_the_others() -> No
     assert queue.pending().total == 0
 
 
-@pytest.mark.row("Q13")
 def test_the_queue_has_no_lock_and_no_waiting_its_owner_serialises() -> None:
     """Every operation comes back at once; there is nothing in it that another thread could be waited for with."""
     source = inspect.getsource(inspect.getmodule(SchedulingQueue))  # type: ignore[arg-type]

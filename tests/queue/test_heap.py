@@ -134,11 +134,12 @@ def test_a_heap_emptied_again_and_again_never_looks_past_its_end() -> None:
 @pytest.mark.row("Q6")
 def test_peeking_shows_the_first_item_and_leaves_it() -> None:
     heap = filled(3, 1, 2)
-    shown = heap.peek()
-    assert shown is not None and shown is heap.peek()
-    assert len(heap) == 3
-    assert heap.pop() is shown
-    assert a_heap().peek() is None
+    for left, first in ((3, "k1"), (2, "k2"), (1, "k0")):
+        shown = heap.peek()
+        assert shown is not None and shown.key == first and shown is heap.peek()
+        assert len(heap) == left
+        assert heap.pop() is shown
+    assert heap.peek() is None and a_heap().peek() is None
 
 
 @pytest.mark.row("Q7", "Q12")

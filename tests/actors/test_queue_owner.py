@@ -1,0 +1,71 @@
+"""The owner of the queue serves its clients one after the other, whichever threads they come from."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from rayched.actors import queue_actor
+from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText
+from rayched.actors.queue_actor import QueueActor
+from rayched.v1.services_pb2 import ListQueueRequest
+
+PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")
+HELD_SECONDS = 0.3
+"""How long the first one stays inside. Without the lock the second one is in after a thousandth of that."""
+
+CLIENTS: dict[str, Callable[[QueueActor], object]] = {
+    "exchange": lambda actor: actor._exchange(b""),
+    "listing": lambda actor: actor.listing(ListQueueRequest()),
+    "metrics": lambda actor: actor.metrics(),
+}
+
+
+class Doorkeeper:
+    """Stands where the core is used: the first visitor stays until another one comes in or its time is up."""
+
+    def __init__(self) -> None:
+        self.first_inside, self.second_inside = threading.Event(), threading.Event()
+        self.visits: list[str] = []
+
+    def visit(self, *_: Any) -> bytes:
+        if not self.first_inside.is_set():
+            self.first_inside.set()
+            met = self.second_inside.wait(HELD_SECONDS)
+            self.visits.append("first, met another one" if met else "first, alone")
+        else:
+            self.second_inside.set()
+            self.visits.append("second")
+        return b""
+
+
+@pytest.fixture
+def actor(monkeypatch: pytest.MonkeyPatch) -> QueueActor:
+    monkeypatch.setattr(queue_actor, "collect_rarely", lambda: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    return QueueActor(PROFILES, DEFAULT_FLAGS)
+
+
+@pytest.mark.row("Q13")
+@pytest.mark.parametrize(("first", "second"), list(permutations(CLIENTS, 2)))
+def test_whoever_comes_while_another_one_is_served_waits(
+    actor: QueueActor, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    door = Doorkeeper()
+    monkeypatch.setattr(queue_actor, "unpacked_request", lambda request: request)
+    monkeypatch.setattr(queue_actor, "packed", lambda response: response)
+    monkeypatch.setattr(actor._core, "exchange", door.visit)
+    monkeypatch.setattr(queue_actor, "list_queue", door.visit)
+    monkeypatch.setattr(queue_actor, "queue_metrics", door.visit)
+    threads = [threading.Thread(target=CLIENTS[name], args=(actor,)) for name in (first, second)]
+    threads[0].start()
+    assert door.first_inside.wait(10)
+    threads[1].start()
+    for thread in threads:
+        thread.join(10)
+    assert door.visits == ["first, alone", "second"]
