@@ -9,7 +9,8 @@ Each row of the document is `| id | behaviour | state | tests |`. Tests name row
 
 A test that names a row asserts something: itself, by an expected exception, or by a helper of the tests that asserts.
 
-Exit code 1 when a row and its tests disagree, or a test that names one shows nothing. `--write` makes the document agree: states `open` and `shown` and the tests column.
+Exit code 1 when a row and its tests disagree, or a test that names one shows nothing.
+`--write` makes the document agree: states `open` and `shown` and the tests column.
 """
 
 from __future__ import annotations

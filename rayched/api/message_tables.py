@@ -29,6 +29,7 @@ from google.protobuf.message import Message
 from rayched.api import quantity
 from rayched.api.errors import FieldError, join, key_of, quoted
 from rayched.api.unused_fields import UNUSED_FIELDS
+from rayched.api.zero_values import ALWAYS_WRITTEN
 
 MAX_FINDINGS: Final = 500
 """Errors beyond this number are counted, not kept: a text may hold millions."""
@@ -200,7 +201,8 @@ class MessageTable:
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.name: Final = descriptor.name
-        fields = [_field_table(one) for one in descriptor.fields]
+        always = ALWAYS_WRITTEN.get(self.name, frozenset())
+        fields = [_field_table(one, always=one.json_name in always) for one in descriptor.fields]
         self.fields: Final[Mapping[str, FieldTable]] = {one.json_name: one for one in fields}
         self.in_order: Final = sorted(fields, key=lambda one: one.json_name)
         self.unused: Final = UNUSED_FIELDS.get(self.name, frozenset())
@@ -254,7 +256,8 @@ def shown(value: Any) -> str:
     return "an object"
 
 
-def _field_table(descriptor: FieldDescriptor) -> FieldTable:
+def _field_table(descriptor: FieldDescriptor, *, always: bool = False) -> FieldTable:
+    """`always`: a plain value that is written also where it is zero or empty."""
     name, json_name = descriptor.name, descriptor.json_name
     entry = descriptor.message_type
     if entry is not None and entry.GetOptions().map_entry:
@@ -282,6 +285,8 @@ def _field_table(descriptor: FieldDescriptor) -> FieldTable:
     def write_scalar(one: Any) -> Any:
         return scalar.write(getattr(one, name))
 
+    if always:
+        return FieldTable(json_name, name, read_scalar, write_scalar, lambda _: True)
     if descriptor.has_presence:
         return FieldTable(json_name, name, read_scalar, write_scalar, lambda one: bool(one.HasField(name)))
     return FieldTable(json_name, name, read_scalar, write_scalar, lambda one: bool(getattr(one, name)))

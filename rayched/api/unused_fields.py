@@ -30,7 +30,7 @@ UNUSED_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             resourceClaimStatuses resources
             """,
         "ContainerStatus": """
-            allocatedResourcesStatus containerID imageID lastState started stopSignal user volumeMounts
+            allocatedResourcesStatus containerID lastState started stopSignal user volumeMounts
             """,
         "ContainerStateTerminated": "containerID",
         "NodeSpec": "configSource externalID podCIDRs",

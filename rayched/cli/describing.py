@@ -16,6 +16,7 @@ from rayched.api.resources import pod_requests
 from rayched.cli import printing
 from rayched.cli.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
 from rayched.cli.printing import shown
+from rayched.cli.schedulers import missing_scheduler
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Container, ContainerPort, Event, Node, Pod, Taint, Toleration
 from rayched.v1.meta_pb2 import ObjectMeta, Quantity
@@ -28,7 +29,7 @@ def describe(client: Client, item: AnyObject, now: float) -> str:
     """Text of several lines."""
     match item:
         case Pod():
-            lines = _pod(item)
+            lines = _pod(item, missing_scheduler(client, item))
         case Node():
             lines = _node(client, item)
         case _:
@@ -36,7 +37,8 @@ def describe(client: Client, item: AnyObject, now: float) -> str:
     return "\n".join([*lines, *_events(client, item, now)])
 
 
-def _pod(pod: Pod) -> list[str]:
+def _pod(pod: Pod, missing: str) -> list[str]:
+    """`missing`: why nobody looks at it."""
     spec, status = pod.spec, pod.status
     requests = pod_requests(pod)
     lines = [
@@ -44,7 +46,7 @@ def _pod(pod: Pod) -> list[str]:
         _field("Namespace", pod.metadata.namespace),
         _field("UID", pod.metadata.uid),
         _field("Priority", f"{spec.priority}" + (f" ({spec.priority_class_name})" if spec.priority_class_name else "")),
-        _field("Scheduler", spec.scheduler_name),
+        _field("Scheduler", f"{spec.scheduler_name} ({missing})" if missing else spec.scheduler_name),
         _field("Node", spec.node_name or NONE),
         _field("Start Time", status.start_time.ToJsonString() if status.HasField("start_time") else NONE),
         *_mapping("Labels", pod.metadata.labels),

@@ -29,6 +29,7 @@ from rayched.cli import (
     queue_command,
 )
 from rayched.cli.printing import note, out
+from rayched.cli.short_options import KubectlCommand
 from rayched.replica.log_lines import TextLine
 
 app = typer.Typer(
@@ -64,7 +65,7 @@ _IN_SHORT = {"demo": "Show it all in a minute."}
 """For the list of commands, where the first sentence of the command itself is too long."""
 
 for _name, _command in _COMMANDS.items():
-    app.command(_name, short_help=_IN_SHORT.get(_name))(_command)
+    app.command(_name, cls=KubectlCommand, short_help=_IN_SHORT.get(_name))(_command)
 
 
 @app.callback()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rayched.api import kinds
 from rayched.api.admission import admit_pod
+from rayched.api.defaulting import default
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import ReadResult
 from rayched.api.stages import Stage, stage_of
@@ -51,7 +52,7 @@ def from_cluster(client: Client) -> Start:
 def from_kubectl(names: Sequence[str]) -> Start:
     """Files with nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them."""
     results = read_manifests([part for name in names for part in name.split(",") if part], warnings=False)
-    objects = [kinds.unwrap(result.object) for result in results]
+    objects = [_defaulted(kinds.unwrap(result.object)) for result in results]
     if not any(isinstance(item, Node) for item in objects):
         fail(f"{', '.join(names)}: no node in there; see kubectl get nodes,pods --all-namespaces -o yaml")
     return Start(objects, Basis(), 0, "")
@@ -82,7 +83,7 @@ def wanted(results: Iterable[ReadResult], start: Start) -> tuple[list[AnyObject]
     others: list[AnyObject] = []
     pods: list[Pod] = []
     for number, result in enumerate(results, 1):
-        item = kinds.unwrap(result.object)
+        item = _defaulted(kinds.unwrap(result.object))
         if isinstance(item, Pod):
             item.metadata.name = item.metadata.name or f"{item.metadata.generate_name}{number}"
             pods.append(item)
@@ -103,6 +104,12 @@ def wanted(results: Iterable[ReadResult], start: Start) -> tuple[list[AnyObject]
     if errors:
         fail_all(errors)
     return others, [pod for pod in new if stage_of(pod) is not Stage.OVER]
+
+
+def _defaulted(item: AnyObject) -> AnyObject:
+    """The object as the API would store it: a node that tells its capacity alone offers all of it."""
+    default(item)
+    return item
 
 
 def more_nodes(count: int, like: Node) -> list[Node]:

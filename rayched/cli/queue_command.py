@@ -20,6 +20,7 @@ from rayched.api.yaml_text import dump_all
 from rayched.cli.connection import connected
 from rayched.cli.options import Server
 from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table
+from rayched.cli.schedulers import waiting_for_others
 from rayched.client.client import Client
 from rayched.v1.services_pb2 import ListQueueResponse, PendingPod
 
@@ -60,13 +61,17 @@ def queue(
             _watch(client, namespace, name, limit, output)
             return
         found = client.queue(namespace=namespace, name=name, limit=limit)
+        elsewhere = waiting_for_others(client, namespace, name) if output is None else []
     if output is not None:
         (out_json if output is QueueOutput.json else out)(_document(found, output))
         return
     if found.pods:
         plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
         _tell_of_more(found)
-    else:
+    # A pod that no profile is meant for is pending, and in no queue.
+    for sentence in elsewhere:
+        note(sentence)
+    if not found.pods and not elsewhere:
         note("No pending pods found")
 
 

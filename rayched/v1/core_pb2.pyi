@@ -335,7 +335,7 @@ class PodCondition(_message.Message):
     def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., last_probe_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_transition_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., observed_generation: _Optional[int] = ...) -> None: ...
 
 class ContainerStatus(_message.Message):
-    __slots__ = ("name", "state", "ready", "restart_count", "image", "resources", "allocated_resources")
+    __slots__ = ("name", "state", "ready", "restart_count", "image", "resources", "allocated_resources", "image_id")
     class AllocatedResourcesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -350,6 +350,7 @@ class ContainerStatus(_message.Message):
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     ALLOCATED_RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: ContainerState
     ready: bool
@@ -357,7 +358,8 @@ class ContainerStatus(_message.Message):
     image: str
     resources: ResourceRequirements
     allocated_resources: _containers.MessageMap[str, _meta_pb2.Quantity]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, _Mapping]] = ..., ready: _Optional[bool] = ..., restart_count: _Optional[int] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., allocated_resources: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ...) -> None: ...
+    image_id: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, _Mapping]] = ..., ready: _Optional[bool] = ..., restart_count: _Optional[int] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., allocated_resources: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., image_id: _Optional[str] = ...) -> None: ...
 
 class ContainerState(_message.Message):
     __slots__ = ("waiting", "running", "terminated")

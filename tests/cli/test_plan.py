@@ -116,3 +116,21 @@ def test_what_a_plan_foretells_of_a_quiet_cluster_comes_true(rayched: Commands, 
     wait_until(lambda: all(pod.spec.node_name for pod in rayched.client.list("pods", namespace=namespace)), "all are bound")
     really = {f"{namespace}/{pod.metadata.name}": pod.spec.node_name for pod in rayched.client.list("pods", namespace=namespace)}
     assert really == {name: place for name, place in foretold.items() if name in really}
+
+
+CAPACITY_ALONE = """
+apiVersion: v1
+kind: Node
+metadata: {name: bare}
+status: {capacity: {cpu: "4", memory: 16Gi, pods: "110"}}
+"""
+
+
+def test_a_node_that_tells_its_capacity_alone_offers_all_of_it_as_the_api_has_it(tmp_path: Path, dump: str) -> None:
+    pod = a_pod_text("large", cpu="3")
+    bare = tmp_path / "bare.yaml"
+    bare.write_text(CAPACITY_ALONE)
+    of_kubectl = plan("--from-kubectl", str(bare), "-f", "-", stdin=pod)
+    assert (of_kubectl[0], of_kubectl[1].splitlines()[1].split(), of_kubectl[2]) == (1, ["default/large", "bare"], [])
+    of_manifest = plan("--from-kubectl", dump, "-f", "-", stdin=f"{CAPACITY_ALONE}---\n{pod}")
+    assert (of_manifest[0], of_manifest[1].splitlines()[1].split(), of_manifest[2]) == (1, ["default/large", "bare"], [])

@@ -64,3 +64,20 @@ def test_only_what_changes_about_a_pod_is_news() -> None:
     assert _news(known, [], complete=False) == []
     (gone,) = _news(known, [], complete=True)
     assert (gone.name, gone.queue) == ("web", GONE) and known == {}
+
+
+@pytest.mark.cluster
+def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, namespace: str) -> None:
+    pods = [a_pod_text(f"packed-{number}", namespace=namespace, spec="schedulerName: nobody") for number in range(3)]
+    rayched.ok("apply", "-f", "-", stdin="---\n".join(pods))
+    one = rayched("queue", "packed-0", "-n", namespace)
+    served = "bin-packing-scheduler, default-scheduler"
+    assert (one.code, one.out) == (0, "")
+    (line,) = one.errors
+    assert line.startswith(f'{namespace}/packed-0 waits for the scheduler "nobody", which is not served here; served: ')
+    for scheduler in served.split(", "):
+        assert scheduler in line
+    (line,) = rayched("queue", "-n", namespace).errors
+    assert line.startswith(f'{namespace}/packed-0 and 2 more wait for the scheduler "nobody"')
+    assert "Scheduler:        nobody (not served here; served: " in rayched("describe", "pod", "packed-0", "-n", namespace).out
+    assert rayched("queue", "none-such", "-n", namespace).errors == ["No pending pods found"]

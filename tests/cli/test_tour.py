@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -41,6 +42,8 @@ def node_of(client: Client) -> str:
 
 def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # The reader is in the repository's directory, whose settings pytest would take for the package's.
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     began, port, site = time.monotonic(), free_port(), tmp_path / "site"
     server = {"RAYCHED_SERVER": f"127.0.0.1:{port}"}
     shell = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PIP_TARGET": str(site), "PIP_NO_INDEX": "1"}

@@ -1,0 +1,53 @@
+"""Pods that wait for a scheduler that is not there: their `schedulerName` is no profile's, so no queue holds them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rayched.api import kinds
+from rayched.api.defaulting import DEFAULT_SCHEDULER
+from rayched.api.yaml_text import load_all
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.v1.core_pb2 import Pod
+
+
+def served(client: Client) -> list[str]:
+    """The schedulers whose pods the leader places: the names of its profiles."""
+    names = [
+        profile.get("schedulerName") or DEFAULT_SCHEDULER
+        for document in load_all(client.plan_basis().configuration, "the cluster's configuration")
+        for profile in document.get("profiles") or [{}]
+    ]
+    return names or [DEFAULT_SCHEDULER]
+
+
+def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[str]:
+    """A sentence for each scheduler that pods wait for in vain; of one namespace or all, of one name or all."""
+    here = served(client)
+    terms = ["spec.nodeName=", "status.phase=Pending", *(f"spec.schedulerName!={one}" for one in here)]
+    if name:
+        terms.append(f"metadata.name={name}")
+    found: dict[str, list[str]] = defaultdict(list)
+    for pod in client.list(kinds.POD, namespace=namespace, field_selector=",".join(terms)):
+        if isinstance(pod, Pod):
+            found[pod.spec.scheduler_name].append(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return [_sentence(scheduler, pods, here) for scheduler, pods in sorted(found.items())]
+
+
+def missing_scheduler(client: Client, pod: Pod) -> str:
+    """Why nobody looks at a pod that waits; empty where somebody does, and where there is no leader to say so."""
+    looked_at = any(condition.type == "PodScheduled" for condition in pod.status.conditions)
+    if looked_at or pod.spec.node_name or pod.status.phase not in ("", "Pending"):
+        return ""
+    try:
+        here = served(client)
+    except ApiError:
+        return ""
+    return "" if pod.spec.scheduler_name in here else f"not served here; served: {', '.join(here)}"
+
+
+def _sentence(scheduler: str, pods: list[str], here: list[str]) -> str:
+    who = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
+    verb = "waits" if len(pods) == 1 else "wait"
+    return f'{who} {verb} for the scheduler "{scheduler}", which is not served here; served: {", ".join(here)}'
