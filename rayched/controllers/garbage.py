@@ -2,6 +2,9 @@
 
 Each removal is guarded by the epoch and by the record's own revision, like every write of a leader: a record that was renewed
 meanwhile stays.
+
+A turn goes page by page and keeps one page at a time: an hour of submissions may be millions of records. It reads each page at no
+common revision, so a compaction between two pages ends no turn.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Committed, Guard, GuardedDelete
 from rayched.v1.storage_pb2 import SubmissionRecord
 
+_PAGE_LIMIT: Final = 500
+"""A record takes some 350 bytes and 8 µs of the interpreter: a page some 175 KiB and 4 ms."""
+
 log = logging.getLogger(__name__)
 
 
@@ -37,10 +43,17 @@ class SubmissionGarbage:
         if epoch is None:
             return
         now_ms = int(self._wall_clock() * 1000)
-        expired = [entry for entry in store.list_all(self._keys.submissions_prefix).entries if _is_expired(entry, now_ms)]
-        outcomes = store.commit(Guard(self._keys.epoch, epoch), [GuardedDelete(e.key, e.mod_revision) for e in expired])
-        count_fenced_among("garbage", outcomes)
-        if removed := sum(isinstance(outcome, Committed) for outcome in outcomes):
+        prefix, start_key, removed = self._keys.submissions_prefix, b"", 0
+        while True:
+            page = store.list_page(prefix, limit=_PAGE_LIMIT, start_key=start_key)
+            expired = [GuardedDelete(entry.key, entry.mod_revision) for entry in page.entries if _is_expired(entry, now_ms)]
+            outcomes = store.commit(Guard(self._keys.epoch, epoch), expired)
+            count_fenced_among("garbage", outcomes)
+            removed += sum(isinstance(outcome, Committed) for outcome in outcomes)
+            if page.next_key is None:
+                break
+            start_key = page.next_key
+        if removed:
             log.info("%d records of submissions removed", removed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from leader.channel import open_channel
 from rayched.controllers.garbage import SubmissionGarbage
 from rayched.replica.etcd_server import EtcdServer
 from rayched.store.client import StoreClient
+from rayched.store.entries import Page
 from rayched.store.keys import Keys
+from rayched.store.transactions import GuardedPut
 from rayched.v1.storage_pb2 import SubmissionRecord
 
 pytestmark = pytest.mark.cluster
@@ -45,6 +48,28 @@ def test_records_go_when_their_hour_is_over_and_not_before(store: StoreClient, k
     epoch = store.put(keys.epoch, b"{}")
     SubmissionGarbage(keys, lambda: NOW).turn(store, epoch)
     assert uids(store, keys) == {"living", "fresh", "foreign"}
+
+
+def test_a_turn_over_many_records_holds_one_page_at_a_time(
+    store: StoreClient, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered = [(f"{number:04}", 1 if number % 100 == 0 else 0) for number in range(1_200)]
+    records = [(uid, SubmissionRecord(uid=uid, expires_at_ms=expires).SerializeToString()) for uid, expires in numbered]
+    store.commit(None, [GuardedPut(keys.submission(uid), 0, value) for uid, value in records])
+    epoch = store.put(keys.epoch, b"{}")
+    sizes: list[int] = []
+    read = store.list_page
+
+    def list_page(prefix: bytes, **how: Any) -> Page:
+        page = read(prefix, **how)
+        sizes.append(len(page.entries))
+        return page
+
+    with monkeypatch.context() as watched:
+        watched.setattr(store, "list_page", list_page)
+        SubmissionGarbage(keys, lambda: NOW).turn(store, epoch)
+    assert uids(store, keys) == {uid for uid, expires in numbered if not expires}
+    assert sizes == [500, 500, 200]
 
 
 def test_a_leader_whose_epoch_is_over_removes_nothing(store: StoreClient, keys: Keys) -> None:

@@ -206,6 +206,22 @@ def test_a_pod_that_comes_to_a_tainted_node_is_evicted_as_well() -> None:
     assert world.pod("web") is None
 
 
+def test_an_ended_pod_whose_node_returns_while_its_removal_is_decided_stays() -> None:
+    world = a_world()
+    world.add_pod("web", "n0")
+    pod = world.pod("web")
+    assert pod is not None
+    pod.status.phase = "Succeeded"
+    world.put(world.pod_key("web"), Object(pod=pod))
+    key, node = KEYS.object_key(NODE, "", "n0"), Object(node=world.node("n0"))
+    world.remove(key)
+    for _ in range(40):
+        world.pass_second()
+    assert world.pod("web") is not None
+    world.pass_second(meanwhile=lambda: world.put(key, node))
+    assert world.pod("web") is not None
+
+
 def test_a_pod_whose_node_returns_while_its_fate_is_decided_stays() -> None:
     world = a_world()
     world.add_pod("web", "n0", for_seconds(300))
