@@ -1,7 +1,8 @@
 """What an object means where its manifest is silent: the defaults that Kubernetes' API server fills in on create.
 
 In place, idempotent and total: an object that validation will refuse is defaulted as far as it goes. Quantities keep the text
-they were written with, except those finer than a thousandth, which are rounded up to it as in Kubernetes.
+they were written with, except those finer than a thousandth, which are rounded up to it as in Kubernetes, and those beyond
+2^63-1, which are capped at it as Kubernetes documents.
 
 Differs from Kubernetes: `whenUnsatisfiable` of a spread constraint defaults to DoNotSchedule instead of being required.
 
@@ -235,8 +236,11 @@ def _round(amounts: ResourceMap) -> None:
 
 @remembered(8_192)
 def _rounded(text: str) -> str | None:
-    """The canonical text of a quantity rounded up to a thousandth, or None: the text stays."""
+    """The canonical text of a quantity rounded up to a thousandth and capped at 2^63-1, or None: the text stays."""
     try:
+        limit = quantity.capped(text)
+        if limit is not None:
+            return limit
         amount = quantity.parse(text)
     except QuantityError:
         return None

@@ -131,7 +131,8 @@ class QuantityCodec:
             return
         # Kubernetes ignores space around a quantity; so the text that is kept has none.
         text = text.strip()
-        fault = quantity.fault(text)
+        # How large it may be is decided where the object is defaulted.
+        fault = quantity.text_fault(text)
         if fault is not None:
             findings.error(path, fault)
             return

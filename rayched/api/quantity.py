@@ -202,15 +202,28 @@ def canonical(text: str) -> str:
 @remembered(16_384)
 def fault(text: str) -> str | None:
     """Why an object must not carry this quantity (no number, beyond 2**63 - 1), or None. The sign is not judged here."""
+    fault = text_fault(text)
+    if fault is None and capped(text) is not None:
+        return f"{quoted(text)} is beyond the largest quantity, 2^63-1"
+    return fault
+
+
+@remembered(16_384)
+def text_fault(text: str) -> str | None:
+    """Why this is no quantity, however large, or None."""
     try:
-        amount = parse(text)
+        parse(text)
     except QuantityError as error:
         return str(error)
-    if not any("0" <= character <= "9" for character in text):
-        return f"{quoted(text)} is not a quantity"
+    return None if any("0" <= character <= "9" for character in text) else f"{quoted(text)} is not a quantity"
+
+
+def capped(text: str) -> str | None:
+    """The largest quantity where this one is beyond it, of its sign; None: it is not. Raises QuantityError."""
+    amount = parse(text)
     # Binary amounts are capped while they are read, so the limit is looked for in the text's own number.
     if amount.compare(_LIMIT) > 0 or amount.compare(_MINUS_LIMIT) < 0 or _was_capped(text):
-        return f"{quoted(text)} is beyond the largest quantity, 2^63-1"
+        return (_LIMIT if amount.sign > 0 else _MINUS_LIMIT).canonical()
     return None
 
 

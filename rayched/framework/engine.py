@@ -243,8 +243,11 @@ class Engine:
         counts = np.bincount(failing[failing >= 0], minlength=len(plan.filters)).tolist()
         return {asked.plugin.name: count for asked, count in zip(plan.filters, counts, strict=True) if count}
 
-    def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = ()) -> Diagnosis:
-        """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError."""
+    def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = (), own_row: int | None = None) -> Diagnosis:
+        """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError.
+
+        `own_row`: the row that the pod itself is nominated to, which filters were asked about also where PreFilter left it out.
+        """
         plan, table = self._plan(template, nominated), self._table
         if not plan.status.ok:
             return rejected_outright(table.n_nodes, table.n_rows, plan.status, plan.narrowing)
@@ -253,7 +256,10 @@ class Engine:
         if found is not None:
             self._account(plan.codes)
             return found
-        rows = Rows(table, self._looked_at(plan))
+        index = self._looked_at(plan)
+        if plan.narrowed is not None and own_row is not None:
+            index = np.union1d(index, np.array([own_row], np.intp))
+        rows = Rows(table, index)
         would_be = filter_nominated(table, plan.filters, nominated, rows.index) if nominated else None
         if plan.narrowed is not None:
             columns = []

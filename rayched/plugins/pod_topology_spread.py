@@ -289,7 +289,9 @@ def _compiled(constraints: Iterable[TopologySpreadConstraint], action: str, labe
 
 
 def _conditions(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelConditions:
-    """The selector, and the pod's own values of matchLabelKeys as far as it has them."""
+    """The selector, and the pod's own values of matchLabelKeys as far as it has them. Without a selector nothing is counted."""
     found = conditions_of(constraint.label_selector if constraint.HasField("label_selector") else None)
+    if found is None:
+        return None
     own = tuple(Requirement(key, Operator.IN, frozenset((labels[key],))) for key in constraint.match_label_keys if key in labels)
-    return tuple(dict.fromkeys((*own, *(found or ())))) if own else found
+    return tuple(dict.fromkeys((*own, *found))) if own else found

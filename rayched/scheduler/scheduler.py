@@ -413,7 +413,8 @@ class Scheduler:
 
     def _no_node(self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float) -> Failure:
         """No node is feasible: ask PostFilter whether it can make one so."""
-        diagnosis = runner.engine.diagnose(attempt.template, nominated)
+        own_row = self._snapshot.row_of(self.nominations.node_of(attempt.uid)) if self.nominations else None
+        diagnosis = runner.engine.diagnose(attempt.template, nominated, own_row)
         status = diagnosis.pre_filter if not diagnosis.pre_filter.ok else Status(Code.UNSCHEDULABLE)
         if not status.rejected:
             return self._broken(attempt, status)

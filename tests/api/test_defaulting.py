@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from rayched.api import kinds
 from rayched.api.defaulting import default
 from rayched.api.manifest import read_object
+from rayched.api.validation import validate
 from rayched.v1.core_pb2 import Pod
 from tests.api.random_objects import SEEDS, random_object
 
@@ -148,3 +149,18 @@ def test_defaulting_twice_is_defaulting_once(seed: int) -> None:
     once = message.SerializeToString(deterministic=True)
     default(message)
     assert message.SerializeToString(deterministic=True) == once
+
+
+@pytest.mark.parametrize("text", ["16Ei", "1e30", "9223372036854775808"])
+def test_an_amount_beyond_the_largest_quantity_is_capped_and_allowed(text: str) -> None:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"memory": text}}}]},
+    }
+    pod = kinds.unwrap(read_object(document).object)
+    default(pod)
+    assert isinstance(pod, Pod)
+    assert pod.spec.containers[0].resources.requests["memory"].string == "9223372036854775807"
+    assert validate(pod) == []

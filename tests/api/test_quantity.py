@@ -135,3 +135,20 @@ def test_no_text_makes_reading_fail_in_another_way(text: str) -> None:
     except quantity.QuantityError:
         return
     amount.value(), amount.milli_value(), amount.canonical()
+
+
+@pytest.mark.parametrize(
+    ("text", "capped"),
+    [
+        ("9223372036854775808", "9223372036854775807"),
+        ("1e30", "9223372036854775807"),
+        ("16Ei", "9223372036854775807"),
+        ("-8Ei", "-9223372036854775807"),
+        ("9223372036854775807", None),
+        ("7Ei", None),
+        ("1", None),
+    ],
+)
+def test_a_quantity_beyond_an_int64_is_capped_at_the_largest_one(text: str, capped: str | None) -> None:
+    assert quantity.capped(text) == capped
+    assert quantity.text_fault(text) is None

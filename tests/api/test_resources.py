@@ -143,3 +143,18 @@ def test_what_is_kept_of_sums_is_about_the_amounts_and_bounded() -> None:
     misses = resources._plain.cache_info().misses
     assert resources.pod_requests(pod) == {"memory": amount + sum(range(resources._PLAIN_CONTAINERS_MAX))}
     assert resources._plain.cache_info().misses == misses, "large pods are added up each time"
+
+
+def test_overhead_is_added_to_requests_of_the_pod_as_a_whole_once_however_often_they_are_asked_for() -> None:
+    pod = Pod()
+    pod.spec.containers.add(name="c")
+    pod.spec.overhead["cpu"].string = "100m"
+    pod.spec.resources.requests["cpu"].string = "1.5"
+    assert [resources.pod_requests(pod)["cpu"] for _ in range(3)] == [1600, 1600, 1600]
+
+
+def test_a_sum_beyond_the_largest_quantity_overflows_an_int64() -> None:
+    pod = Pod()
+    for name in ("a", "b"):
+        pod.spec.containers.add(name=name).resources.requests["memory"].string = "7Ei"
+    assert resources.pod_requests(pod)["memory"] == 14 * 2**60 - 2**64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rayched.framework.profile_building import default_profile
+from rayched.framework.status import Code
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Attempt, Failure
 from rayched.scheduler.nominations import Nominations
@@ -146,3 +147,37 @@ def test_a_new_term_takes_nominations_of_nodes_that_are_there() -> None:
     nominations.nominate("old", template, "n1")
     nominations.restart([("a", template, "n1"), ("b", template, "gone"), ("c", template, "")])
     assert [nominations.node_of(uid) for uid in ("a", "b", "c", "old")] == ["n1", "", "", ""]
+
+
+def test_the_node_a_pod_is_nominated_to_says_why_not_also_where_a_pre_filter_left_it_out() -> None:
+    bench = Bench("n1", "n2", "n3")
+    for name in ("n1", "n2"):
+        bench.snapshot.bind(f"filler-{name}", bench.templates.intern(a_pod(f"filler-{name}", cpu="4")), name)
+    pod = a_pod("web", cpu="2")
+    term = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution.node_selector_terms.add()
+    term.match_fields.add(key="metadata.name", operator="In", values=["n2"])
+    left_out = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    assert bench.schedule(pod).startswith(f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}.")
+    bench.nominate(pod, "n1")
+    said = bench.schedule(pod)
+    # NodeAffinity is asked before the room is looked at.
+    assert said.startswith(
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, 1 node"
+    ), said
+
+
+def test_a_node_that_fails_with_and_without_nominated_pods_counts_as_what_it_is_with_them() -> None:
+    bench = Bench("n1")
+    bench.nominate(a_pod("nominated", cpu="3", priority=10), "n1")
+    pod = a_pod("web", cpu="2")
+    constraint = pod.spec.topology_spread_constraints.add(max_skew=1, topology_key="rack", when_unsatisfiable="DoNotSchedule")
+    constraint.label_selector.match_labels["app"] = "web"
+    engine = bench.scheduler._runners["default-scheduler"].engine
+    template = bench.templates.intern(pod)
+    alone = engine.diagnose(template)
+    assert (alone.reasons, alone.codes[0]) == (
+        {"node(s) didn't match pod topology spread constraints (missing required label)": 1},
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+    )
+    beside = engine.diagnose(template, bench.scheduler.nominations.beside(pod.metadata.uid, 0))
+    assert (beside.reasons, beside.codes[0]) == ({"Insufficient cpu": 1}, Code.UNSCHEDULABLE)
