@@ -112,12 +112,14 @@ class CostlyPods:
             return min(self._next_at, self._ordinary_at + OTHERS_COME_SECONDS)
         return self._next_suspect_at if self._suspects else None
 
-    def took(self, template: PodTemplate, seconds: float, now: float, *, was_aside: bool) -> None:
-        """An attempt took so long: to be told of those that were aside, and of all that took COSTLY_SECONDS."""
+    def took(self, template: PodTemplate, seconds: float) -> None:
+        """So much of the thread's time: to be told of attempts for pods that were aside, and of all that took COSTLY_SECONDS."""
         if len(template.content) > SMALL_BYTES:
             self._note(template.bare[-1], seconds >= COSTLY_SECONDS)
-        if was_aside:
-            self._next_at = now + seconds * (1.0 / SHARE - 1.0)
+
+    def was_aside(self, began: float, now: float) -> None:
+        """An attempt of a pod that was aside has ended. Others wait for as long as it lasted, whatever it computed."""
+        self._next_at = now + (now - began) * (1.0 / SHARE - 1.0)
 
     def _note(self, part: bytes, costly: bool) -> None:
         self._known[part] = costly

@@ -64,6 +64,8 @@ QUEUE_PAUSE_SECONDS: Final = 0.2
 """Before a new session with a queue that failed."""
 QUEUE_SECONDS_MAX: Final = 3.0
 """An exchange that takes longer is never answered: ordinary ones take milliseconds."""
+LOOK_SECONDS_MAX: Final = 0.2
+"""A turn that takes longer is this loop's own, and counts as so much waiting for the queue."""
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
 QUESTIONS: Final = "questions"
@@ -190,6 +192,8 @@ class SchedulerActor:
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
         self._questions = Questions(_boottime)
         """Of those that take long."""
+        self._looked_at = _boottime()
+        """When the loop looked last whether the queue has answered."""
         self._turn_at: float | None = None
         self._session_at: float | None = None
         """When to begin a new session with the queue, after it failed."""
@@ -265,14 +269,14 @@ class SchedulerActor:
             self._caller.close()
         self._queue_actor = queue_actor
         self._queue_process: ProcessHandle | None = None
-        self._exchange_since: float | None = None
-        """Since when an exchange has been under way."""
+        self._exchange_waited: float | None = None
+        """How long the answer of the exchange under way was waited for."""
         self._caller = ExchangeCaller(self._own_directory, self._inbox, self._answered, self._queue_failed)
 
         def known(future: Any) -> None:
             if future.exception() is None and self._queue_actor is queue_actor:
                 # It has only now begun to live; what it was asked before could not be answered.
-                self._exchange_since = None if self._exchange_since is None else _boottime()
+                self._exchange_waited = None if self._exchange_waited is None else 0.0
                 self._queue_process = handle_of(future.result())
 
         queue_actor.pid.remote().future().add_done_callback(known)
@@ -355,26 +359,30 @@ class SchedulerActor:
 
     def _exchange(self, request: ExchangeRequest) -> None:
         assert self._caller is not None
-        self._exchange_since = _boottime()
+        self._exchange_waited = 0.0
         self._caller.send(packed(request))
 
     def _answered(self, answer: bytes) -> None:
-        self._exchange_since = None
+        self._exchange_waited = None
         self._core.exchange_answered(unpacked_answer(answer))
 
     def _queue_failed(self, problem: str) -> None:
         """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
         log.warning("the queue did not answer: %s", problem)
-        self._exchange_since = None
+        self._exchange_waited = None
         self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
 
     def _end_hung_queue(self) -> None:
         """A queue that lives but does not answer is ended, so that it is replaced like any dead one.
 
-        Of one that has died the replica learns, and calls `use_queue`.
+        Of one that has died the replica learns, and calls `use_queue`. Only time in which this loop looked for the answer counts.
         """
-        since = self._exchange_since
-        if since is not None and self._queue_process is not None and _boottime() - since > QUEUE_SECONDS_MAX:
+        now, looked = _boottime(), self._looked_at
+        self._looked_at = now
+        if self._exchange_waited is None or self._queue_process is None:
+            return
+        self._exchange_waited += min(now - looked, LOOK_SECONDS_MAX)
+        if self._exchange_waited > QUEUE_SECONDS_MAX:
             process, self._queue_process = self._queue_process, None
             log.warning("the queue has not answered for %.1f s, ending process %d", QUEUE_SECONDS_MAX, process.pid)
             process.send(signal.SIGKILL)

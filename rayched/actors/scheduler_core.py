@@ -437,7 +437,9 @@ class SchedulerCore:
         result = self.scheduler.schedule(pod, began, now, now_unix, ATTEMPT_SECONDS if allowed is None else allowed)
         took = self.snapshot.work.took
         if allowed is not None or took >= COSTLY_SECONDS:
-            self._costly.took(record.template, took, self._ports.clock(), was_aside=allowed is not None)
+            self._costly.took(record.template, took)
+        if allowed is not None:
+            self._costly.was_aside(now, self._ports.clock())
         shadows = self.scheduler.shadows
         while shadows.unread:
             self.events.emit(occurrences.shadow_decision(shadows.unread.popleft()), now, now_unix)

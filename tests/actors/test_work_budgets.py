@@ -152,8 +152,8 @@ def test_an_attempt_tells_whether_pods_that_ask_the_same_are_costly_whatever_the
     modest, much = (template_of(asking(a_pod(f"p{n}", labels={"own": "1"}), n)) for n in (12, 40))
     same = template_of(asking(a_pod("other", labels={"own": "2"}), 12))
     assert [costly.is_costly(one) for one in (modest, same, much)] == [False, False, True]
-    costly.took(modest, COSTLY_SECONDS, 0.0, was_aside=False)
-    costly.took(much, COSTLY_SECONDS / 2, 0.0, was_aside=True)
+    costly.took(modest, COSTLY_SECONDS)
+    costly.took(much, COSTLY_SECONDS / 2)
     assert [costly.is_costly(one) for one in (modest, same, much)] == [True, True, False]
 
 
@@ -170,7 +170,7 @@ def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobod
             order.append(turn[0])
             now += 0.2
             spent += 0.2
-            costly.took(much, 0.2, now, was_aside=True)
+            costly.was_aside(now - 0.2, now)
         now += 0.01
     assert order == [str(number) for number in range(len(order))]
     assert SHARE * 0.8 <= spent / (now - began) <= SHARE * 1.05
@@ -178,7 +178,7 @@ def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobod
     now += 1.0
     for number in range(len(order), 100):
         assert costly.take(now, alone=True) == (str(number), ATTEMPT_SECONDS)
-        costly.took(much, 0.2, now, was_aside=True)
+        costly.was_aside(now, now + 0.2)
         now += 0.2
     assert costly.take(now, alone=True) is None and costly.due() is None and not len(costly)
 
