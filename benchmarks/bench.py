@@ -161,13 +161,16 @@ def _cluster(workload: Workload, options: argparse.Namespace, templates: int) ->
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> None:
-    print(f"{'workload':56}{'nodes':>7}{'init':>7}{'pods':>7}{'tmpl':>6}{'pods/s':>9}{'by CPU':>9}{'ratio':>7}{'by CPU':>8}")
+    print(
+        f"{'workload':56}{'nodes':>7}{'init':>7}{'pods':>7}{'tmpl':>6}{'pods/s':>9}{'by CPU':>9}"
+        f"{'ratio':>7}{'by CPU':>8}{'piece ms':>10}"
+    )
     for one in lines:
         ratio, by_cpu = one.get("ratio_to_kube_scheduler"), one.get("ratio_by_cpu")
         print(
             f"{one['workload']:56}{one['nodes']:7}{one['init_pods']:7}{one['measured_pods']:7}{one['templates']:6}"
             f"{one['pods_per_second']:9.0f}{one['pods_per_cpu_second'] or 0:9.0f}"
-            f"{'-' if ratio is None else ratio:>7}{'-' if by_cpu is None else by_cpu:>8}"
+            f"{'-' if ratio is None else ratio:>7}{'-' if by_cpu is None else by_cpu:>8}{one.get('longest_piece_ms', '-'):>10}"
         )
     ratios = [one["ratio_to_kube_scheduler"] for one in lines if "ratio_to_kube_scheduler" in one]
     if ratios:

@@ -26,6 +26,8 @@ class Measured:
     """The largest resident size of each process."""
     unplaced: int = 0
     """Measured pods that found no node."""
+    longest_piece_ms: float | None = None
+    """What the deciding thread computed at most between two signs of life, where that is known."""
     single_ms: Sequence[float] = field(default=())
     """Single pods on the idle cluster, from their arrival to the moment at which they are seen bound; ascending."""
 
@@ -61,6 +63,8 @@ def line(
         "unplaced": measured.unplaced,
         "calibration_ms": round(1000 * calibration, 2),
     }
+    if measured.longest_piece_ms is not None:
+        found["longest_piece_ms"] = round(measured.longest_piece_ms, 1)
     if measured.single_ms:
         found["single_pod_ms_p50"] = round(percentile(measured.single_ms, 50), 3)
         found["single_pod_ms_p99"] = round(percentile(measured.single_ms, 99), 3)

@@ -11,6 +11,7 @@ are submitted to the idle cluster, one at a time.
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,6 +80,10 @@ class MeasuredSchedulerActor(SchedulerActor):
 
         return load.memory, MemoryWatcher(load.memory, self._watched, delivered)
 
+    def _tick(self) -> None:
+        super()._tick()
+        self._load.ticked()
+
     def prepare(self) -> None:
         """The pods that are there before."""
         self._load.prepare()
@@ -90,6 +95,17 @@ class MeasuredSchedulerActor(SchedulerActor):
 
 class Load(MemoryCluster):
     """Submits a workload's pods and measures. Two threads: the actor's loop and whoever measures."""
+
+    longest_piece = 0.0
+    """Seconds that the loop's thread computed between two signs of life, at most, since this was set to 0."""
+    _ticked = 0, 0.0
+
+    def ticked(self) -> None:
+        """A sign of life, on the thread that gives it."""
+        thread, now = threading.get_ident(), time.thread_time()
+        if self._ticked[0] == thread:
+            self.longest_piece = max(self.longest_piece, now - self._ticked[1])
+        self._ticked = thread, now
 
     def prepare(self) -> None:
         """The pods that are there before: those that get a node have one, the others are left to themselves."""
@@ -112,8 +128,10 @@ class Load(MemoryCluster):
         before = {name: cpu_seconds(pid) for name, pid in others.items()}
         for one in meanwhile:
             one.start()
+        self.longest_piece = 0.0
         cpu_began, began = time.process_time(), time.perf_counter()
         problem = self._submit(pods)
+        longest_piece = self.longest_piece
         arrived = self._arrived
         ended = max((self.bound.get(key, 0.0) for key, _ in pods), default=0.0)
         cpu = {"scheduler": time.process_time() - cpu_began}
@@ -133,6 +151,7 @@ class Load(MemoryCluster):
             peak_bytes=peak,
             unplaced=len(pods) - len(latencies),
             single_ms=single,
+            longest_piece_ms=1000 * longest_piece,
         )
         return Result(measured, judge.n_wrong, tuple(judge.wrong), problem)
 

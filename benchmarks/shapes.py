@@ -242,6 +242,24 @@ def _gated_and_together(pod: Pod) -> None:
     term.label_selector.match_labels.update(pod.metadata.labels)
 
 
+def _waiting_for_nobody(pod: Pod) -> None:
+    """With pods that are nowhere."""
+    term = pod.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.add(topology_key=HOSTNAME)
+    term.label_selector.match_labels["app"] = "nobody-has-it"
+
+
+def _half_a_node_apart(pod: Pod) -> None:
+    """Of high priority, away from its like by host, and spread: what it finds depends on who is where."""
+    pod.metadata.labels["color"] = "blue"
+    _of_priority("2000m", 10)(pod)
+    _term(pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add(), pod, HOSTNAME, _BOTH)
+    for key, skew in ((ZONE, 5), (HOSTNAME, 5)):
+        constraint = pod.spec.topology_spread_constraints.add(max_skew=skew, topology_key=key, when_unsatisfiable="DoNotSchedule")
+        constraint.label_selector.match_labels["color"] = "blue"
+
+
+OWN_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+
 SHAPES: Final[Mapping[str, Fill]] = {
     "default": _usual,
     "pod-affinity": _together("blue", ZONE, required=True),
@@ -261,6 +279,9 @@ SHAPES: Final[Mapping[str, Fill]] = {
     "low-priority": _of_priority("900m", 0),
     "high-priority": _of_priority("3000m", 10),
     "high-priority-9cpu": _of_priority("9", 10),
+    "fortieth-of-a-node": _of_priority("100m", 0),
+    "half-a-node-apart": _half_a_node_apart,
+    "waits-for-nobody": _waiting_for_nobody,
     "light": _light,
     "light-with-finalizer": _light_with_finalizer,
     "host-port": _on_a_host_port,

@@ -31,6 +31,8 @@ class Group:
     """They stay gated."""
     ends: bool = False
     """They are deleted meanwhile, see Ending."""
+    own_labels: bool = False
+    """Each has a label of its own, as the pods of a StatefulSet have."""
 
     def pods(self, count: int, prefix: str, templates: int = 1) -> Iterator[Pod]:
         """With `templates` above 1 the pods come from so many, in turn."""
@@ -43,6 +45,8 @@ class Group:
             pod = Pod()
             pod.CopyFrom(made[number % len(made)])
             shapes.named(pod, f"{prefix}-{self.shape}-{number}")
+            if self.own_labels:
+                pod.metadata.labels[shapes.OWN_LABEL] = pod.metadata.name
             yield pod
 
 
@@ -254,6 +258,23 @@ def _workloads() -> Iterator[Workload]:
         nodes=shapes.nodes_with_devices,
         measured=Group("extended-resource", _MEASURED),
     )
+    # None of the published ones: 40 pods a node, each with a label of its own, as those of StatefulSets and Jobs have.
+    own = Group("light", own_labels=True)
+    sizes = ((500, 20_000, 500), (5000, 200_000, 500))
+    for name, shape in (
+        ("OwnLabelsPodAffinity", "pod-affinity"),
+        ("OwnLabelsPreferredPodAffinity", "preferred-pod-affinity"),
+        ("OwnLabelsPodAntiAffinity", "pod-anti-affinity"),
+        ("OwnLabelsTopologySpreading", "spread"),
+    ):
+        measured = Group(shape, _MEASURED, own_labels=True)
+        yield from of(name, *sizes, nodes=three_zones, init=(own,), measured=measured)
+    waiting = Group("waits-for-nobody", share=40, gated=True, own_labels=True)
+    measured = Group("light", _MEASURED, own_labels=True)
+    yield from of("OwnLabelsWaiting", *sizes, nodes=three_zones, init=(own, waiting), measured=measured)
+    low, high = (Group("fortieth-of-a-node", own_labels=True),), Group("half-a-node-apart", _MEASURED, own_labels=True)
+    sizes = ((500, 20_000, 50), (5000, 200_000, 50))
+    yield from of("OwnLabelsPreemption", *sizes, nodes=three_zones, init=low, measured=high, preempts=True)
     # None of the published ones: every pod takes the same port of its node.
     yield from of("HostPorts", *((500, 100, 400), (5000, 1000, 4000)), measured=Group("host-port", _MEASURED))
 

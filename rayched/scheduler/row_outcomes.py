@@ -43,7 +43,12 @@ BY_ROW_MAX: Final = 8_192
 """Of a kind; more are forgotten before the next preemptor asks."""
 TOGETHER_MIN: Final = 12
 """Rows that are tried in one go rather than one by one, where there is such a way."""
+PODS_AT_ONCE: Final = 4_096
+"""Pods that may have to go, of rows that are tried at a stretch: some 20 ms where each has labels of its own."""
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
+
+Sides: TypeAlias = tuple[list[Victim], list[Victim]]
+"""Pods that may have to go: those that would violate a budget, and the others."""
 
 Outcome: TypeAlias = Candidate | Status | None
 """Room can be made; it cannot and why; it cannot, and nobody asked why."""
@@ -221,8 +226,24 @@ class Trials:
     # ---------------------------------------------------------------------------------------------------------- private
 
     def _try(self, rows: Sequence[int], *, why: bool) -> None:
-        known, budgets = self._known, self._snapshot.budgets
-        sides = [parted(self._potential_victims(row), budgets) for row in rows]
+        """PODS_AT_ONCE at a time."""
+        budgets, work = self._snapshot.budgets, self._snapshot.work
+        some: list[int] = []
+        sides: list[Sides] = []
+        n_pods = 0
+        for row in rows:
+            some.append(row)
+            sides.append(parted(self._potential_victims(row), budgets))
+            n_pods += len(sides[-1][0]) + len(sides[-1][1])
+            if n_pods >= PODS_AT_ONCE:
+                self._try_some(some, sides, why=why)
+                some, sides, n_pods = [], [], 0
+                work.spend()
+        if some:
+            self._try_some(some, sides, why=why)
+
+    def _try_some(self, rows: Sequence[int], sides: Sequence[Sides], *, why: bool) -> None:
+        known = self._known
         orders = [violating + others if violating else others for violating, others in sides]
         tried = [place for place, order in enumerate(orders) if order]
         for row, order in zip(rows, orders, strict=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,8 @@ from rayched.snapshot.pod_selection import Labels, PodSelector
 COLUMNS_MAX: Final = 256
 """Keys with columns; the one that was not asked for longest goes first."""
 
+SLOTS_AT_ONCE: Final = 16_384
+"""A few milliseconds."""
 NO_VALUE: Final = -1
 
 _BY_VALUES: Final = frozenset((Operator.IN, Operator.NOT_IN))
@@ -48,10 +50,16 @@ class _Column:
             append(NO_VALUE if value is None else ids.setdefault(value, len(ids)))
 
 
+def _nothing() -> None:
+    pass
+
+
 class LabelColumns:
     """Slots 0, 1, 2, ... in the order of `add`."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: Callable[[], None] = _nothing) -> None:
+        """`step` is called between two steps of long work, and may raise."""
+        self._step = step
         self._namespaces = _Column()
         self._names: list[str] = []
         """Of the namespaces, by slot."""
@@ -97,7 +105,7 @@ class LabelColumns:
 
     def _in_namespaces(self, names: frozenset[str]) -> BoolColumn:
         column = self._namespaces
-        column.follow(self._names[len(column.numbers) :])
+        self._follow(column, self._names.__getitem__)
         return _are(column, [column.ids[name] for name in names if name in column.ids])
 
     def _holds(self, condition: Requirement) -> BoolColumn | bool:
@@ -123,10 +131,14 @@ class LabelColumns:
             column = self._columns[key] = _Column()
         else:
             self._columns.move_to_end(key)
-        behind = len(column.numbers)
-        if behind < len(self._labels):
-            column.follow([labels.get(key) for labels in self._labels[behind:]])
+        self._follow(column, lambda part: [labels.get(key) for labels in self._labels[part]])
         return column
+
+    def _follow(self, column: _Column, values: Callable[[slice], Sequence[str | None]]) -> None:
+        while (behind := len(column.numbers)) < len(self):
+            column.follow(values(slice(behind, behind + SLOTS_AT_ONCE)))
+            if behind + SLOTS_AT_ONCE < len(self):
+                self._step()
 
 
 def _are(column: _Column, ids: Sequence[int]) -> BoolColumn:

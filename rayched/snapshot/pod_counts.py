@@ -125,7 +125,7 @@ class PodCounts:
         """Changes of counters since those were let go that nobody reads."""
         self._templates: dict[tuple[int, bool], _BoundTemplate] = {}
         self._empty_looked_at = TEMPLATES_MIN
-        self._labels = LabelColumns()
+        self._labels = LabelColumns(work.spend)
         """Of bound templates, by slot."""
         self._ending = array("b")
         """Whether pods of the slot are being deleted."""
@@ -152,8 +152,8 @@ class PodCounts:
             return counter
         self._work.spend()
         counter = PodCounter(what, self._capacity, self._next_number)
-        self._make_room(counter)
         self._count(counter)
+        self._make_room(counter)
         self._next_number += 1
         self._counters[what] = counter
         for handle in counter.handles:
@@ -277,7 +277,7 @@ class PodCounts:
         numbers = np.zeros(len(self._labels), np.int32)
         self._templates = {key: bound for key, bound in self._templates.items() if bound.pods}
         self._empty_looked_at = max(TEMPLATES_MIN, len(self._templates))
-        self._labels, self._ending = LabelColumns(), array("b")
+        self._labels, self._ending = LabelColumns(self._work.spend), array("b")
         carrying = [bound for bound in self._templates.values() if bound.carried]
         self.terms.renumber(bound.carried for bound in carrying)
         for bound in carrying:
