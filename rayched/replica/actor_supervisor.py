@@ -225,11 +225,12 @@ class ActorSupervisor:
 
     async def _asked(self, method: Callable[[Any], Any], *arguments: Any) -> tuple[ActorSet, Any]:
         """The answer of the scheduler, where it leads; raises NotLeading, and QuestionFailed."""
-        from ray.exceptions import RayTaskError
-
         actors = self._actors
         if actors is None:
             raise NotLeading
+        # Not before there are actors: while another thread imports Ray for the first time nobody else may.
+        from ray.exceptions import RayTaskError
+
         try:
             answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
         except Exception as error:

@@ -129,4 +129,5 @@ def test_a_plugin_that_cannot_be_made_is_a_line_for_who_starts_the_replica_and_a
     (told,) = [line for line in log if line.startswith("error: ")]
     assert "plugin \"Unmade\" cannot be made: KeyError: 'no such host' (test_kit.py, line " in told
     assert any("a plugin cannot be made" in line for line in log)
-    assert "Traceback (most recent call last):" in log and '    {}["no such host"]' in log
+    # Lines of a record after its first one are indented.
+    assert "    Traceback (most recent call last):" in log and '        {}["no such host"]' in log
