@@ -15,6 +15,7 @@ import pytest
 
 from leader.channel import open_channel
 from rayched.replica.etcd_server import EtcdServer
+from rayched.store.calls import Deadlines
 from rayched.store.client import StoreClient
 from rayched.store.entries import Deleted
 from rayched.store.list_watch import Break, Broken, Changed, Delivery, Listed, ListWatchCore, Pace, Resumed
@@ -75,7 +76,7 @@ def watching(server: EtcdServer, consumer: Consumer, pace: Pace | None = None) -
 @contextlib.contextmanager
 def client_of(server: EtcdServer) -> Iterator[StoreClient]:
     with contextlib.closing(open_channel([server.endpoint])) as channel:
-        yield StoreClient(channel)
+        yield StoreClient(channel, Deadlines(patience_seconds=60.0))
 
 
 def stored(client: StoreClient) -> dict[bytes, bytes]:
@@ -145,6 +146,7 @@ def test_a_watcher_lists_anew_when_etcd_was_restored_to_an_earlier_revision(own_
         own_etcd.stop()
         shutil.copytree(tmp_path / "data", tmp_path / "backup")
         own_etcd.start()
+        client.revision()
         for number in range(5):
             client.put(PREFIX + b"lost%d" % number, b"1")
         consumer.wait_until(lambda c: PREFIX + b"lost4" in c.map)
@@ -169,6 +171,8 @@ def test_a_restored_etcd_that_has_grown_past_what_was_followed_is_noticed(
         own_etcd.stop()
         shutil.copytree(tmp_path / "data", tmp_path / "backup")
         own_etcd.start()
+        # A read is made again until it is answered, a write never.
+        client.revision()
         client.put(PREFIX + b"lost", b"1")
         with watching(own_etcd, consumer) as watcher:
             for _ in range(puts):
@@ -200,6 +204,8 @@ def test_a_watch_whose_last_change_was_a_deletion_goes_on_without_a_list(own_etc
         consumer.wait_until(lambda c: len(c.revisions) == 2)
         own_etcd.stop()
         own_etcd.start()
+        # A read is made again until it is answered, a write never.
+        client.revision()
         client.put(PREFIX + b"b", b"1")
         consumer.wait_until(lambda c: PREFIX + b"b" in c.map)
         assert consumer.count(Listed) == 1 and consumer.revisions == sorted(set(consumer.revisions))
