@@ -207,6 +207,8 @@ def test_a_departure_helps_where_it_frees_a_port_that_is_wanted(pod: PodBuilder,
     registered = registrations_of(IN_TREE[names.NODE_PORTS](None))
     assert answers(registered, ASSIGNED_POD_DELETE, pod.pod, on(gone.pod, "n"), None) == {hint}
     assert answers(registered, ASSIGNED_POD_DELETE, pod.pod, gone.pod, None) == {Hint.SKIP}, "it held no port anywhere"
+    gone.pod.status.nominated_node_name = "n"
+    assert answers(registered, ASSIGNED_POD_DELETE, pod.pod, gone.pod, None) == {hint}, "its port was held for it"
 
 
 def test_a_node_that_added_affinity_kept_out_helps_when_it_is_let_in() -> None:
@@ -275,6 +277,22 @@ def test_a_pod_that_comes_helps_those_whose_affinity_it_meets(pod: Pod, assigned
 @pytest.mark.parametrize(("pod", "hint"), [(needing("db", anti=True), Hint.QUEUE), (needing("db"), Hint.SKIP)])
 def test_a_pod_that_goes_helps_those_that_keep_away_from_it(pod: Pod, hint: Hint) -> None:
     assert answers(inter_pod_affinity_hints.registrations(), ASSIGNED_POD_DELETE, pod, bound("db"), None) == {hint}
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "hint"),
+    [
+        (needing("db"), bound("web"), bound("db"), Hint.QUEUE),
+        (needing("db"), bound("db"), labelled(bound("db"), other="new"), Hint.SKIP),
+        (needing("db"), bound("db"), bound("web"), Hint.SKIP),
+        (needing("db", anti=True), bound("db"), bound("web"), Hint.QUEUE),
+        (needing("db", anti=True), bound("db"), labelled(bound("db"), other="new"), Hint.SKIP),
+        (needing("db", anti=True), bound("web"), bound("db"), Hint.SKIP),
+    ],
+)
+def test_new_labels_of_a_pod_help_where_they_make_a_difference_to_a_term(pod: Pod, old: Pod, new: Pod, hint: Hint) -> None:
+    relabelled = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
+    assert answers(inter_pod_affinity_hints.registrations(), relabelled, pod, old, new) == {hint}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,25 @@ def test_a_pod_in_flight_for_too_long_is_told_that_events_were_forgotten() -> No
     assert pods.verify() == []
 
 
+@pytest.mark.parametrize("limit", range(1, 9))
+def test_whatever_was_forgotten_a_replay_has_every_event_since_the_cycle_or_says_that_it_has_not(limit: int) -> None:
+    """Whoever is told less than all would wait on, though one of the missing events helps it."""
+    pods = InFlightPods(limit=limit)
+    began(pods, "a")
+    told_all = told_nothing = 0
+    for position in range(1, 31):
+        happened(pods, str(position), position)
+        assert replayed(pods, "a", position) == [], "a cycle that has seen everything misses nothing"
+        for cycle_began in range(position):
+            events = replayed(pods, "a", cycle_began)
+            if events is None:
+                told_nothing += 1
+            else:
+                told_all += 1
+                assert events == [str(later) for later in range(cycle_began + 1, position + 1)], (position, cycle_began)
+    assert told_all and told_nothing
+
+
 STEP = st.tuples(st.sampled_from(["begin", "end", "event", "event"]), st.integers(0, 5), st.integers(0, 2))
 
 

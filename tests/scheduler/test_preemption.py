@@ -158,6 +158,20 @@ def test_budgets_are_violated_only_where_nothing_else_helps() -> None:
     assert bench.victims(a_pod("less", cpu="4", priority=9)) == ("n1", ("guarded",))
 
 
+@pytest.mark.parametrize(("priority_of_other", "victims"), [(10, ("", ())), (1, ("n1", ("low", "other")))])
+def test_a_host_port_that_two_pods_share_is_free_only_when_both_go(
+    priority_of_other: int, victims: tuple[str, tuple[str, ...]]
+) -> None:
+    bench = Bench("n1")
+    for name, priority in (("low", 0), ("other", priority_of_other), ("vip", 10)):
+        pod = a_pod(name, priority=priority)
+        pod.spec.containers[0].ports.add(host_port=80)
+        if name != "vip":
+            bench.bind(pod, "n1")
+    found = bench.victims(pod)
+    assert (found[0], tuple(sorted(found[1]))) == victims
+
+
 @pytest.mark.row("K9.11", "F19")
 def test_a_node_is_no_candidate_where_the_pod_needs_the_victims_and_their_dependants_stay() -> None:
     bench = Bench("n1")
