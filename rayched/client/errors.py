@@ -91,7 +91,10 @@ def outcome_error(outcome: Outcome) -> ApiError | None:
     if not outcome.code:
         return None
     code = _BY_NUMBER.get(outcome.code, grpc.StatusCode.UNKNOWN)
-    return ApiError(code, outcome.message, [_violation(detail) for detail in outcome.violations])
+    found = ApiError(code, outcome.message, [_violation(detail) for detail in outcome.violations])
+    if outcome.retry_after_milliseconds:
+        found.retry_after_seconds = outcome.retry_after_milliseconds / 1000
+    return found
 
 
 def _add_details(result: ApiError, packed: bytes) -> None:

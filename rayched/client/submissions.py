@@ -1,7 +1,7 @@
 """What became of submitted objects, and which of a batch are still open. Pure; shared by the two clients.
 
-An entry whose outcome the server does not know (etcd did not answer in time) is submitted again with the same uid, until it is
-known or the batch's time is over.
+An entry whose outcome the server does not know (etcd did not answer in time), or that it has no room for at the moment, is
+submitted again with the same uid, until its outcome is known or the batch's time is over.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rayched.api.manifest import ReadResult
 from rayched.api.wire import framed
 from rayched.client.batches import batches
 from rayched.client.calls import as_object, new_uid, with_uid
+from rayched.client.endpoints import is_overload
 from rayched.client.errors import ApiError, outcome_error
 from rayched.v1.services_pb2 import SubmitManyRequest, SubmitManyResponse, SubmitResponse
 from rayched.v1.workloads_pb2 import Object
@@ -40,8 +41,8 @@ class Submitted(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """Nobody knows whether it is stored."""
-        return self.error is not None and self.error.code is grpc.StatusCode.UNAVAILABLE
+        """Nobody knows whether it is stored, or there may be room for it later."""
+        return self.error is not None and (self.error.code is grpc.StatusCode.UNAVAILABLE or is_overload(self.error))
 
 
 class NotAllSubmitted(ApiError):
@@ -97,28 +98,32 @@ class BatchOutcomes:
         self._batch = batch
         self._results: dict[int, Submitted] = {}
         self._asked: Sequence[int] = range(len(batch))
+        self._is_answered = False
+        """The last attempt was."""
 
     def request(self) -> bytes:
         """A SubmitManyRequest of the entries without a known outcome."""
+        self._is_answered = False
         if self._results:
             self._asked = [index for index in range(len(self._batch)) if self._is_open(index)]
         return b"".join([framed(_OBJECTS, self._batch[index].content) for index in self._asked])
 
     def take(self, answer: SubmitManyResponse) -> None:
-        """Raises the error of an entry that still has no known outcome."""
+        """Raises the error of an entry that is still open: of one that may be asked for again soon, where there is one."""
+        self._is_answered = True
         still_open: ApiError | None = None
         for index, result in zip(self._asked, answer.results, strict=True):
             error, warnings = outcome_error(result.outcome), tuple(result.warnings)
             submitted = self._results[index] = self._batch[index].outcome(result.uid, result.revision, warnings, error)
-            if error is not None and submitted.open:
-                still_open = still_open or error
+            if error is not None and submitted.open and (still_open is None or is_overload(still_open)):
+                still_open = error
         if still_open is not None:
             raise still_open
 
     def give_up(self, error: ApiError) -> None:
-        """All that is open ends with this error."""
+        """All that is open ends with this error, but for those of which nothing was done: they keep theirs."""
         for index, item in enumerate(self._batch):
-            if self._is_open(index):
+            if self._is_open(index) and not (self._is_answered and is_overload(self._results[index].error)):
                 self._results[index] = item.outcome("", 0, (), error)
 
     def results(self) -> list[Submitted]:

@@ -36,7 +36,7 @@ from rayched.api.wire import length_delimited, varint
 from rayched.server.admission import Admission
 from rayched.server.alike_submissions import AlikeSubmission
 from rayched.server.deletion import SYSTEM_NAMESPACES
-from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, over_limit, unavailable
+from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, no_room, unavailable
 from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
@@ -183,7 +183,7 @@ class Creator:
         refusal = None if dry_run else self._objects.gate.refusal()
         if refusal is not None:
             for submission in wave:
-                submission.result = over_limit(f"{submission.subject}: {refusal}")
+                submission.result = no_room(submission.subject, refusal)
         new = [submission for submission in wave if submission.alike is None and submission.result is None]
         if new:
             await self._admit(new)

@@ -27,6 +27,7 @@ from rayched.server.ports import Leader
 from rayched.store.codec import PoisonedObject
 from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
 from rayched.store.keys import KeyTextError
+from rayched.store.space import Refusal
 from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
 
 _log = logging.getLogger(__name__)
@@ -68,7 +69,10 @@ class ApiFailure(Exception):
 
     def outcome(self) -> Outcome:
         """The failure as the outcome of one entry of a call on many; not cut, since it travels in a message."""
-        return Outcome(code=self.code.value[0], message=self.message, violations=self.violations)
+        delays = (detail.retry_delay.ToMilliseconds() for detail in self.details if isinstance(detail, RetryInfo))
+        delay = next(delays, 0)
+        code, violations = self.code.value[0], self.violations
+        return Outcome(code=code, message=self.message, violations=violations, retry_after_milliseconds=delay)
 
 
 # ----------------------------------------------------------------------------------------------------------- to be raised
@@ -102,6 +106,11 @@ def forbidden_by_state(message: str) -> ApiFailure:
 
 def over_limit(message: str) -> ApiFailure:
     return ApiFailure(Code.RESOURCE_EXHAUSTED, message)
+
+
+def no_room(subject: object, refusal: Refusal) -> ApiFailure:
+    """etcd's space is kept for what has to go on. Nothing was done."""
+    return ApiFailure(Code.RESOURCE_EXHAUSTED, f"{subject}: {refusal.why}", [_retry_after(refusal.retry_seconds)])
 
 
 def refused_by_budget(message: str, refusal: BudgetRefusal, retry_seconds: float) -> ApiFailure:

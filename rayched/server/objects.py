@@ -18,7 +18,7 @@ from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.validation.limits import OBJECT_BYTES, POD_BYTES
-from rayched.server.errors import conflict, invalid, invalid_fields, not_found, over_limit, unavailable
+from rayched.server.errors import conflict, invalid, invalid_fields, no_room, not_found, over_limit, unavailable
 from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import decode_stored, encode
 from rayched.store.entries import Entry
@@ -139,9 +139,9 @@ class Objects:
 
     def refuse_what_is_new(self, subject: object, size: int) -> None:
         """Raises where etcd's space is kept for what has to go on; counts the write otherwise."""
-        why = self.gate.refusal()
-        if why is not None:
-            raise over_limit(f"{subject}: {why}")
+        refusal = self.gate.refusal()
+        if refusal is not None:
+            raise no_room(subject, refusal)
         self.gate.wrote(size)
 
 

@@ -21,11 +21,15 @@ import enum
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.store.calls import MemberStatus
 
 KEPT_SECONDS: Final = 600.0
+_RETRY_SECONDS: Final = 30.0
+"""Somebody has to delete something first. Longer than clients wait by themselves: they learn of it at once."""
+_RETRY_SOON_SECONDS: Final = 1.0
+"""The next look comes within half of it."""
 _KEPT_FILLING_SECONDS: Final = 60.0
 _KEPT_TIGHT_SECONDS: Final = 5.0
 _FILLING_SHARE: Final = 0.5
@@ -139,6 +143,13 @@ def _state(file: int, in_use: int, quota: int, alarms: Sequence[str], before: St
     return State.AMPLE
 
 
+class Refusal(NamedTuple):
+    """Why nothing new is taken, and when to ask again."""
+
+    why: str
+    retry_seconds: float
+
+
 class SpaceGate:
     """What the last look found, for all who ask; from any thread. Between two looks it counts what this replica writes itself."""
 
@@ -160,13 +171,14 @@ class SpaceGate:
         with self._lock:
             self._written += size
 
-    def refusal(self) -> str | None:
-        """Why nothing new is taken; None: it is."""
+    def refusal(self) -> Refusal | None:
+        """None: what is new is taken."""
         space = self._space
         if space.state >= State.TIGHT:
-            return space.problem()
+            return Refusal(space.problem() or space.words, _RETRY_SECONDS)
         if space.quota_bytes and max(space.in_use_bytes, 0) + self._written >= _TIGHT_SHARE * space.quota_bytes:
-            return f"etcd's space is nearly used up: {space.words}, and more is on the way. Nothing new is taken for a moment"
+            why = f"etcd's space is nearly used up: {space.words}, and more is on the way. Nothing new is taken for a moment"
+            return Refusal(why, _RETRY_SOON_SECONDS)
         return None
 
 

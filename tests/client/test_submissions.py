@@ -13,17 +13,20 @@ from rayched.client.endpoints import worth_repeating
 from rayched.client.errors import ClientClosed
 from rayched.client.sources import objects_of
 from rayched.client.submissions import BatchOutcomes, all_submitted, outgoing
-from rayched.v1.services_pb2 import SubmitManyRequest, SubmitManyResponse
+from rayched.v1.services_pb2 import Outcome, SubmitManyRequest, SubmitManyResponse
 from rayched.v1.workloads_pb2 import Object
 from tests.server.objects import a_pod
 
 UNKNOWN, TAKEN = grpc.StatusCode.UNAVAILABLE.value[0], grpc.StatusCode.ALREADY_EXISTS.value[0]
 
 
-def answer(*codes: int) -> SubmitManyResponse:
+def answer(*codes: int | Outcome) -> SubmitManyResponse:
     found = SubmitManyResponse()
     for revision, code in enumerate(codes, start=5):
         result = found.results.add(revision=0 if code else revision)
+        if isinstance(code, Outcome):
+            result.outcome.CopyFrom(code)
+            continue
         result.outcome.code = code
         result.outcome.message = "so it is" if code else ""
     return found
@@ -49,6 +52,37 @@ def test_only_what_is_unknown_is_asked_again_and_with_the_same_uid() -> None:
         ("b", 5, True),
         ("c", 0, False),
     ]
+
+
+NO_ROOM = Outcome(code=8, message="no room", retry_after_milliseconds=30_000)
+
+
+def test_what_there_is_no_room_for_is_asked_again_and_keeps_its_delay_when_the_time_is_over() -> None:
+    outcomes = BatchOutcomes([outgoing(a_pod(name)) for name in "abc"])
+    assert [name for name, _ in asked(outcomes)] == ["a", "b", "c"]
+    with pytest.raises(ApiError) as unknown:
+        outcomes.take(answer(NO_ROOM, UNKNOWN, 0))
+    # Of the two it is the one that may be asked for again at once.
+    assert unknown.value.code is grpc.StatusCode.UNAVAILABLE
+    assert [name for name, _ in asked(outcomes)] == ["a", "b"]
+    with pytest.raises(ApiError) as refused:
+        outcomes.take(answer(NO_ROOM, UNKNOWN))
+    outcomes.give_up(refused.value)
+    a, b, c = outcomes.results()
+    assert a.error is not None and (a.error.code.name, a.error.retry_after_seconds) == ("RESOURCE_EXHAUSTED", 30.0)
+    assert b.error is not None and b.error.code is grpc.StatusCode.UNAVAILABLE
+    assert c.error is None
+
+
+def test_what_there_was_no_room_for_is_unknown_when_the_next_attempt_has_no_answer() -> None:
+    outcomes = BatchOutcomes([outgoing(a_pod("a"))])
+    outcomes.request()
+    with pytest.raises(ApiError):
+        outcomes.take(answer(NO_ROOM))
+    outcomes.request()
+    outcomes.give_up(ApiError(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer in time"))
+    (found,) = outcomes.results()
+    assert found.error is not None and found.error.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def test_what_goes_out_is_the_object_with_a_uid_of_its_own_and_the_item_stays_as_it_is() -> None:

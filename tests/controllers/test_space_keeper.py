@@ -109,6 +109,10 @@ def test_what_is_new_is_refused_before_the_quota_and_deletions_bring_a_full_etcd
                     names.append(f"p-{number}")
                     client.submit(a_large_pod(names[-1]))
             assert refused.value.code.name == "RESOURCE_EXHAUSTED"
+            assert refused.value.retry_after_seconds
+            # Of many at once, each.
+            (outcome,) = client.submit_many([a_large_pod("one of many")], timeout_seconds=5.0)
+            assert outcome.error is not None and outcome.error.retry_after_seconds
             # Refused, and etcd has a good part of its quota left for what goes on.
             assert store.status().database_bytes < 0.93 * QUOTA
             store.put(KEYS.record, b"{}")

@@ -95,6 +95,6 @@ def test_the_gate_refuses_what_would_go_past_the_limit_before_the_next_look_has_
     assert gate.refusal() is None
     gate.wrote(1 * MIB)
     refusal = gate.refusal()
-    assert refusal is not None and "more is on the way" in refusal
+    assert refusal is not None and "more is on the way" in refusal.why and refusal.retry_seconds == 1.0
     gate.found(judge([a_status(60, 60)], QUOTA, State.AMPLE))
     assert gate.refusal() is None
