@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover flood hostile bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover flood hostile storage bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it
 
 hostile: $(STAMP) ## 10,000 legal pods that cost as much as they may beside 200 ordinary ones a second: make hostile [ARGS=...]
 	@$(BIN)/python -m benchmarks.hostile $(ARGS)
+
+storage: $(STAMP) ## an etcd that is full, slow, wiped or restored under replicas that run or are paused: make storage [ARGS="--only slow"]
+	@$(BIN)/python -m tests.chaos.storage $(ARGS)
 
 flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left alone and killed: make flood [ARGS=...]
 	@$(BIN)/python -m benchmarks.flood $(ARGS)

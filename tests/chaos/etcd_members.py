@@ -1,5 +1,7 @@
 """A real etcd of one or three members, whose members can be killed, paused and started again one by one.
 
+One of a single member can also lose its history: it is wiped, or restored from a snapshot.
+
 Members reach each other through links (proxy.py), one for each member, so that what goes to a member can be slow, silent or cut.
 """
 
@@ -7,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -54,9 +58,11 @@ class Member:
 class EtcdMembers:
     """The members of one cluster. A context manager."""
 
-    def __init__(self, directory: Path, count: int, binary: EtcdBinary, network: Network) -> None:
+    def __init__(self, directory: Path, count: int, binary: EtcdBinary, network: Network, quota_bytes: int = 0) -> None:
+        """`quota_bytes` 0: etcd's own default."""
         self._directory = directory
         self.binary = binary
+        self._quota = ("--quota-backend-bytes", str(quota_bytes)) if quota_bytes else ()
         ports = free_ports(2 * count)
         self.members = [
             Member(
@@ -99,10 +105,11 @@ class EtcdMembers:
         client, peer = f"http://127.0.0.1:{member.client_port}", f"http://127.0.0.1:{member.peer_port}"
         cluster = ",".join(f"m{one.number}=http://{one.link.address}" for one in self.members)
         arguments = [
-            *("--name", f"m{member.number}", "--data-dir", str(self._directory / f"m{member.number}")),
+            *("--name", f"m{member.number}", "--data-dir", str(self._data(member))),
             *("--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer),
             *("--initial-advertise-peer-urls", f"http://{member.link.address}", "--initial-cluster", cluster),
             *("--max-txn-ops", "1100", "--logger", "zap", "--log-level", "warn"),
+            *self._quota,
         ]
         with open(self._directory / f"m{member.number}.log", "ab") as log:
             member.process = subprocess.Popen(
@@ -119,6 +126,42 @@ class EtcdMembers:
         os.kill(member.process.pid, number)
         if number is signal.SIGKILL:
             member.process.wait()
+
+    def wipe(self) -> None:
+        """Kills the only member, and starts it again without any data. Raises EtcdDown."""
+        self._replace(lambda data: None)
+
+    def snapshot(self, path: Path) -> None:
+        """Saves what the only member has, with etcd's own program. Raises EtcdDown."""
+        self._program("etcdctl", "--endpoints", self.members[0].endpoint, "snapshot", "save", str(path))
+
+    def restore(self, path: Path) -> None:
+        """Kills the only member, and starts it again with what was saved there. Raises EtcdDown."""
+        member = self.members[0]
+        peer = f"http://{member.link.address}"
+        name = f"m{member.number}"
+        words = ("--name", name, "--initial-cluster", f"{name}={peer}", "--initial-advertise-peer-urls", peer)
+        self._replace(lambda data: self._program("etcdutl", "snapshot", "restore", str(path), "--data-dir", str(data), *words))
+
+    def _replace(self, make: Callable[[Path], None]) -> None:
+        (member,) = self.members
+        self.signal(member, signal.SIGKILL)
+        shutil.rmtree(self._data(member))
+        make(self._data(member))
+        self.start(member)
+        self.wait_until_ready()
+
+    def _program(self, name: str, *words: str) -> None:
+        command = [str(self.binary.path.parent / name), *words]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=etcd_environment())
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise EtcdDown(f"{name}: {error}") from error
+        if done.returncode:
+            raise EtcdDown(f"{name} ended with code {done.returncode}: {done.stderr.strip()[-300:]}")
+
+    def _data(self, member: Member) -> Path:
+        return self._directory / f"m{member.number}"
 
     def wait_until_ready(self, seconds: float = _READY_SECONDS_MAX) -> None:
         """Returns when every member answers a linearizable read. Raises EtcdDown."""
@@ -149,6 +192,12 @@ class EtcdMembers:
     def followers(self) -> list[Member]:
         leader = self.leader()
         return [member for member in self.members if member is not leader]
+
+    def revision(self) -> int:
+        """The last one. Raises grpc.RpcError."""
+        with open_channel(self.endpoints) as channel:
+            answer = rpc.KVStub(channel).Range(rpc.RangeRequest(key=b"\0", limit=1), timeout=_READY_SECONDS_MAX)
+            return int(answer.header.revision)
 
     def compact(self, revision: int) -> None:
         with open_channel(self.endpoints) as channel:

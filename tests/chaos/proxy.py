@@ -1,8 +1,8 @@
 """TCP links that can be slow, silent in either direction, or broken, between any two processes on this host.
 
-A link listens on a port of its own and passes bytes on to its target. `delay_seconds` holds every byte in each direction; a
-silent direction passes nothing on and loses nothing, as a network that drops packets looks to TCP; a cut link ends its
-connections and takes no new ones. All links of a `Network` live on one thread.
+A link listens on a port of its own and passes bytes on to its target. `delay_seconds` holds every byte in each direction,
+`request_delay_seconds` those to the target; a silent direction passes nothing on and loses nothing, as a network that drops
+packets looks to TCP; a cut link ends its connections and takes no new ones. All links of a `Network` live on one thread.
 
 A link to etcd knows a leader's writes when it sees them, and which of them it handed over late: requests are not compressed, and
 epoch and attempt stand in each write as protobuf has them.
@@ -42,6 +42,8 @@ class Link:
     def __init__(self, name: str, target: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self.delay_seconds = 0.0
+        self.request_delay_seconds = 0.0
+        """Beside that, on the way to the target alone."""
         self.silent_to_target = False
         self.silent_to_client = False
         self.address = ""
@@ -71,7 +73,7 @@ class Link:
     def heal(self) -> None:
         """Passes everything on again, at once."""
         self._is_cut = self.silent_to_target = self.silent_to_client = False
-        self.delay_seconds = 0.0
+        self.delay_seconds = self.request_delay_seconds = 0.0
 
     async def listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -122,7 +124,7 @@ class Link:
         async def give() -> None:
             while True:
                 came, data, held = await chunks.get()
-                while self._is_silent(towards_target) or time.monotonic() < came + self.delay_seconds:
+                while self._is_silent(towards_target) or time.monotonic() < came + self._delay(towards_target):
                     await asyncio.sleep(_LOOK_SECONDS)
                 if not data:
                     writer.write_eof()
@@ -135,6 +137,9 @@ class Link:
         async with asyncio.TaskGroup() as group:
             group.create_task(take())
             group.create_task(give())
+
+    def _delay(self, towards_target: bool) -> float:
+        return self.delay_seconds + (self.request_delay_seconds if towards_target else 0.0)
 
     def _is_silent(self, towards_target: bool) -> bool:
         return self.silent_to_target if towards_target else self.silent_to_client

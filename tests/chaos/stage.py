@@ -87,14 +87,18 @@ class Stage:
         workers: int = 1,
         cpu: str = "64",
         broken_rules: Sequence[str] = (),
+        options: Sequence[str] = ("--no-compact",),
+        quota_bytes: int = 0,
     ) -> None:
+        """`options`: further flags for each replica; where they compact, the auditor has to keep up. `quota_bytes`: etcd's."""
         self.directory = directory
         self.network = Network()
         self._owned = ExitStack()
         self._binary, self._members, self._replicas = binary, members, replicas
         self._cpu = cpu
         self._broken_rules = tuple(broken_rules)
-        self._options = ("--workers", str(workers), "--no-compact")
+        self._options = ("--workers", str(workers), *options)
+        self._quota_bytes = quota_bytes
         self._listeners: list[Callable[[PodChange], object]] = []
         self.auditor = Auditor(on_pod_change=self._pod_changed)
         self._dead: list[ReplicaProcess] = []
@@ -114,13 +118,15 @@ class Stage:
     def _start(self) -> None:
         owned = self._owned
         owned.enter_context(self.network)
-        self.etcd = owned.enter_context(EtcdMembers(self.directory / "etcd", self._members, self._binary, self.network))
+        self.etcd = owned.enter_context(
+            EtcdMembers(self.directory / "etcd", self._members, self._binary, self.network, self._quota_bytes)
+        )
         ways = [
             [self.network.link(f"etcd-{number}-{member.number}", member.endpoint).address for member in self.etcd.members]
             for number in range(self._replicas)
         ]
         self.follower = Follower(self.etcd.endpoints, self.auditor).start()
-        owned.callback(self.follower.stop)
+        owned.callback(self._end_audit)
         self.cluster = self._new_cluster(ways)
         owned.callback(self.cluster.stop)
         owned.callback(self.resume)
@@ -147,6 +153,22 @@ class Stage:
 
     def close(self) -> None:
         self._owned.close()
+
+    def change_history(self, change: Callable[[], object]) -> Auditor:
+        """An auditor that follows etcd from its first revision on takes over after the change; the former one is given back."""
+        self.follower.stop()
+        before = self.auditor
+        change()
+        self.auditor = Auditor(on_pod_change=self._pod_changed)
+        self.follower = Follower(self.etcd.endpoints, self.auditor).start()
+        return before
+
+    def _end_audit(self) -> None:
+        self.follower.stop()
+
+    def register_nodes(self) -> None:
+        """As at the start. Raises ApiError."""
+        self._agents.register()
 
     # ---------------------------------------------------------------------------------------------------------------- state
 
@@ -212,12 +234,12 @@ class Stage:
         """Returns when all replicas stand for election and no process of theirs has started lately. Raises StageFailed."""
         deadline = time.monotonic() + seconds
         self.wait_until_standing(self._replicas, seconds)
-        while (age := min(map(_age_seconds, self._pids()))) < _SETTLED_SECONDS:
+        while (age := min(map(_age_seconds, self.pids()))) < _SETTLED_SECONDS:
             if time.monotonic() > deadline:
                 raise StageFailed(f"replicas still start processes after {seconds:.0f} s, the last one {age:.1f} s ago")
             time.sleep(0.1)
 
-    def _pids(self) -> list[int]:
+    def pids(self) -> list[int]:
         """Of the replicas and all below them."""
         return [pid for replica in self.cluster.replicas if replica.running for pid in (replica.pid, *descendants(replica.pid))]
 

@@ -131,7 +131,12 @@ def test_a_link_passes_delays_silences_and_cuts() -> None:
             client.sendall(b"two")
             assert client.recv(10) == b"two"
             assert time.monotonic() - began >= 0.1
-            link.delay_seconds = 0.0
+            link.delay_seconds, link.request_delay_seconds = 0.0, 0.15
+            began = time.monotonic()
+            client.sendall(b"slow")
+            assert client.recv(10) == b"slow"
+            assert time.monotonic() - began >= 0.15
+            link.request_delay_seconds = 0.0
             link.silent_to_client = True
             client.sendall(b"three")
             client.settimeout(0.1)
