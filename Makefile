@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate trace chaos failover flood hostile storage bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile storage bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ conformance: $(STAMP) ## hold rayched against cases recorded from kube-scheduler
 
 simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds that break: make simulate [SEEDS=2000]
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),2000)
+
+mutants: $(STAMP) ## plant small changes into the code; fails when tests notice less than 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
+	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
