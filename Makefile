@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile storage bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ storage: $(STAMP) ## an etcd that is full, slow, wiped or restored under replica
 
 flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left alone and killed: make flood [ARGS=...]
 	@$(BIN)/python -m benchmarks.flood $(ARGS)
+
+soak: $(STAMP) ## 100 pods a second that come and go, five leaders killed, and nothing may grow: make soak [MINUTES=60] [ARGS=...]
+	@$(BIN)/python -m benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover
