@@ -12,22 +12,24 @@ from __future__ import annotations
 import enum
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rayched.plugins.inter_pod_affinity_groups import PreferenceGroups
 from rayched.plugins.inter_pod_affinity_sums import ByKey
-from rayched.snapshot.carried_terms import TermTarget
+from rayched.snapshot.carried_terms import TermShape, TermTarget
 from rayched.snapshot.columns import BoolColumn
 from rayched.snapshot.domains import Refusals
 from rayched.snapshot.moved_pods import Amounts, MovedPods
-from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, handles_of, hold, terms_of_bound
+from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, TermKind, hold, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 
 WEIGHTS_MAX: Final = 8
 """Preferences by topology key and weight that are counted each on its own; further ones are added up together."""
+_ROLES_MAX: Final = 4_096
+"""Kinds, weights and topology keys of terms that are remembered."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -130,7 +132,8 @@ class AffinityCounts:
         if target is None or self._namespaces_revision != namespaces or self._terms_generation != terms.generation:
             changed = True
             self._begin(cluster)
-            target = self._target = TermTarget(terms, handles_of(self.incoming.labels))
+            incoming = self.incoming
+            target = self._target = TermTarget(terms, incoming.namespace, incoming.labels, self.namespace_labels)
             self._taken.clear()
             self._weights.clear()
             self._namespaces_revision, self._terms_generation = namespaces, terms.generation
@@ -244,28 +247,15 @@ class AffinityCounts:
             part.add_counter(cluster, role.topology_key, source, weight, adds_up=role.kind is RoleKind.WEIGHS)
             self._taken.add(role)
 
-    def _role(self, term: CarriedTerm) -> tuple[Role, int] | None:
-        """What a term of a bound pod means for this one, and how much."""
-        match term.kind:
-            case TermKind.REQUIRED_ANTI_AFFINITY:
-                weight = 0
-            case TermKind.REQUIRED_AFFINITY:
-                weight = self.weighing.required_affinity
-                if weight <= 0:
-                    return None
-            case TermKind.PREFERRED_AFFINITY:
-                weight = term.weight
-            case TermKind.PREFERRED_ANTI_AFFINITY:
-                weight = -term.weight
-        if not self._is_about_incoming(term):
-            return None
-        if term.kind is TermKind.REQUIRED_ANTI_AFFINITY:
-            return Role(RoleKind.REFUSES, term.topology_key, 0), 1
-        role = Role(RoleKind.PREFERS, term.topology_key, weight)
+    def _role(self, term: TermShape) -> tuple[Role, int] | None:
+        """What a bound pod's term about this one means for it, and how much."""
+        role, added_up = _roles(term, self.weighing.required_affinity)
+        if role is None or role.kind is RoleKind.REFUSES:
+            return role and (role, 1)
         if role in self._weights or len(self._weights) < WEIGHTS_MAX:
             self._weights.add(role)
             return role, 1
-        return Role(RoleKind.WEIGHS, term.topology_key, 0), weight
+        return added_up, role.weight
 
     def _is_about_incoming(self, term: CarriedTerm) -> bool:
         return term.matches(self.incoming.namespace, self.incoming.labels, self.namespace_labels)
@@ -278,3 +268,21 @@ class AffinityCounts:
         if not conditions or (not self.weighing.selectors_of_namespaces_end and hold(conditions, NO_LABELS)):
             return PodSelector(None, term.conditions)
         return PodSelector(term.namespaces | cluster.surroundings.namespaces_meeting(conditions), term.conditions)
+
+
+@lru_cache(maxsize=_ROLES_MAX)
+def _roles(term: TermShape, required_affinity: int) -> tuple[Role | None, Role]:
+    """What a bound pod's term is to an incoming one where its weight counts on its own, and where it is added up with others."""
+    added_up = Role(RoleKind.WEIGHS, term.topology_key, 0)
+    match term.kind:
+        case TermKind.REQUIRED_ANTI_AFFINITY:
+            return Role(RoleKind.REFUSES, term.topology_key, 0), added_up
+        case TermKind.REQUIRED_AFFINITY:
+            weight = required_affinity
+            if weight <= 0:
+                return None, added_up
+        case TermKind.PREFERRED_AFFINITY:
+            weight = term.weight
+        case TermKind.PREFERRED_ANTI_AFFINITY:
+            weight = -term.weight
+    return Role(RoleKind.PREFERS, term.topology_key, weight), added_up

@@ -1,38 +1,43 @@
 """Terms of affinity that bound pods carry, and what those about one incoming pod come to on each row.
 
 A term of a bound pod concerns every pod that comes in, and pods may carry terms of their own: what matters to one that comes in
-is not which terms there are, but how many pods on a row carry terms about it, by what the terms say. So terms are looked at once
-for each incoming pod, where they share a handle with its labels, and the pods that carry them are added up in columns.
+is not which terms there are, but how many pods on a row carry terms about it, by what the terms say. So all terms are held
+against an incoming pod at once, by an index of their conditions, and the pods that carry them are added up in columns.
 
     CarriedTerms   who carries what, and where; owned by one PodCounts
     TermTarget     the terms about one incoming pod, added up; owned by whoever asks for that pod
 
 Pods that carry the same terms share a slot, whatever else differs between them.
 
-Cost: a pod that carries terms 1 µs; a target 2 µs for each term that shares a handle with it, once, and some calls of numpy for
-pods that came since, 1 µs for each that carries a term about it.
+Cost: a pod that carries terms 1 µs; a term that nobody carried yet what its conditions cost the index; a target 5 ns for each
+term, once, and some calls of numpy for pods that came since, 1 µs for each that carries a term about it.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.api.selectors import Operator, Requirement
+from rayched.snapshot.condition_index import ConditionIndex
 from rayched.snapshot.mentioned_labels import MentionedLabels
-from rayched.snapshot.pod_selection import CarriedTerm, handles_insisted_on
+from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, Labels, TermKind
 from rayched.snapshot.row_counter import RowCounter
 from rayched.snapshot.work_budget import WorkBudget
 
 ONE_BY_ONE_MAX: Final = 64
 """More pods that came and went are added up anew with all the others."""
-AT_ONCE: Final = 64
-"""Terms that are looked at at a stretch."""
 PLACEMENTS_MIN: Final = 4_096
 """So many pods that came and went may be remembered, besides those that are there."""
+
+_NAMESPACE: Final = "namespace"
+"""Under this label a pod's namespace is held against those that terms name."""
+_UNKNOWN: Final = -2
+_NO_ROLE: Final = -1
 
 Ints = NDArray[np.int32]
 R = TypeVar("R", bound=Hashable)
@@ -81,6 +86,15 @@ class Placements:
         self.generation += 1
 
 
+class TermShape(NamedTuple):
+    """What a term says, whoever it is about."""
+
+    kind: TermKind
+    weight: int
+    """0 where the term is required."""
+    topology_key: str
+
+
 class CarriedTerms:
     """Of bound pods."""
 
@@ -88,33 +102,46 @@ class CarriedTerms:
         """`mentioned` is told what the terms mention."""
         self._mentioned = mentioned
         self._carriers: dict[CarriedTerm, int] = {}
-        self._terms: dict[Hashable, list[CarriedTerm]] = {}
         self.generation = 0
-        """Grows when terms or slots are listed anew: targets are to be made anew."""
-        self._ids: dict[CarriedTerm, int] = {}
+        """Grows when terms or slots are numbered anew: targets are to be made anew."""
+        self._numbers: dict[CarriedTerm, int] = {}
+        self._selectors = ConditionIndex()
+        """Of pods, by the number of the term."""
+        self._shape_of = array("i")
+        """By number of the term; shapes are never forgotten, as only weights and topology keys make them many."""
+        self.shapes: list[TermShape] = []
+        self._shapes: dict[TermShape, int] = {}
+        self._reach_of = array("i")
+        """By number of the term."""
+        self._reaches: dict[tuple[frozenset[str], LabelConditions], int] = {}
+        """By the namespaces and the selector of namespaces."""
+        self._names, self._namespaces = ConditionIndex(), ConditionIndex()
+        """Of reaches: one for the namespaces that are named, one for those that are selected."""
         self._slots: dict[tuple[CarriedTerm, ...], int] = {}
         self.of_slots = array("i"), array("i")
         """Slots and numbers of terms, for each term of each slot."""
         self.placements = Placements()
 
     def __len__(self) -> int:
-        """Terms that have a number."""
-        return len(self._ids)
+        """Terms that have a number, and some that nobody carries any more."""
+        return len(self._numbers)
 
     @property
     def n_slots(self) -> int:
         return len(self._slots)
 
-    def terms(self, handle: Hashable) -> Sequence[CarriedTerm]:
-        """Every term with this handle that a bound pod carries, each once, and some that nobody carries any more.
+    def about(self, namespace: str, labels: Labels, namespace_labels: Labels, since: int) -> NDArray[np.bool_]:
+        """Which of the terms from this number on are about such a pod: what `CarriedTerm.matches` says of each."""
+        reached = self._names.holding({_NAMESPACE: namespace}) | self._namespaces.holding(namespace_labels)
+        return self._selectors.holding(labels, since) & reached[np.frombuffer(self._reach_of, np.int32)[since:]]
 
-        Grows at its end, until `generation` changes. Not to be changed.
-        """
-        return self._terms.get(handle, ())
+    def shape_of(self) -> Ints:
+        """Shapes by number of the term; to be let go of before anything is added."""
+        return np.frombuffer(self._shape_of, np.int32)
 
     def number(self, term: CarriedTerm) -> int:
-        """Of a term that `terms` gave."""
-        return self._ids[term]
+        """Of a term that some pod carries. Raises KeyError."""
+        return self._numbers[term]
 
     def carriers(self) -> Mapping[CarriedTerm, int]:
         """How many bound pods carry each term, counting each as often as it carries it. Not to be changed."""
@@ -130,16 +157,15 @@ class CarriedTerms:
             slots, numbers = self.of_slots
             for term in carried:
                 slots.append(slot)
-                numbers.append(self._ids.setdefault(term, len(self._ids)))
+                numbers.append(self._number(term))
         return slot
 
     def carry(self, carried: Iterable[CarriedTerm], change: int) -> bool:
-        """A pod with these terms comes, or goes. Returns whether a term is new."""
+        """A pod with these terms, which have a slot, comes or goes. Returns whether a term is new."""
         is_new = False
         for term in carried:
             known = self._carriers.get(term)
             if known is None:
-                self._list(term)
                 self._mentioned.add_conditions(term.conditions)
                 is_new, known = True, 0
             self._carriers[term] = known + change
@@ -148,29 +174,60 @@ class CarriedTerms:
     def renumber(self, kept: Iterable[tuple[CarriedTerm, ...]]) -> None:
         """Slots of others are no more, and terms that nobody carries are forgotten."""
         old = self._slots
-        self._slots, self._ids, self.of_slots = {}, {}, (array("i"), array("i"))
-        numbers = np.zeros(len(old), np.int32)
+        self._slots, self.of_slots = {}, (array("i"), array("i"))
+        self._carriers = {term: count for term, count in self._carriers.items() if count}
+        self._forget_terms()
+        slots = np.zeros(len(old), np.int32)
         for carried in dict.fromkeys(kept):
-            numbers[old[carried]] = self.slot(carried)
-        self._carriers, self._terms = {term: count for term, count in self._carriers.items() if count}, {}
-        for term in self._carriers:
-            self._list(term)
-        self.placements.compact(numbers)
+            slots[old[carried]] = self.slot(carried)
+        self.placements.compact(slots)
         self.generation += 1
 
-    def _list(self, term: CarriedTerm) -> None:
-        for handle in handles_insisted_on(term.conditions):
-            self._terms.setdefault(handle, []).append(term)
+    def _forget_terms(self) -> None:
+        """Those that nobody carries. The others keep their order."""
+        numbers = np.full(len(self._numbers), -1, np.int32)
+        kept = [term for term in self._numbers if term in self._carriers]
+        there = np.fromiter((self._numbers[term] for term in kept), np.int32, len(kept))
+        numbers[there] = np.arange(len(kept), dtype=np.int32)
+        self._selectors.keep(numbers)
+        self._numbers = {term: number for number, term in enumerate(kept)}
+        self._shape_of = array("i", self.shape_of()[there].tobytes())
+        self._reaches, self._names, self._namespaces = {}, ConditionIndex(), ConditionIndex()
+        self._reach_of = array("i", map(self._reach, kept))
+
+    def _number(self, term: CarriedTerm) -> int:
+        number = self._numbers.get(term)
+        if number is None:
+            number = self._numbers[term] = self._selectors.add(term.conditions)
+            shape = TermShape(term.kind, term.weight, term.topology_key)
+            at = self._shapes.get(shape)
+            if at is None:
+                at = self._shapes[shape] = len(self.shapes)
+                self.shapes.append(shape)
+            self._shape_of.append(at)
+            self._reach_of.append(self._reach(term))
+        return number
+
+    def _reach(self, term: CarriedTerm) -> int:
+        content = term.namespaces, term.namespace_conditions
+        reach = self._reaches.get(content)
+        if reach is None:
+            reach = self._reaches[content] = self._names.add((Requirement(_NAMESPACE, Operator.IN, term.namespaces),))
+            self._namespaces.add(term.namespace_conditions)
+        return reach
 
 
 class TermTarget(Generic[R]):
     """Bound pods by row that carry terms about one incoming pod, a counter for each role that such terms have."""
 
     __slots__ = (
+        "_about",
         "_amount_of",
         "_amounts",
-        "_compared",
         "_concerned",
+        "_labels",
+        "_namespace",
+        "_namespace_labels",
         "_paired",
         "_placed",
         "_role_of",
@@ -179,15 +236,15 @@ class TermTarget(Generic[R]):
         "counters",
     )
 
-    def __init__(self, carried: CarriedTerms, handles: Iterable[Hashable]) -> None:
-        """`handles` of the incoming pod. Valid while `carried.generation` stays the same."""
+    def __init__(self, carried: CarriedTerms, namespace: str, labels: Labels, namespace_labels: Labels) -> None:
+        """What of the incoming pod terms read. Valid while `carried.generation` and the namespace's labels stay the same."""
         self.carried = carried
-        self._compared = dict.fromkeys(handles, 0)
-        """How many of the terms of each handle were looked at."""
+        self._namespace, self._labels, self._namespace_labels = namespace, labels, namespace_labels
+        self._about = bytearray()
+        """By number of the term: whether it is about the pod."""
         self._roles: dict[R, int] = {}
-        self._role_of = array("i")
-        """By number of the term; 0: it has none, else one more than the role's number."""
-        self._amount_of = array("i")
+        self._role_of, self._amount_of = array("i"), array("i")
+        """By shape: the role's number and what a term comes to; UNKNOWN before a term about the pod has it, NO_ROLE for none."""
         self._paired = 0
         self._amounts: list[Ints] = []
         """For each role what its terms that the pods of each slot carry come to."""
@@ -200,15 +257,17 @@ class TermTarget(Generic[R]):
     @property
     def n_bytes(self) -> int:
         counters = sum(counter.column.nbytes for counter in self.counters.values())
-        return counters + sum(amounts.nbytes for amounts in self._amounts) + len(self._concerned) + 4 * len(self._role_of)
+        return counters + sum(amounts.nbytes for amounts in self._amounts) + len(self._concerned) + len(self._about)
 
-    def refresh(self, role: Callable[[CarriedTerm], tuple[R, int] | None], capacity: int, work: WorkBudget) -> bool:
-        """Follow what is carried. `role`: what a term says of the pod, and how much; None: it is not about it.
+    def refresh(self, role: Callable[[TermShape], tuple[R, int] | None], capacity: int, work: WorkBudget) -> bool:
+        """Follow what is carried. `role`: what a term about the pod is to it, and how much; None: it means nothing.
 
         Returns whether a counter is new. Raises OverBudget, and goes on from there the next time.
         """
         n_counters = len(self.counters)
-        self._look_at_terms(role, work)
+        if len(self._about) < len(self.carried):
+            work.spend()
+            self._look_at_terms(role)
         for counter in self.counters.values():
             counter.reserve(capacity)
         for one in self._roles:
@@ -218,22 +277,22 @@ class TermTarget(Generic[R]):
         self._add_up()
         return len(self.counters) != n_counters
 
-    def _look_at_terms(self, role: Callable[[CarriedTerm], tuple[R, int] | None], work: WorkBudget) -> None:
-        carried, roles = self.carried, self._roles
-        for handle, compared in self._compared.items():
-            terms = carried.terms(handle)
-            if len(terms) == compared:
-                continue
-            self._grow()
-            for place in range(compared, len(terms)):
-                found = role(terms[place])
-                if found is not None:
-                    number = carried.number(terms[place])
-                    self._role_of[number] = 1 + roles.setdefault(found[0], len(roles))
-                    self._amount_of[number] = found[1]
-                self._compared[handle] = place + 1
-                if not place % AT_ONCE:
-                    work.spend()
+    def _look_at_terms(self, role: Callable[[TermShape], tuple[R, int] | None]) -> None:
+        since = len(self._about)
+        about = self.carried.about(self._namespace, self._labels, self._namespace_labels, since)
+        shapes, more = self.carried.shapes, len(self.carried.shapes) - len(self._role_of)
+        self._role_of.extend([_UNKNOWN] * more)
+        self._amount_of.extend([0] * more)
+        there = np.zeros(len(shapes), np.bool_)
+        there[self.carried.shape_of()[since:][about]] = True
+        for shape in (there & (np.frombuffer(self._role_of, np.int32) == _UNKNOWN)).nonzero()[0].tolist():
+            found = role(shapes[shape])
+            if found is None:
+                self._role_of[shape] = _NO_ROLE
+            else:
+                self._role_of[shape] = self._roles.setdefault(found[0], len(self._roles))
+                self._amount_of[shape] = found[1]
+        self._about += about.tobytes()
 
     def _pair(self) -> None:
         """Which terms about the pod new slots carry."""
@@ -243,21 +302,17 @@ class TermTarget(Generic[R]):
             self._amounts.append(np.zeros(n_slots, np.int32))
         if self._paired == len(slots):
             return
-        self._grow()
         self._concerned = _longer(self._concerned, n_slots)
         self._amounts = [_longer(amounts, n_slots) for amounts in self._amounts]
         new_slots, terms = (np.frombuffer(part, np.int32)[self._paired :] for part in (slots, numbers))
-        roles, amounts = (np.frombuffer(part, np.int32)[terms] for part in (self._role_of, self._amount_of))
-        there = roles.nonzero()[0]
-        for number in np.unique(roles[there]).tolist():
-            np.add.at(self._amounts[number - 1], new_slots[roles == number], amounts[roles == number])
-        self._concerned[new_slots[there]] = True
+        there = np.frombuffer(self._about, np.bool_)[terms].nonzero()[0]
+        new_slots, shapes = new_slots[there], self.carried.shape_of()[terms[there]]
+        roles, amounts = (np.frombuffer(part, np.int32)[shapes] for part in (self._role_of, self._amount_of))
+        for number, of_role in enumerate(self._amounts):
+            chosen = (roles == number).nonzero()[0]
+            np.add.at(of_role, new_slots[chosen], amounts[chosen])
+        self._concerned[new_slots[roles != _NO_ROLE]] = True
         self._paired = len(slots)
-
-    def _grow(self) -> None:
-        more = [0] * (len(self.carried) - len(self._role_of))
-        self._role_of.extend(more)
-        self._amount_of.extend(more)
 
     def _add_up(self) -> None:
         placements = self.carried.placements

@@ -12,12 +12,12 @@ Source: AffinityTerm and its Matches, kube-scheduler 1.34.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from rayched.api.selectors import LabelSelectorMatcher, Operator, Requirement, SelectorError
+from rayched.api.selectors import LabelSelectorMatcher, Requirement, SelectorError
 from rayched.v1.core_pb2 import Affinity, Pod, PodAffinityTerm
 from rayched.v1.meta_pb2 import LabelSelector
 
@@ -30,23 +30,6 @@ _SERIALISED_MAX: Final = 2_048
 
 LabelConditions: TypeAlias = tuple[Requirement, ...] | None
 """Conditions that must all hold; () holds everywhere, None (no selector) nowhere."""
-
-
-ANY: Final = "any"
-"""The handle of what insists on no label."""
-
-
-def handles_insisted_on(conditions: LabelConditions) -> Sequence[Hashable]:
-    """Labels one of which a pod must have to meet the conditions; ANY where none can be named."""
-    for condition in conditions or ():
-        if condition.operator is Operator.IN:
-            return [(condition.key, value) for value in condition.values]
-    return (ANY,)
-
-
-def handles_of(labels: Labels) -> Sequence[Hashable]:
-    """Where to look for what may select a pod with these labels."""
-    return [ANY, *labels.items()]
 
 
 def conditions_of(selector: LabelSelector | None) -> LabelConditions:

@@ -11,9 +11,9 @@ import pytest
 
 from rayched.api.selectors import Operator, Requirement
 from rayched.snapshot import carried_terms, pod_counts
-from rayched.snapshot.carried_terms import TermTarget
+from rayched.snapshot.carried_terms import TermShape, TermTarget
 from rayched.snapshot.domains import DomainSums
-from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, handles_of, hold, terms_of_bound
+from rayched.snapshot.pod_selection import CarriedTerm, PodSelector, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.snapshot.verification import verify
@@ -245,9 +245,9 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
     targets: dict[str, TermTarget[int]] = {}
     generations: dict[str, int] = {}
 
-    def role(own: str, term: CarriedTerm) -> tuple[int, int] | None:
+    def role(term: CarriedTerm | TermShape) -> tuple[int, int]:
         """One role counts, the other adds up."""
-        return ((1, 1) if term.topology_key == ZONE else (2, 7)) if hold(term.conditions, {"own": own}) else None
+        return (1, 1) if term.topology_key == ZONE else (2, 7)
 
     for step in range(150):
         if bound and random.random() < 0.4:
@@ -278,16 +278,17 @@ def test_counters_follow_pods_with_labels_of_their_own_as_counters_and_pods_come
         own = str(random.randrange(5))
         target = targets.get(own)
         if target is None or target.carried.generation != generations[own]:
-            target = targets[own] = TermTarget(snapshot.pod_counts.terms, handles_of({"own": own}))
+            target = targets[own] = TermTarget(snapshot.pod_counts.terms, "default", {"own": own}, {})
             generations[own] = target.carried.generation
-        target.refresh(partial(role, own), snapshot.capacity, snapshot.work)
+        target.refresh(role, snapshot.capacity, snapshot.work)
         for name in "abc":
             row = snapshot.row_of(name)
             terms = [term for template in snapshot.pods_on(name).values() for term in terms_of_bound(template.pod)]
             for one in (1, 2) if row is not None else ():
                 counter = target.counters.get(one)
                 found = 0 if counter is None else counter.column.item(row)
-                assert found == sum(told[1] for term in terms if (told := role(own, term)) is not None and told[0] == one)
+                told = [role(term) for term in terms if term.matches("default", {"own": own}, {})]
+                assert found == sum(amount for number, amount in told if number == one)
         if random.random() < 0.05:
             snapshot.remove_node("a") if snapshot.row_of("a") is not None else snapshot.add_node(a_node("a"))
         verify(snapshot)
