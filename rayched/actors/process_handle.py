@@ -12,7 +12,9 @@ import contextlib
 import os
 import select
 import signal
+import time
 import weakref
+from pathlib import Path
 
 
 class ProcessHandle:
@@ -31,6 +33,22 @@ class ProcessHandle:
         ends.register(self._descriptor, select.POLLIN)
         return not ends.poll(0)
 
+    def cpu_seconds(self) -> float:
+        """What all its threads have computed so far. Raises ProcessLookupError where it has ended."""
+        try:
+            return time.clock_gettime(_cpu_clock(self.pid)) if self.alive else _ended(self.pid)
+        except OSError:
+            return _ended(self.pid)
+
+    @property
+    def is_stopped(self) -> bool:
+        """By a signal, until another one lets it go on."""
+        try:
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1]
+        except OSError:
+            return False
+        return self.alive and state in ("T", "t")
+
     def send(self, number: signal.Signals) -> None:
         """Nothing happens when it has ended."""
         with contextlib.suppress(ProcessLookupError):
@@ -39,6 +57,15 @@ class ProcessHandle:
     def close(self) -> None:
         """Nothing can be asked after it. Idempotent."""
         self._close()
+
+
+def _cpu_clock(pid: int) -> int:
+    """As clock_getcpuclockid(3) gives it."""
+    return (~pid << 3) | 2
+
+
+def _ended(pid: int) -> float:
+    raise ProcessLookupError(f"process {pid} has ended")
 
 
 def handle_of(pid: int) -> ProcessHandle | None:

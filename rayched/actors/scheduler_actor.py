@@ -40,6 +40,7 @@ from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
 from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.actors.questions import Questions, answer_now
+from rayched.actors.queue_patience import QueuePatience
 from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.actors.scheduler_metrics import scheduler_metrics
 from rayched.actors.shards import RayShards
@@ -62,10 +63,6 @@ INPUT_SECONDS: Final = 0.02
 """Inputs are taken so long at a stretch: a flood of changes does not starve decisions, and turns stay worth their cost."""
 QUEUE_PAUSE_SECONDS: Final = 0.2
 """Before a new session with a queue that failed."""
-QUEUE_SECONDS_MAX: Final = 3.0
-"""An exchange that takes longer is never answered: ordinary ones take milliseconds."""
-LOOK_SECONDS_MAX: Final = 0.2
-"""A turn that takes longer is this loop's own, and counts as so much waiting for the queue."""
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
 QUESTIONS: Final = "questions"
@@ -192,8 +189,6 @@ class SchedulerActor:
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
         self._questions = Questions(_boottime)
         """Of those that take long."""
-        self._looked_at = _boottime()
-        """When the loop looked last whether the queue has answered."""
         self._turn_at: float | None = None
         self._session_at: float | None = None
         """When to begin a new session with the queue, after it failed."""
@@ -269,15 +264,13 @@ class SchedulerActor:
             self._caller.close()
         self._queue_actor = queue_actor
         self._queue_process: ProcessHandle | None = None
-        self._exchange_waited: float | None = None
-        """How long the answer of the exchange under way was waited for."""
+        self._patience = QueuePatience(None, _boottime())
         self._caller = ExchangeCaller(self._own_directory, self._inbox, self._answered, self._queue_failed)
 
         def known(future: Any) -> None:
             if future.exception() is None and self._queue_actor is queue_actor:
-                # It has only now begun to live; what it was asked before could not be answered.
-                self._exchange_waited = None if self._exchange_waited is None else 0.0
                 self._queue_process = handle_of(future.result())
+                self._patience.knows(self._queue_process)
 
         queue_actor.pid.remote().future().add_done_callback(known)
         # Whether it goes well shows by the first exchange that is answered, or not.
@@ -359,32 +352,27 @@ class SchedulerActor:
 
     def _exchange(self, request: ExchangeRequest) -> None:
         assert self._caller is not None
-        self._exchange_waited = 0.0
+        self._patience.began()
         self._caller.send(packed(request))
 
     def _answered(self, answer: bytes) -> None:
-        self._exchange_waited = None
+        self._patience.ended()
         self._core.exchange_answered(unpacked_answer(answer))
 
     def _queue_failed(self, problem: str) -> None:
         """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
         log.warning("the queue did not answer: %s", problem)
-        self._exchange_waited = None
+        self._patience.ended()
         self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
 
     def _end_hung_queue(self) -> None:
         """A queue that lives but does not answer is ended, so that it is replaced like any dead one.
 
-        Of one that has died the replica learns, and calls `use_queue`. Only time in which this loop looked for the answer counts.
+        Of one that has died the replica learns, and calls `use_queue`.
         """
-        now, looked = _boottime(), self._looked_at
-        self._looked_at = now
-        if self._exchange_waited is None or self._queue_process is None:
-            return
-        self._exchange_waited += min(now - looked, LOOK_SECONDS_MAX)
-        if self._exchange_waited > QUEUE_SECONDS_MAX:
-            process, self._queue_process = self._queue_process, None
-            log.warning("the queue has not answered for %.1f s, ending process %d", QUEUE_SECONDS_MAX, process.pid)
+        process, why = self._queue_process, self._patience.why_ended(_boottime())
+        if why and process is not None:
+            log.warning("the queue %s, ending process %d", why, process.pid)
             process.send(signal.SIGKILL)
 
     def _tell_fenced(self) -> None:

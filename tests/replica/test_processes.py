@@ -127,6 +127,27 @@ def test_a_number_that_has_gone_to_a_stranger_meanwhile_is_not_killed(monkeypatc
 
 
 @pytest.mark.cluster
+def test_a_handle_tells_what_its_process_computed_and_whether_it_is_stopped() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    handle = ProcessHandle(process.pid)
+    try:
+        before = handle.cpu_seconds()
+        until_true(lambda: handle.cpu_seconds() > before + 0.05, 30.0, lambda: "it computes nothing")
+        assert not handle.is_stopped
+        handle.send(signal.SIGSTOP)
+        until_true(lambda: handle.is_stopped, 30.0, lambda: "it goes on")
+        stood = handle.cpu_seconds()
+        assert handle.cpu_seconds() == stood
+    finally:
+        process.kill()
+        process.wait()
+    assert not handle.is_stopped
+    with pytest.raises(ProcessLookupError):
+        handle.cpu_seconds()
+
+
 def test_a_handle_reaches_its_own_process_and_after_its_end_nobody() -> None:
     process = a_sleeper()
     handle = ProcessHandle(process.pid)
