@@ -26,7 +26,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from rayched.framework.cluster_event import ClusterEvent
 
@@ -123,6 +123,18 @@ class GivenBack(NamedTuple):
     uids: tuple[str, ...]
 
 
+class PutOff(NamedTuple):
+    """A pod that was handed out is not to be tried before others, however long that takes."""
+
+    uid: str
+
+
+class TakenUp(NamedTuple):
+    """The attempt of a pod that was put off begins."""
+
+    uid: str
+
+
 @dataclass(frozen=True)
 class Activated:
     """Pods to be tried at once, by name."""
@@ -133,7 +145,18 @@ class Activated:
 Stated = tuple[str, str, str]
 """What the scheduler knows of a pod when the whole log has crossed: uid, name, value of `queue.audit.Standing`."""
 
-LogEntry = PendingPodSeen | PendingPodGone | ClusterChange | AssignedPods | AttemptsEnded | AttemptFailed | GivenBack | Activated
+LogEntry: TypeAlias = (
+    PendingPodSeen
+    | PendingPodGone
+    | ClusterChange
+    | AssignedPods
+    | AttemptsEnded
+    | AttemptFailed
+    | GivenBack
+    | PutOff
+    | TakenUp
+    | Activated
+)
 
 
 @dataclass(frozen=True)

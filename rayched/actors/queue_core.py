@@ -28,7 +28,9 @@ from rayched.actors.messages import (
     LogEntry,
     PendingPodGone,
     PendingPodSeen,
+    PutOff,
     SentObject,
+    TakenUp,
 )
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
@@ -42,14 +44,14 @@ from rayched.queue.hints import HintTable
 from rayched.queue.pending import PendingCounts
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Moves, PendingPod, Place
-from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight, PreCheck, SchedulingQueue
+from rayched.queue.scheduling_queue import AlreadyQueued, Moving, NotInFlight, PreCheck, SchedulingQueue
 from rayched.queue.several import Several
 from rayched.v1.core_pb2 import Pod
 
 SLICE_SECONDS: Final = 0.2
-"""An exchange takes no longer, but for the last entry: the scheduler ends a queue that does not answer."""
-ENTRIES_AT_ONCE: Final = 8
-"""Entries between two looks at the clock."""
+"""An exchange takes no longer, but for its last step: the scheduler ends a queue that does not answer."""
+STEPS_AT_ONCE: Final = 8
+"""Entries, or pieces of one, between two looks at the clock."""
 
 QueueFactory = Callable[[PreEnqueueDurations], SchedulingQueue]
 
@@ -94,7 +96,9 @@ class QueueCore:
         self._position = 0
         """Of the last one that was applied."""
         self._left: deque[LogEntry] = deque()
-        """Entries that came and were not applied yet."""
+        """Entries that came and were not begun yet."""
+        self._moving: Moving | None = None
+        """What was begun with the last entry before them, and has not ended."""
         self._templates: dict[int, Pod | bytes] = {}
         """Read when they are first asked for."""
         self._to_forget: list[int] = []
@@ -137,16 +141,15 @@ class QueueCore:
         gated: list[str] = []
         problems: list[str] = []
         lost: list[str] = []
-        until = self._stopwatch() + SLICE_SECONDS
-        while self._left:
-            entry = self._left.popleft()
-            self._position += 1
-            moves = self._apply(entry, request.now)
+        until, steps = self._stopwatch() + SLICE_SECONDS, 0
+        while self._left or self._moving is not None:
+            moves, is_wake = self._step(request.now)
+            steps += 1
             if moves:
                 self._note(moves, gated)
-                if isinstance(entry, ClusterChange | AssignedPods):
+                if is_wake:
                     problems += [violation.text for violation in self.audit.woke(moves, request.now)]
-            if self._left and not self._position % ENTRIES_AT_ONCE and self._stopwatch() >= until:
+            if not steps % STEPS_AT_ONCE and (self._left or self._moving is not None) and self._stopwatch() >= until:
                 problems += self.queue.raised.take()
                 return ExchangeAnswer(
                     self._session,
@@ -154,7 +157,7 @@ class QueueCore:
                     gated=tuple(gated),
                     counts=_by_place(self.queue.pending()),
                     problems=tuple(problems),
-                    behind=len(self._left),
+                    behind=len(self._left) + (self._moving is not None),
                 )
         for template in self._to_forget:
             self._templates.pop(template, None)
@@ -187,6 +190,7 @@ class QueueCore:
         self._session = session
         self._received = self._position = 0
         self._left.clear()
+        self._moving = None
         self._templates.clear()
         self._to_forget.clear()
         self._incoming = self.incoming()
@@ -196,6 +200,35 @@ class QueueCore:
 
     def _new_audit(self) -> QueueAudit:
         return QueueAudit(self.queue.places, self.queue.hints, self.violations)
+
+    def _step(self, now: float) -> tuple[Moves, bool]:
+        """The next entry, or a piece of one that takes long: the moves made, and whether an event made them."""
+        if self._moving is None:
+            entry = self._left.popleft()
+            self._position += 1
+            self._moving = self._wakes(entry, now)
+            if self._moving is None:
+                return self._apply(entry, now), False
+        try:
+            next(self._moving)
+        except StopIteration as end:
+            self._moving = None
+            return end.value, True
+        return (), True
+
+    def _wakes(self, entry: LogEntry, now: float) -> Moving | None:
+        """What happened in the cluster is held against all that wait."""
+        match entry:
+            case ClusterChange():
+                old, new = self._object(entry.old), self._object(entry.new)
+                pre_check = _pre_check(entry)
+                self.audit.happened(entry.event, old, new, self._position, pre_check)
+                return self.queue.moving_all(entry.event, now, old=old, new=new, pre_check=pre_check, position=self._position)
+            case AssignedPods():
+                news = self._assigned(entry)
+                self.audit.happened(entry.event, None, None, self._position, news=news)
+                return self.queue.moving_all_for_each(entry.event, now, news, position=self._position)
+        return None
 
     def _apply(self, entry: LogEntry, now: float) -> Moves:
         queue = self.queue
@@ -213,17 +246,12 @@ class QueueCore:
                 queue.delete(entry.uid, entry.name)
             case AttemptFailed():
                 return self._failed(entry, now)
-            case ClusterChange():
-                old, new = self._object(entry.old), self._object(entry.new)
-                pre_check = _pre_check(entry)
-                self.audit.happened(entry.event, old, new, self._position, pre_check)
-                return queue.move_all(entry.event, now, old=old, new=new, pre_check=pre_check, position=self._position)
-            case AssignedPods():
-                news = self._assigned(entry)
-                self.audit.happened(entry.event, None, None, self._position, news=news)
-                return queue.move_all_for_each(entry.event, now, news, position=self._position)
             case GivenBack():
                 return queue.give_back(entry.uids, now)
+            case PutOff():
+                queue.put_off(entry.uid)
+            case TakenUp():
+                queue.take_up(entry.uid, position=self._position)
             case Activated():
                 return queue.activate(entry.names, now)
         return ()

@@ -39,6 +39,8 @@ from rayched.actors.messages import (
     LogEntry,
     PendingPodGone,
     PendingPodSeen,
+    PutOff,
+    TakenUp,
 )
 from rayched.actors.queue_feed import Told
 from rayched.actors.roll_call import RollCall
@@ -58,6 +60,8 @@ GATHER_SECONDS: Final = 0.02
 """What changes nothing for any pod waits so long for a call that is made anyway."""
 TIME_STEP_SECONDS: Final = 1e-6
 """Between pods that came at one moment: the queue orders pods of equal priority by their times."""
+_NO_HURRY: Final = frozenset((AttemptsEnded, AssignedPods, PutOff, TakenUp))
+"""Entries that change nothing that the queue hands out while no pod waits for such news."""
 _MEASURED_MIN: Final = 16
 """Fewer pods say little about the speed."""
 
@@ -145,7 +149,7 @@ class QueueLink:
             self._queued.remove(entry.uid)
         self._log.append((entry, templates))
         self.end += 1
-        if kind is not AttemptsEnded and kind is not AssignedPods:
+        if kind not in _NO_HURRY:
             self._is_urgent = True
             if not isinstance(entry, PendingPodSeen) or not entry.is_new:
                 self._unusual = self.end
@@ -184,6 +188,14 @@ class QueueLink:
     def give_back(self, uid: str) -> bool:
         """The pod's attempt lost a race: it counts as not tried. False as in `ended`."""
         return self._land(uid) and self._told(GivenBack((uid,)))
+
+    def put_off(self, uid: str) -> None:
+        """The pod's cycle does not begin yet, so that the queue keeps no events for it."""
+        self.tell(PutOff(uid))
+
+    def take_up(self, uid: str) -> None:
+        """Its cycle begins."""
+        self.tell(TakenUp(uid))
 
     def activate(self, names: tuple[str, ...]) -> None:
         self.tell(Activated(names))

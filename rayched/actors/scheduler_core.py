@@ -33,7 +33,7 @@ from rayched.actors.attempt_ends import AttemptEnds
 from rayched.actors.bindings import Bindings, End, Ended
 from rayched.actors.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
 from rayched.actors.cache_news import CacheNews
-from rayched.actors.costly_pods import ASIDE_MAX, COSTLY_SECONDS, DEATHS_MAX, CostlyPods
+from rayched.actors.costly_pods import DEATHS_MAX, HEAVY_SECONDS, CostlyPods, Trial
 from rayched.actors.event_writes import OP_EVENT, EventWrites
 from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
 from rayched.actors.pod_changes import OP_BIND, OP_PREEMPT, OP_STATUS
@@ -50,8 +50,9 @@ from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import error
 from rayched.queue.hints import HintTable
 from rayched.scheduler.attempt import Failure, Phase
-from rayched.scheduler.scheduler import ATTEMPT_SECONDS, PodToSchedule, Scheduler
+from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.work_budget import OverBudget
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery, Listed
 from rayched.store.transactions import Fenced, Guard, GuardedPut
@@ -321,8 +322,8 @@ class SchedulerCore:
             link.decided(count, ended - began, BATCH_SECONDS)
         turn = costly.take(ended, alone=not len(link)) if count < room and len(costly) else None
         if turn is not None:
-            uid, allowed = turn
-            self._decide_pod(uid, self.cache.pod(uid), link, now_unix, allowed)
+            link.take_up(turn.uid)
+            self._decide_pod(turn.uid, self.cache.pod(turn.uid), link, now_unix, turn)
             ended = clock()
         decisions.end(ended)
         self.measures.batch_ended(ended)
@@ -411,21 +412,19 @@ class SchedulerCore:
     def _steps_aside(self, record: PodRecord, link: QueueLink) -> bool:
         """Whether it is not the pod's turn yet."""
         deaths = self.cache.suspects.get(record.uid, 0) if self.cache.suspects else 0
-        if deaths < DEATHS_MAX and len(self._costly) < ASIDE_MAX:
-            return self._costly.steps_aside(record.uid, record.template, deaths, self._ports.clock() if deaths else 0.0)
-        if deaths >= DEATHS_MAX:
-            why = f"schedulers ended in {deaths} attempts for this pod; it is tried again when that is an hour ago"
-        elif self._costly.is_costly(record.template):
-            why = f"{ASIDE_MAX} pods that take long to schedule wait already"
-        else:
-            return False
+        if deaths < DEATHS_MAX:
+            aside = self._costly.steps_aside(record.uid, record.template, deaths, self._ports.clock() if deaths else 0.0)
+            if aside:
+                link.put_off(record.uid)
+            return aside
+        why = f"schedulers ended in {deaths} attempts for this pod; it is tried again when that is an hour ago"
         self._ends.failed(record.uid, link.cycle_begins(), Failure(error(why), why), self._ports.clock())
         return True
 
     def _decide_pod(
-        self, uid: str, record: PodRecord | None, link: QueueLink, now_unix: float, allowed: float | None = None
+        self, uid: str, record: PodRecord | None, link: QueueLink, now_unix: float, turn: Trial | None = None
     ) -> None:
-        """`allowed`: what the attempt of a pod that stepped aside may take."""
+        """`turn`: of a pod that stepped aside."""
         if record is None or record.kept is None or not self._ends.is_to_be_tried(record):
             link.ended(uid)
             return
@@ -434,11 +433,20 @@ class SchedulerCore:
         self.measures.cycle_began.append(now)
         pod = PodToSchedule(uid, record.name, record.template, record.kept)
         began = link.cycle_begins()
-        result = self.scheduler.schedule(pod, began, now, now_unix, ATTEMPT_SECONDS if allowed is None else allowed)
+        try:
+            if turn is None:
+                result = self.scheduler.schedule(pod, began, now, now_unix)
+            else:
+                result = self.scheduler.schedule(pod, began, now, now_unix, turn.allowed, goes_on=turn.goes_on)
+        except OverBudget:
+            self._costly.was_aside(now, self._ports.clock())
+            self._costly.goes_on()
+            link.put_off(uid)
+            return
         took = self.snapshot.work.took
-        if allowed is not None or took >= COSTLY_SECONDS:
+        if turn is not None or took >= HEAVY_SECONDS:
             self._costly.took(record.template, took)
-        if allowed is not None:
+        if turn is not None:
             self._costly.was_aside(now, self._ports.clock())
         shadows = self.scheduler.shadows
         while shadows.unread:

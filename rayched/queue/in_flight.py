@@ -5,6 +5,7 @@ replayed to it; else a wake-up would be lost to the race.
 
 Events carry the position in the caller's log at which they were applied. A pod's attempt has seen everything up to the position
 at which its cycle began; the caller names that position with the outcome, and where it does not, the position of the pop counts.
+A pod whose cycle is put off needs no events until it is taken up: the cycle sees what has happened by then.
 
 Invariants: positions never decrease. `_flights` is in the order of popping, so its first pod is the one that needs the oldest
 event; what lies before that is dropped. With no pod in flight no event is kept.
@@ -22,6 +23,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from rayched.framework.cluster_event import ClusterEvent
@@ -75,10 +77,11 @@ class Flight:
 class InFlightPods:
     """See the module."""
 
-    __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "n_events", "position")
+    __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "_put_off", "n_events", "position")
 
     def __init__(self, limit: int = EVENTS_MAX) -> None:
         self._flights: OrderedDict[str, Flight] = OrderedDict()
+        self._put_off: dict[str, Flight] = {}
         self._by_key: dict[str, Flight] = {}
         self._events: list[Occurrence] = []
         self._head = 0
@@ -91,10 +94,10 @@ class InFlightPods:
         """Position of the last event."""
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._flights) + len(self._put_off)
 
     def __iter__(self) -> Iterator[Flight]:
-        return iter(self._flights.values())
+        return chain(self._flights.values(), self._put_off.values())
 
     def events(self) -> Counter[str]:
         """Events that are kept, by label."""
@@ -104,7 +107,7 @@ class InFlightPods:
         return found
 
     def get(self, uid: str) -> Flight | None:
-        return self._flights.get(uid)
+        return self._flights.get(uid) or self._put_off.get(uid)
 
     def by_key(self, key: str) -> Flight | None:
         """The flight of the pod that has this name now; none for a pod that was deleted in flight."""
@@ -134,8 +137,22 @@ class InFlightPods:
         self._flights[pod.uid] = flight
         self._by_key[pod.key] = flight
 
+    def put_off(self, uid: str) -> None:
+        """The pod's cycle is not to begin for now. Idempotent."""
+        flight = self._flights.pop(uid, None)
+        if flight is not None:
+            self._put_off[uid] = flight
+            self._drop_unneeded()
+
+    def take_up(self, uid: str) -> None:
+        """The pod's cycle begins now. Idempotent."""
+        flight = self._put_off.pop(uid, None)
+        if flight is not None:
+            flight.began = self.position
+            self._flights[uid] = flight
+
     def wake_all(self) -> None:
-        """Every pod in flight is worth another attempt if this one fails."""
+        """Every pod in flight is worth another attempt if this one fails, unless it has yet to begin."""
         for flight in self._flights.values():
             flight.woken = True
 
@@ -146,7 +163,7 @@ class InFlightPods:
 
     def end(self, uid: str) -> Flight | None:
         """Idempotent; events that nobody needs any more are dropped."""
-        flight = self._flights.pop(uid, None)
+        flight = self._flights.pop(uid, None) or self._put_off.pop(uid, None)
         if flight is None:
             return None
         if self._by_key.get(flight.pod.key) is flight:
@@ -174,7 +191,8 @@ class InFlightPods:
             if not flight.deleted and self._by_key.get(flight.pod.key) is not flight:
                 wrong.append(f"{flight.pod.key} is in flight and cannot be found by its name")
             last = flight.began
-        if len(self._by_key) != sum(not flight.deleted for flight in self._flights.values()):
+        wrong += [f"{flight.pod.key} is in flight and put off" for uid, flight in self._put_off.items() if uid in self._flights]
+        if len(self._by_key) != sum(not flight.deleted for flight in self):
             wrong.append("pods are found in flight by name that are not in flight")
         if not self._flights and self.n_events:
             wrong.append(f"{self.n_events} events are kept for no pod")

@@ -174,6 +174,15 @@ class SchedulingQueue:
             raise QueueClosed("scheduling queue is closed")
         return popped
 
+    def put_off(self, uid: str) -> None:
+        """The cycle of a pod in flight is not to begin for now. Idempotent."""
+        self.places.in_flight.put_off(uid)
+
+    def take_up(self, uid: str, *, position: int | None = None) -> None:
+        """The cycle of a pod that was put off begins now: it sees all that has happened. Idempotent."""
+        self.places.in_flight.advance(position)
+        self.places.in_flight.take_up(uid)
+
     def done(self, uid: str) -> bool:
         """The pod has its node, or nobody will try it again. False: it was not in flight. Idempotent."""
         flight = self.places.in_flight.end(uid)

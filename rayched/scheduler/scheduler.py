@@ -136,6 +136,8 @@ class Scheduler:
         self.decisions = Decisions(snapshot, stopwatch)
         """What was decided last."""
         self.shadows = ShadowRecords(self.raised)
+        self._goes_on = False
+        """The attempt is made again where it takes too long."""
         self.over_budget: Counter[str] = Counter()
         """Attempts that took longer than they may, by profile."""
         self.preemption_attempts = 0
@@ -196,12 +198,20 @@ class Scheduler:
     # ------------------------------------------------------------------------------------------------ scheduling cycle
 
     def schedule(
-        self, pod: PodToSchedule, began: int, now: float, now_unix: float = 0.0, allowed: float = ATTEMPT_SECONDS
+        self,
+        pod: PodToSchedule,
+        began: int,
+        now: float,
+        now_unix: float = 0.0,
+        allowed: float = ATTEMPT_SECONDS,
+        *,
+        goes_on: bool = False,
     ) -> Attempt | Failure:
         """One cycle. The attempt that comes back holds room on its node and is READY or WAITING.
 
         `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for. `allowed`: seconds that
-        the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed.
+        the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed. With `goes_on`
+        it raises OverBudget instead: nothing has happened, but that the next attempt for the pod has less to compute.
         """
         runner = self._runners[pod.template.scheduler_name]
         sampled = not self._decisions % ATTEMPTS_SAMPLED_EVERY
@@ -210,6 +220,7 @@ class Scheduler:
         self._decisions += 1
         work = self._snapshot.work
         work.begin(allowed)
+        self._goes_on = goes_on
         try:
             if runner.meter is None:
                 return self._cycle(runner, attempt, now, now_unix, sampled)
@@ -246,6 +257,8 @@ class Scheduler:
             else:
                 self.decisions.kept(attempt, row)
         except OverBudget as problem:
+            if self._goes_on:
+                raise
             return self._over_budget(attempt, problem)
         except PluginError as problem:
             meter = runner.meter

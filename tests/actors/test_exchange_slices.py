@@ -6,9 +6,11 @@ from random import Random
 
 import pytest
 
-from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
+from rayched.actors.messages import AssignedPods, ExchangeAnswer, ExchangeRequest
 from rayched.actors.queue_core import SLICE_SECONDS, LogGap, QueueCore, queue_factory
+from rayched.framework.cluster_event import ASSIGNED_POD_ADD
 from rayched.framework.configuration import Configuration
+from rayched.v1.core_pb2 import Pod
 from tests.actors.builders import a_node, a_pod
 from tests.actors.leading import put_node, put_pod
 from tests.actors.model_store import ModelStore
@@ -19,10 +21,10 @@ class SlowQueue(QueueCore):
     """Each look at its clock takes some time; it keeps how far behind its answers were."""
 
     def __init__(self, replica: Replica, seconds: float) -> None:
-        self.now, self.behind = 0.0, list[int]()
+        self.now, self.behind, self.pace = 0.0, list[int](), seconds
 
         def stopwatch() -> float:
-            self.now += seconds
+            self.now += self.pace
             return self.now
 
         super().__init__(queue_factory(Configuration(), replica.profiles), stopwatch)
@@ -86,3 +88,39 @@ def test_what_is_left_counts_as_received_and_a_new_session_forgets_it() -> None:
     assert onward.behind == answer.behind - 8
     queue.exchange(ExchangeRequest(request.session + 1, 1, (), 1.0, 0))
     assert queue.behind[-1] == 0 and queue.queue.pending().active == 0
+
+
+def with_selectors(name: str, number: int) -> Pod:
+    """Wants to be where no pod is, and says so in words that no other pod uses."""
+    pod = a_pod(name)
+    term = pod.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution.add(topology_key="zone")
+    term.label_selector.match_expressions.add(key="own", operator="NotIn", values=[f"nobody-{number}"])
+    term.label_selector.match_labels["there"] = "later"
+    return pod
+
+
+def test_one_entry_that_concerns_many_waiting_pods_takes_several_exchanges() -> None:
+    replica = Replica(ModelStore(), Clock())
+    put_node(replica.store, a_node("n0", cpu="64", pods="500", labels={"zone": "a"}))
+    for number in range(700):
+        put_pod(replica.store, with_selectors(f"p{number}", number))
+    queue = replica.queue = SlowQueue(replica, 0.0)
+    replica.list()
+    replica.lead()
+    replica.settle()
+    assert queue.queue.pending().unschedulable == 700
+    event = AssignedPods(ASSIGNED_POD_ADD, (7,) * 3, ("n0",) * 3)
+    now, answers = replica.clock.now, list[ExchangeAnswer]()
+    arrived = a_pod("arrived")
+    arrived.metadata.labels.update({"own": "arrived", "there": "later"})
+    link = replica.core.link
+    assert link is not None and link.session == queue.session
+    queue.pace = SLICE_SECONDS
+    first = ExchangeRequest(link.session, link.end + 1, (event,), now, 5, {7: arrived.SerializeToString()})
+    answers.append(queue.exchange(first))
+    while answers[-1].behind:
+        answers.append(queue.exchange(ExchangeRequest(link.session, link.end + 2, (), now, 5)))
+    assert len(answers) > 1 and all(answer.behind == 1 and not answer.uids for answer in answers[:-1])
+    pending = queue.queue.pending()
+    assert (pending.unschedulable, pending.backoff + pending.active + pending.in_flight) == (0, 700)
+    assert not queue.violations and not queue.refused

@@ -61,12 +61,14 @@ def pass_seconds(replica: Replica, seconds: int) -> None:
 
 
 def skips_the_move_on_node_add(patch: pytest.MonkeyPatch) -> None:
-    move_all = SchedulingQueue.move_all
+    moving_all = SchedulingQueue.moving_all
 
     def deaf(self: SchedulingQueue, event: Any, now: float, **details: Any) -> Any:
-        return () if event == NODE_ADD else move_all(self, event, now, **details)
+        if event == NODE_ADD:
+            return ()
+        return (yield from moving_all(self, event, now, **details))
 
-    patch.setattr(SchedulingQueue, "move_all", deaf)
+    patch.setattr(SchedulingQueue, "moving_all", deaf)
 
 
 def loses_a_pod_on_update(patch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from rayched.actors import scheduler_core
 from rayched.actors.costly_pods import (
     CONDITIONS_MAX,
     COSTLY_SECONDS,
     DEATHS_MAX,
+    HEAVY_SECONDS,
+    MODEST,
     SHARE,
+    SLICES,
+    SMALL_BYTES,
     SUSPECT_PAUSE_SECONDS,
     SUSPECT_SECONDS,
     SUSPECT_WAIT_SECONDS,
     CostlyPods,
+    Level,
+    Trial,
     conditions_of,
 )
 from rayched.api import kinds
@@ -144,17 +149,21 @@ def template_of(pod: Pod) -> PodTemplate:
 )
 def test_what_a_pod_asks_is_counted(pod: Pod, conditions: int) -> None:
     assert conditions_of(pod) == conditions
-    assert CostlyPods().is_costly(template_of(pod)) is (conditions > CONDITIONS_MAX)
+    template = template_of(pod)
+    expected = Level.COSTLY if conditions > CONDITIONS_MAX else Level.HEAVY if conditions > MODEST else Level.ORDINARY
+    assert CostlyPods().level(template) is (expected if len(template.content) > SMALL_BYTES else Level.ORDINARY)
 
 
-def test_an_attempt_tells_whether_pods_that_ask_the_same_are_costly_whatever_their_labels() -> None:
+def test_an_attempt_tells_what_pods_that_ask_the_same_cost_whatever_their_labels() -> None:
     costly = CostlyPods()
     modest, much = (template_of(asking(a_pod(f"p{n}", labels={"own": "1"}), n)) for n in (12, 40))
     same = template_of(asking(a_pod("other", labels={"own": "2"}), 12))
-    assert [costly.is_costly(one) for one in (modest, same, much)] == [False, False, True]
+    assert [costly.level(one) for one in (modest, same, much)] == [Level.HEAVY, Level.HEAVY, Level.COSTLY]
     costly.took(modest, COSTLY_SECONDS)
     costly.took(much, COSTLY_SECONDS / 2)
-    assert [costly.is_costly(one) for one in (modest, same, much)] == [True, True, False]
+    assert [costly.level(one) for one in (modest, same, much)] == [Level.COSTLY, Level.COSTLY, Level.HEAVY]
+    costly.took(same, HEAVY_SECONDS / 2)
+    assert [costly.level(one) for one in (modest, same, much)] == [Level.ORDINARY, Level.ORDINARY, Level.HEAVY]
 
 
 def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobody_does() -> None:
@@ -167,7 +176,8 @@ def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobod
         costly.ordinary(now)
         turn = costly.take(now, alone=True)
         if turn is not None:
-            order.append(turn[0])
+            assert turn.allowed == SLICES[0] and turn.goes_on
+            order.append(turn.uid)
             now += 0.2
             spent += 0.2
             costly.was_aside(now - 0.2, now)
@@ -177,10 +187,47 @@ def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobod
     # Nobody else comes for a while: one after the other.
     now += 1.0
     for number in range(len(order), 100):
-        assert costly.take(now, alone=True) == (str(number), ATTEMPT_SECONDS)
+        assert costly.take(now, alone=True) == Trial(str(number), ATTEMPT_SECONDS)
         costly.was_aside(now, now + 0.2)
         now += 0.2
     assert costly.take(now, alone=True) is None and costly.due() is None and not len(costly)
+
+
+def test_heavy_pods_come_whenever_no_ordinary_one_is_there_and_have_their_share_beside_others() -> None:
+    costly, heavy, much = CostlyPods(), template_of(asking(a_pod("heavy"), 12)), template_of(asking(a_pod("much"), 60))
+    for number in range(10):
+        assert costly.steps_aside(f"heavy-{number}", heavy, 0, 0.0)
+        assert costly.steps_aside(f"much-{number}", much, 0, 0.0)
+    costly.ordinary(5.0)
+    first, second = costly.take(5.0, alone=False), costly.take(5.0, alone=True)
+    assert first == Trial("heavy-0", ATTEMPT_SECONDS) and second == Trial("heavy-1", ATTEMPT_SECONDS)
+    costly.was_aside(5.0, 5.1)
+    # Beside ordinary ones they wait now, and the costly ones have a share of their own.
+    turn = costly.take(5.1, alone=False)
+    assert turn is not None and turn.uid == "much-0"
+    costly.was_aside(5.1, 5.2)
+    assert costly.take(5.2, alone=False) is None
+    assert costly.due() == pytest.approx(5.1 + 0.1 * (1 / SHARE - 1))
+    again = costly.take(5.2, alone=True)
+    assert again is not None and again.uid == "heavy-2"
+
+
+def test_a_costly_pod_goes_on_in_larger_slices_behind_the_others_and_has_a_whole_attempt_at_last() -> None:
+    costly, much = CostlyPods(), template_of(asking(a_pod("much"), 60))
+    for uid in ("one", "two"):
+        assert costly.steps_aside(uid, much, 0, 0.0)
+    now, seen = 10.0, []
+    for _ in range(2 * len(SLICES)):
+        costly.ordinary(now)
+        turn = costly.take(now, alone=False)
+        assert turn is not None
+        seen.append(turn)
+        costly.was_aside(now, now + turn.allowed)
+        now += turn.allowed / SHARE + 0.001
+        if turn.goes_on:
+            costly.goes_on()
+    assert seen == [Trial(uid, allowed, allowed < ATTEMPT_SECONDS) for allowed in SLICES for uid in ("one", "two")]
+    assert not len(costly)
 
 
 def test_suspects_are_last_alone_and_cheap_but_not_for_ever() -> None:
@@ -188,16 +235,15 @@ def test_suspects_are_last_alone_and_cheap_but_not_for_ever() -> None:
     for uid in ("one", "two", "three"):
         assert costly.steps_aside(uid, plain, 1, 100.0)
     assert costly.take(100.0, alone=False) is None
-    assert costly.take(100.0, alone=True) == ("one", SUSPECT_SECONDS)
+    assert costly.take(100.0, alone=True) == Trial("one", SUSPECT_SECONDS)
     assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS / 2, alone=True) is None
     assert costly.due() == 100.0 + SUSPECT_PAUSE_SECONDS
-    assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS, alone=True) == ("two", SUSPECT_SECONDS)
+    assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS, alone=True) == Trial("two", SUSPECT_SECONDS)
     assert costly.take(99.0 + SUSPECT_WAIT_SECONDS, alone=False) is None
-    assert costly.take(100.0 + SUSPECT_WAIT_SECONDS, alone=False) == ("three", SUSPECT_SECONDS)
+    assert costly.take(100.0 + SUSPECT_WAIT_SECONDS, alone=False) == Trial("three", SUSPECT_SECONDS)
 
 
-def test_ordinary_pods_do_not_wait_behind_many_that_cost_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_core, "ASIDE_MAX", 20)
+def test_ordinary_pods_do_not_wait_behind_many_that_cost_much() -> None:
     pods = [asking(a_pod(f"much-{i}", labels={"own": str(i)}), 60, of=f"-{i}") for i in range(60)]
     replica = leading(WorkClock(COSTLY_SECONDS / 20), *pods, *(a_pod(f"p{i}") for i in range(30)))
     for _ in range(40):
@@ -212,6 +258,29 @@ def test_ordinary_pods_do_not_wait_behind_many_that_cost_much(monkeypatch: pytes
         replica.settle()
         replica.clock.now += 11.0
     assert len(replica.bound()) == len(pods) + 30
+
+
+def test_pods_that_stand_aside_keep_no_events_and_miss_none() -> None:
+    much = [asking(a_pod(f"much-{i}", cpu="30", labels={"own": str(i)}), 60, of=f"-{i}") for i in range(9)]
+    replica = leading(WorkClock(COSTLY_SECONDS / 20), *much, *(a_pod(f"p{i}") for i in range(30)))
+    for _ in range(3):
+        replica.watch(), replica.exchanged(), replica.turn(), replica.core.decide(), replica.exchange(), replica.arrive()
+        replica.answer()
+    assert len(replica.core._costly) >= 6
+    assert replica.queue.queue.pending().in_flight >= 6 and replica.queue.queue.n_events_in_flight == 0
+    assert not replica.queue.queue.verify()
+    for _ in range(40):
+        replica.settle()
+        replica.clock.now += 11.0
+    waiting = {pod.metadata.name for pod in much} - set(replica.bound())
+    assert waiting, "there is not room for all"
+    for number in range(len(waiting)):
+        put_node(replica.store, a_node(f"more-{number}", cpu="30"))
+    for _ in range(40):
+        replica.settle()
+        replica.clock.now += 11.0
+    assert {pod.metadata.name for pod in much} <= set(replica.bound())
+    assert not replica.queue.violations
 
 
 def test_a_pod_in_whose_cycle_schedulers_died_waits_for_the_others_and_is_given_up_after_some() -> None:

@@ -123,7 +123,7 @@ def test_whatever_was_forgotten_a_replay_has_every_event_since_the_cycle_or_says
     assert told_all and told_nothing
 
 
-STEP = st.tuples(st.sampled_from(["begin", "end", "event", "event"]), st.integers(0, 5), st.integers(0, 2))
+STEP = st.tuples(st.sampled_from(["begin", "end", "put off", "take up", "event", "event"]), st.integers(0, 5), st.integers(0, 2))
 
 
 @given(st.lists(STEP, max_size=60))
@@ -131,15 +131,26 @@ def test_any_course_of_events_is_replayed_as_a_full_record_would_be(steps: list[
     pods = InFlightPods()
     record: list[tuple[int, str]] = []
     popped_at: dict[str, int] = {}
+    put_off: set[str] = set()
     position = 0
     for number, (what, n, skip) in enumerate(steps):
         name = f"p{n}"
-        if what == "begin" and name not in popped_at:
+        if what == "begin" and name not in popped_at and name not in put_off:
             began(pods, name)
             popped_at[name] = position
         elif what == "end":
             pods.end(f"uid-{name}")
             popped_at.pop(name, None)
+            put_off.discard(name)
+        elif what == "put off":
+            pods.put_off(f"uid-{name}")
+            if popped_at.pop(name, None) is not None:
+                put_off.add(name)
+        elif what == "take up":
+            pods.take_up(f"uid-{name}")
+            if name in put_off:
+                put_off.remove(name)
+                popped_at[name] = position
         elif what == "event":
             position += skip
             happened(pods, str(number), position)
@@ -150,6 +161,8 @@ def test_any_course_of_events_is_replayed_as_a_full_record_would_be(steps: list[
                 assert replayed(pods, name, cycle_began) == [text for when, text in record if when > start]
         assert pods.verify() == []
         assert popped_at or pods.n_events == 0
+        assert {flight.pod.uid for flight in pods} == {f"uid-{name}" for name in (*popped_at, *put_off)}
+        assert len(pods) == len(popped_at) + len(put_off)
 
 
 def test_events_told_together_are_replayed_one_by_one_and_made_only_then() -> None:
