@@ -224,8 +224,8 @@ class QueueLink:
         """The next pod to try."""
         return self._hand.popleft()[0] if self._hand else None
 
-    def decided(self, pods: int, seconds: float, batch_seconds: float) -> None:
-        """So many pods took so long: the hand is to hold two batches of that speed."""
+    def taken(self, pods: int, seconds: float, batch_seconds: float) -> None:
+        """So many pods were decided, or stepped aside, in so long: the hand is to hold two batches of that speed."""
         if pods >= _MEASURED_MIN:
             in_a_batch = PODS_MAX if seconds <= 0 else int(pods * batch_seconds / seconds)
             self._hand_wanted = max(HAND_MIN, min(PODS_MAX, 2 * in_a_batch))

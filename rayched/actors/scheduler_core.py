@@ -304,11 +304,12 @@ class SchedulerCore:
         clock, decisions = self._ports.clock, self.scheduler.decisions
         decisions.begin(self.cache.revision)
         began, now_unix = clock(), self._ports.wall_clock()
-        count = 0
+        count = taken = 0
         while count < room:
             uid = link.take()
             if uid is None:
                 break
+            taken += 1
             record = self.cache.pod(uid)
             if record is not None and self._steps_aside(record, link):
                 continue
@@ -319,7 +320,7 @@ class SchedulerCore:
         ended = clock()
         if count:
             costly.ordinary(ended)
-            link.decided(count, ended - began, BATCH_SECONDS)
+        link.taken(taken, ended - began, BATCH_SECONDS)
         turn = costly.take(ended, alone=not len(link)) if count < room and len(costly) else None
         if turn is not None:
             link.take_up(turn.uid)

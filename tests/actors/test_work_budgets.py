@@ -260,6 +260,16 @@ def test_ordinary_pods_do_not_wait_behind_many_that_cost_much() -> None:
     assert len(replica.bound()) == len(pods) + 30
 
 
+def test_pods_that_step_aside_are_passed_over_by_the_hundred() -> None:
+    pods = [asking(a_pod(f"much-{i}", labels={"own": str(i)}), 60) for i in range(1_500)]
+    replica = leading(WorkClock(COSTLY_SECONDS / 20), *pods, *(a_pod(f"p{i}") for i in range(30)))
+    for _ in range(12):
+        replica.watch(), replica.exchanged(), replica.turn(), replica.core.decide(), replica.exchange(), replica.arrive()
+        replica.answer()
+        replica.clock.now += 0.001
+    assert {f"uid-p{i}" for i in range(30)} <= set(replica.decided_about)
+
+
 def test_pods_that_stand_aside_keep_no_events_and_miss_none() -> None:
     much = [asking(a_pod(f"much-{i}", cpu="30", labels={"own": str(i)}), 60, of=f"-{i}") for i in range(9)]
     replica = leading(WorkClock(COSTLY_SECONDS / 20), *much, *(a_pod(f"p{i}") for i in range(30)))
