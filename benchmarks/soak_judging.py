@@ -11,8 +11,8 @@ pid in one role. What is known of a kind, such as the SchedulerActor of leaders,
 span begins with a warm-up of a tenth of the run, two minutes at most, which is left out.
 
 Two things grow for an hour by what rayched promises: Events, and records of submissions, are kept so long. Their keys are judged
-as keys a pod that was submitted within that time, and etcd's bytes and memory as those a key. History under compaction is a
-sawtooth.
+as keys a pod that was submitted within that time, and etcd's bytes and memory as those a key. History is kept for a quarter of an
+hour at most and is a sawtooth from then on, so of etcd a run of less than half an hour says nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from benchmarks.soak_samples import ProcessSample, Sample
 
 MIB: Final = 1 << 20
+ETCD: Final = "etcd"
 GROWTH_SHARE_MAX: Final = 0.10
 """An hour."""
 MEMORY_MAX: Final = 5.0 * MIB
@@ -40,6 +41,8 @@ _PAGE_NOISE: Final = 0.5 * MIB
 _WARM_UP_SHARE, _WARM_UP_SECONDS_MAX = 0.1, 120.0
 _KEPT_SECONDS: Final = 3900.0
 """Events and records stay for an hour, and are looked for every five minutes."""
+_HISTORY_SECONDS: Final = 900.0
+"""History is kept for ten minutes, told in moments five minutes apart."""
 _SAMPLES_MIN: Final = 9
 """Of a span that is judged."""
 _HOUR: Final = 3600.0
@@ -146,11 +149,11 @@ def judged(samples: Sequence[Sample], kills: int) -> list[Row]:
     series: list[tuple[str, Callable[[Sample], float | None], float | None, Callable[[float], str]]] = [
         ("keys that schedulers follow", lambda one: one.cluster_keys, KEYS_MAX, _count),
         ("Events and records a pod of the last hour", _kept_a_pod(samples), 0.0, _ratio),
-        ("etcd, bytes in use a key", lambda one: one.in_use / one.keys if one.keys else None, 0.0, _count),
-        ("etcd, memory a key", lambda one: one.memory_of("etcd") / one.keys if one.keys else None, 0.0, _count),
-        ("etcd, bytes in use", lambda one: one.in_use, None, _mib),
-        ("etcd, file", lambda one: one.file, None, _mib),
-        ("etcd, disk", lambda one: one.disk, None, _mib),
+        (f"{ETCD}, bytes in use a key", lambda one: one.in_use / one.keys if one.keys else None, 0.0, _count),
+        (f"{ETCD}, memory a key", lambda one: one.memory_of(ETCD) / one.keys if one.keys else None, 0.0, _count),
+        (f"{ETCD}, bytes in use", lambda one: one.in_use, None, _mib),
+        (f"{ETCD}, file", lambda one: one.file, None, _mib),
+        (f"{ETCD}, disk", lambda one: one.disk, None, _mib),
         ("keys", lambda one: one.keys, None, _count),
         ("pods present", lambda one: one.present, KEYS_MAX, _count),
         ("pods waiting", lambda one: one.waiting, KEYS_MAX, _count),
@@ -161,8 +164,7 @@ def judged(samples: Sequence[Sample], kills: int) -> list[Row]:
     for name, value, floor, shown in series:
         points = [(one.seconds, float(found)) for one in samples if (found := value(one)) is not None]
         # The last samples are of the end: the load has stopped.
-        found_trend = trend(warmed([point for point in points if point[0] <= until], warm_up))
-        rows.append(_row(name, found_trend, floor, GROWTH_SHARE_MAX, shown))
+        rows.append(_series(name, [point for point in points if point[0] <= until], warm_up, floor, GROWTH_SHARE_MAX, shown))
     return rows + _sums(samples[-1], kills)
 
 
@@ -196,14 +198,23 @@ def _processes(
     rows = []
     until = _load_ended(samples)
     for kind, all_points in sorted(spans([one for one in samples if one.seconds <= until], value).items()):
-        if kind == "etcd" and what == "memory":
-            # Its index holds what is kept for an hour: see its memory a key.
-            rows.append(_row(f"{kind}, {what}", trend(warmed(all_points[0], warm_up)), None, share, shown))
+        if kind == ETCD:
+            # Its index holds what is kept for an hour: its memory is judged a key.
+            rows.append(_series(f"{ETCD}, {what}", all_points[0], warm_up, None if what == "memory" else floor, share, shown))
             continue
         trends = [found for points in all_points if (found := trend(warmed(points, warm_up), noise)) is not None]
         if trends:
             rows.append(_row(f"{kind}, {what}", together(trends), floor, share, shown))
     return rows
+
+
+def _series(
+    name: str, points: list[Point], warm_up: float, floor: float | None, share: float, shown: Callable[[float], str]
+) -> Row:
+    """One that began with the run."""
+    if name.startswith(ETCD) and points[-1][0] < 2 * _HISTORY_SECONDS:
+        floor = None
+    return _row(name, trend(warmed(points, warm_up)), floor, share, shown)
 
 
 def _row(name: str, found: Trend | None, floor: float | None, share: float, shown: Callable[[float], str]) -> Row:

@@ -10,10 +10,12 @@ from typing import Any, Final
 from benchmarks.soak_judging import MIB, spans
 from benchmarks.soak_samples import Sample
 
-_INCHES: Final = (13.0, 15.0)
+_INCHES: Final = (17.0, 14.0)
 _FORMATS: Final = (".svg", ".png")
 _SHOWN_FROM_BYTES: Final = 20 * MIB
 """Smaller processes would only crowd the picture."""
+_MOMENTS_MIN: Final = 9
+"""Nor are those drawn that were seen but for a moment."""
 
 
 def check_path(path: Path) -> None:
@@ -56,7 +58,7 @@ def draw(samples: Sequence[Sample], target: Path) -> None:
             panel.axvline(kill, color="grey", linewidth=0.8, linestyle=":")
         panel.grid(visible=True, alpha=0.3)
         if panel.get_lines():
-            panel.legend(fontsize="x-small", loc="best")
+            panel.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.suptitle("A soak: 100 pods a second, each deleted after 5 s; dotted: SIGKILL of the leader")
     figure.savefig(target, format=target.suffix[1:], dpi=100, metadata={"Date": None} if target.suffix == ".svg" else None)
     pyplot.close(figure)
@@ -65,8 +67,9 @@ def draw(samples: Sequence[Sample], target: Path) -> None:
 def _kinds(panel: Any, kinds: dict[str, list[list[tuple[float, float]]]], least: float = _SHOWN_FROM_BYTES / MIB) -> None:
     """One colour a kind, one line a process."""
     colours = itertools.count()
-    for kind, processes in sorted(kinds.items()):
-        if max(value for points in processes for _, value in points) < least:
+    for kind, found in sorted(kinds.items()):
+        processes = [points for points in found if len(points) >= _MOMENTS_MIN]
+        if not processes or max(value for points in processes for _, value in points) < least:
             continue
         colour = f"C{next(colours) % 10}"
         for number, points in enumerate(processes):

@@ -154,6 +154,41 @@ def test_every_demand_that_is_missed_is_named(change: Callable[[float], dict[str
     ]
 
 
+def test_small_processes_may_grow_by_what_allocators_keep_and_large_ones_by_a_tenth_and_steps_are_forgiven() -> None:
+    def run(memory: Callable[[float], float]) -> list[str]:
+        return missed([a_sample(at, a_process("replica", 1, memory(at) * MIB)) for at in _MOMENTS])
+
+    assert run(lambda at: 10.0 + 6.0 * at / HOUR) == []
+    assert run(lambda at: 10.0 + 9.0 * at / HOUR) == ["leader, replica, memory"]
+    assert run(lambda at: 200.0 + 19.0 * at / HOUR) == []
+    assert run(lambda at: 200.0 + 24.0 * at / HOUR) == ["leader, replica, memory"]
+    assert run(lambda at: 200.0 if at < 1800 else 300.0) == []
+
+
+def test_what_comes_after_the_load_is_no_part_of_a_series() -> None:
+    loaded = [a_sample(at) for at in _MOMENTS]
+    # Nobody submits any more and records stay: keys a pod of the last hour would grow.
+    after = [dataclasses.replace(loaded[-1], seconds=3600.0 + at, waiting=0) for at in _MOMENTS[1:]]
+    assert missed(loaded + [dataclasses.replace(one, cluster_keys=600 + int(one.seconds)) for one in after]) == []
+
+
+def test_etcd_is_judged_once_its_history_is_as_long_as_it_gets() -> None:
+    def at(seconds: float) -> Sample:
+        # A leak from the first moment, in bytes and in files.
+        processes = a_process("replica", 1), a_process("etcd", 2, replica=None, fds=int(30 + seconds / 100))
+        return a_sample(seconds, *processes, in_use=int(1000 + seconds))
+
+    short, long = [[at(seconds) for seconds in _MOMENTS if seconds <= until] for until in (1790.0, 3600.0)]
+    assert missed(short) == []
+    assert missed([dataclasses.replace(one, processes=one.processes[1:]) for one in short]) == ["processes"]
+    assert missed(long) == ["etcd, fds", "etcd, bytes in use a key"]
+    # What grows for as long as history does, and settles slowly, is none.
+    settled = [
+        1e3 * (700 + 2 * at) * (min(at, 900.0) + (min(at, 2000.0) - 900.0 if at > 900.0 else 0.0) * 0.001) for at in _MOMENTS
+    ]
+    assert missed([dataclasses.replace(one, in_use=int(used)) for one, used in zip(long, settled, strict=True)]) == ["etcd, fds"]
+
+
 def test_a_run_without_samples_misses_its_demands() -> None:
     assert missed([]) == ["samples"]
 
@@ -180,7 +215,8 @@ def test_a_process_is_judged_apart_as_leader_and_standby_and_anew_after_its_star
 
 def test_moments_without_a_leader_belong_to_no_span() -> None:
     samples = [a_sample(at, a_process("replica", 1), leader=None if at == 100 else 0) for at in _MOMENTS]
-    assert [len(points) for points in spans(samples, lambda one: one.memory)["leader, replica"]] == [360]
+    found = spans(samples, lambda one: one.memory)
+    assert {kind: [len(points) for points in all_points] for kind, all_points in found.items()} == {"leader, replica": [360]}
 
 
 # ------------------------------------------------------------------------------------------- samples, and what etcd shows
