@@ -206,9 +206,9 @@ class QueueCore:
         if self._moving is None:
             entry = self._left.popleft()
             self._position += 1
-            self._moving = self._wakes(entry, now)
-            if self._moving is None:
+            if not isinstance(entry, ClusterChange | AssignedPods):
                 return self._apply(entry, now), False
+            self._moving = self._wakes(entry, now)
         try:
             next(self._moving)
         except StopIteration as end:
@@ -216,19 +216,16 @@ class QueueCore:
             return end.value, True
         return (), True
 
-    def _wakes(self, entry: LogEntry, now: float) -> Moving | None:
+    def _wakes(self, entry: ClusterChange | AssignedPods, now: float) -> Moving:
         """What happened in the cluster is held against all that wait."""
-        match entry:
-            case ClusterChange():
-                old, new = self._object(entry.old), self._object(entry.new)
-                pre_check = _pre_check(entry)
-                self.audit.happened(entry.event, old, new, self._position, pre_check)
-                return self.queue.moving_all(entry.event, now, old=old, new=new, pre_check=pre_check, position=self._position)
-            case AssignedPods():
-                news = self._assigned(entry)
-                self.audit.happened(entry.event, None, None, self._position, news=news)
-                return self.queue.moving_all_for_each(entry.event, now, news, position=self._position)
-        return None
+        event, position = entry.event, self._position
+        if isinstance(entry, AssignedPods):
+            news = self._assigned(entry)
+            self.audit.happened(event, None, None, position, news=news)
+            return self.queue.moving_all_for_each(event, now, news, position=position)
+        old, new, pre_check = self._object(entry.old), self._object(entry.new), _pre_check(entry)
+        self.audit.happened(event, old, new, position, pre_check)
+        return self.queue.moving_all(event, now, old=old, new=new, pre_check=pre_check, position=position)
 
     def _apply(self, entry: LogEntry, now: float) -> Moves:
         queue = self.queue

@@ -38,6 +38,7 @@ from rayched.server.alike_submissions import AlikeSubmission
 from rayched.server.deletion import SYSTEM_NAMESPACES
 from rayched.server.errors import ApiFailure, Code, conflict, exists, failure_of, invalid_fields, no_room, unavailable
 from rayched.server.objects import Objects, lost_write, read_entry, refuse_oversize, timestamp_now
+from rayched.server.turns import Turns
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted
@@ -134,8 +135,9 @@ class Creator:
         # Knows by now whether what is remembered still holds.
         await self._admission.classes_for(())
         created_at = timestamp_now().SerializeToString()
-        arrival, find = _Arrival(), self._admission.alike.find
+        arrival, find, turns = _Arrival(), self._admission.alike.find, Turns()
         for content in contents:
+            await turns.pause()
             alike = find(content, created_at)
             if alike is None:
                 item = Object.FromString(content)
@@ -202,7 +204,9 @@ class Creator:
         pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
         classes = await self._admission.classes_for(pods)
         defaults = await self._admission.default_classes(submission.message for submission in wave)
+        turns = Turns()
         for submission in wave:
+            await turns.pause()
             message = submission.message
             n_known = self._admission.n_known
             errors = self._admission.admit(message, classes)

@@ -10,11 +10,13 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.api.kinds import NAMESPACE, POD, wrap
+from rayched.server import creation
 from rayched.server.admission import Admission
 from rayched.server.changes import EventEncoder
 from rayched.server.creation import Created, Creation, Creator
 from rayched.server.errors import ApiFailure, Code
 from rayched.server.objects import Objects
+from rayched.server.turns import TURN_SECONDS, Turns
 from rayched.server.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Reading
@@ -174,3 +176,32 @@ def test_what_was_accepted_before_is_answered_again_though_the_namespace_changes
     assert (again.uid, again.revision) == (first.uid, first.revision)
     assert isinstance(new, ApiFailure) and new.code is Code.ABORTED
     assert KEYS.object_key(POD, "default", "b") not in api.store.model.now
+
+
+def test_a_batch_of_large_pods_lets_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api("default")
+    pods = [a_pod(f"pod-{number}") for number in range(40)]
+    for pod in pods:
+        pod.metadata.labels["own"] = pod.metadata.name
+    admitted, turns = 0, 0
+    admit = api.creator._admission.admit
+
+    def slow(*arguments: Any) -> Any:
+        """Takes as long as two turns may."""
+        nonlocal admitted
+        admitted += 1
+        return admit(*arguments)
+
+    monkeypatch.setattr(api.creator._admission, "admit", slow)
+    monkeypatch.setattr(creation, "Turns", lambda: Turns(lambda: admitted * 2 * TURN_SECONDS))
+
+    async def submitted() -> list[Creation]:
+        nonlocal turns
+        creating = asyncio.ensure_future(api.creator.create_many([wrap(pod).SerializeToString() for pod in pods]))
+        while not creating.done():
+            await asyncio.sleep(0)
+            turns += 0 < admitted < len(pods)
+        return creating.result()
+
+    assert all(isinstance(one, Created) for one in asyncio.run(submitted()))
+    assert turns >= len(pods) - 2
