@@ -132,7 +132,7 @@ def test_flags_named_in_the_text_are_flags_of_some_command(page: Path) -> None:
     assert {flag for pair in named for flag in pair if flag} <= known
 
 
-OTHERS = {"--help", "--max-txn-ops", "--quota-backend-bytes", "--volumes"}
+OTHERS = {"--help", "--max-txn-ops", "--quota-backend-bytes", "--snapshot-count", "--volumes"}
 """Of click, etcd and docker."""
 
 

@@ -199,6 +199,22 @@ def test_etcd_collects_its_garbage_rarely_unless_the_environment_says_how_often(
 
 
 @pytest.mark.cluster
+def test_etcd_holds_no_more_than_some_ten_thousand_writes_of_its_log_in_memory(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path / "data", unsafe_no_fsync=True) as etcd, open_channel([etcd.endpoint]) as channel:
+        put = rpc.KVStub(channel).Put
+        for begin in range(0, 10_200, 100):
+            written = [put.future(rpc.PutRequest(key=b"a", value=b"%d" % (begin + n)), timeout=30) for n in range(100)]
+            for answer in written:
+                answer.result()
+        snapshots = tmp_path / "data" / "member" / "snap"
+        deadline = time.monotonic() + 10
+        # What a snapshot holds is dropped from memory, and is not read again at the next start.
+        while not list(snapshots.glob("*.snap")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list(snapshots.glob("*.snap"))
+
+
+@pytest.mark.cluster
 def test_an_etcd_that_does_not_react_to_sigterm_is_killed(tmp_path: Path) -> None:
     server = EtcdServer(tmp_path / "data", unsafe_no_fsync=True)
     server.start()
