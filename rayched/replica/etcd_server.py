@@ -48,8 +48,8 @@ _FLAGS: Final = (
     # 100 objects, each with its own comparisons, in one transaction. The largest request stays at etcd's default of 1.5 MiB: it
     # is also the size of a watch's fragments, and the time that etcd takes to cut one grows with the square of that.
     *("--max-txn-ops", "1100"),
-    # The default of etcd 3.6; 3.5 takes a snapshot after 100,000 writes. All since the last one lies in memory, times five for the
-    # garbage, and is read again at the next start.
+    # The default of etcd 3.6; 3.5 takes a snapshot after 100,000 writes. All since the last one lies in memory, with its garbage
+    # five times, and is read again at the next start.
     *("--snapshot-count", "10000"),
     *("--logger", "zap", "--log-level", "warn"),
 )
