@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from leader.etcd_requests import NEVER
 from leader.etcd_shim import rpc
 from rayched.store.entries import Entry, Page, entry_of, first_entry
 from rayched.store.keys import prefix_end
@@ -97,8 +98,8 @@ def halved(part: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
 
 
 def reading_request(part: Sequence[bytes], revision: int) -> Any:
-    """The TxnRequest that reads these keys at a revision; 0: the newest."""
-    request = rpc.TxnRequest()
+    """The TxnRequest that reads these keys at a revision; 0: the newest. It has a side that is never taken: see NEVER."""
+    request = rpc.TxnRequest(failure=[NEVER])
     for key in part:
         read = request.success.add().request_range
         read.key, read.revision = key, revision

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leader.channel import open_aio_channel, open_channel
+from leader.effects import Get
+from leader.etcd_requests import LockKeys, build
+from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.replica.etcd_server import EtcdServer
-from rayched.store.calls import Deadlines
+from rayched.replica.processes import alive
+from rayched.store.calls import Deadlines, reading_request
 from rayched.store.client import AsyncStoreClient, StoreClient
 from rayched.store.codec import decode_entry, encode
 from rayched.store.errors import (
@@ -405,3 +410,22 @@ def test_etcd_takes_the_largest_transactions_with_marks_and_puts_each_once(clien
     assert all(second[key] > revision for key, revision in first.items())
     assert all(isinstance(outcome, Fenced) for outcome in client.commit(Guard(guard.epoch_key, 1), writes))
     assert {entry.key: entry.mod_revision for entry in client.list_all(root + b"mark/").entries} == second
+
+
+def test_etcd_lives_on_when_readers_give_up(tmp_path: Path) -> None:
+    keys = [b"/given-up/%d" % number for number in range(100)]
+    readings = [("of the store", reading_request(keys, 0)), ("of the election", build(Get(0, 0), LockKeys(keys[0], keys[1]), 0))]
+    for what, request in readings:
+        with (
+            EtcdServer(tmp_path / what.replace(" ", "-"), unsafe_no_fsync=True) as etcd,
+            open_channel([etcd.endpoint]) as channel,
+        ):
+            StoreClient(channel).put_many([(key, b"x" * 1_000) for key in keys])
+            txn = rpc.KVStub(channel).Txn
+            for number in range(100):
+                calls = [txn.future(request, timeout=10) for _ in range(40)]
+                # At another moment of their life each time.
+                time.sleep(number % 10 * 0.002)
+                for call in calls:
+                    call.cancel()
+                assert etcd.pid is not None and alive(etcd.pid), f"a reading {what} that was given up ended etcd"
