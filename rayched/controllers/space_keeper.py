@@ -54,6 +54,8 @@ _COMPACT_SECONDS: Final = {State.AMPLE: 60.0, State.FILLING: 5.0, State.TIGHT: 2
 """Between two compactions."""
 _SETTLE_SECONDS: Final = 2.0
 """What was compacted is free a moment later; before that there is little to gain by defragmenting."""
+_SETTLED_SECONDS: Final = 10.0
+"""After that there is more to compact first."""
 _DEFRAGMENT_SECONDS: Final = 30.0
 """Between two defragmentations."""
 _DEFRAGMENT_SECONDS_MAX: Final = 600.0
@@ -104,7 +106,7 @@ class SpaceKeeper:
         self._moments_at = 0.0
         self._compact_at = 0.0
         self._compacted = 0
-        self._compacted_at = 0.0
+        self._compacted_at = -_SETTLED_SECONDS
         self._defragment_at = 0.0
         self._defragmented = -1
         """The revision compacted to before the last one."""
@@ -164,16 +166,18 @@ class SpaceKeeper:
         self._read_record(store)
         if not self._compact or not self._acts(now):
             return
-        self._forget_history(store, now)
-        if self._members > 1 or len(statuses) < len(stores):
-            self._disarm(store, complete=len(statuses) == len(stores))
-            return
-        settled = now - self._compacted_at >= _SETTLE_SECONDS
-        # A full one gains by it once for all that was deleted and compacted since the last.
-        gains = space.state is not State.FULL or self._compacted > self._defragmented
-        if space.wants_defragmentation and gains and settled and now >= self._defragment_at:
-            self._defragment(store, now)
-        self._disarm(store, complete=True)
+        complete = len(statuses) == len(stores)
+        wants = space.wants_defragmentation and self._members == 1 and complete and now >= self._defragment_at
+        settling = now - self._compacted_at
+        if not wants:
+            self._forget_history(store, now)
+        elif settling >= _SETTLE_SECONDS:
+            # Until then nothing more is compacted: that would have to settle in its turn, for ever.
+            has_more = settling >= _SETTLED_SECONDS and self._forget_history(store, now)
+            # A full one gains by it once for all that was deleted and compacted since the last.
+            if not has_more and (space.state is not State.FULL or self._compacted > self._defragmented):
+                self._defragment(store, now)
+        self._disarm(store, complete=complete)
 
     def _statuses(self, stores: Sequence[StoreClient]) -> list[tuple[StoreClient, MemberStatus]]:
         found = []
@@ -234,7 +238,8 @@ class SpaceKeeper:
 
     # ---------------------------------------------------------------------------------------------------------- its acts
 
-    def _forget_history(self, store: StoreClient, now: float) -> None:
+    def _forget_history(self, store: StoreClient, now: float) -> bool:
+        """Whether anything was compacted, by this replica or just before by another."""
         space, target = self.gate.space, 0
         if now >= self._moments_at:
             self._moments_at = now + _MOMENTS_SECONDS
@@ -242,18 +247,19 @@ class SpaceKeeper:
         if space.state > State.AMPLE and now >= self._compact_at:
             target = max(target, self._clock.revision_at(now - space.kept_seconds))
         if target <= self._compacted and target <= self._clock.revision:
-            return
+            return False
         try:
             store.compact(target)
         except Compacted:
             # Another replica was faster, or an administrator.
-            self._compacted = target
-            return
+            self._compacted, self._compacted_at = target, now
+            return True
         self._compacted, self._compacted_at = target, now
         self._compact_at = now + _COMPACT_SECONDS[space.state]
         _COMPACTIONS.inc()
         level = logging.INFO if space.state is State.AMPLE else logging.DEBUG
         log.log(level, "etcd compacted to revision %d", target)
+        return True
 
     def _recorded(self, store: StoreClient) -> int:
         """Adds a moment to those in etcd where one is due; the revision that these let be compacted to."""

@@ -7,7 +7,7 @@ defragmentation alone. So two shares count: what is in use, which compaction low
 |---|---|---|
 | AMPLE | otherwise | history is kept for `KEPT_SECONDS` |
 | FILLING | in use 50 %, or file 70 % with as much in use as free | history is kept for a minute |
-| TIGHT | in use 80 %, or file 97 %, until 75 % and 96 % | creations and updates are refused; history is kept for seconds |
+| TIGHT | in use 80 %, or file 97 %, until 75 % and 96 % | creations and updates are refused; history: 5 s, from 88 % on 1 s |
 | FULL | etcd's alarm NOSPACE is raised | etcd refuses every put; deletions go on |
 
 The last fifth is left to what has to go on: bindings, renewals, reports of nodes, deletions.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -28,12 +29,18 @@ from rayched.store.calls import MemberStatus
 KEPT_SECONDS: Final = 600.0
 _RETRY_SECONDS: Final = 30.0
 """Somebody has to delete something first. Longer than clients wait by themselves: they learn of it at once."""
+_WRITES_TO_COME: Final = 2
+"""Of each object that was written lately."""
+_LOOKS: Final = 20
+"""They are lately: ten seconds of an etcd that fills."""
 _RETRY_SOON_SECONDS: Final = 1.0
 """The next look comes within half of it."""
 _KEPT_FILLING_SECONDS: Final = 60.0
 _KEPT_TIGHT_SECONDS: Final = 5.0
+_KEPT_NEARLY_FULL_SECONDS: Final = 1.0
 _FILLING_SHARE: Final = 0.5
 _TIGHT_SHARE, _TIGHT_UNTIL_SHARE = 0.80, 0.75
+_NEARLY_FULL_SHARE: Final = 0.88
 _FILE_FILLING_SHARE: Final = 0.7
 _FILE_TIGHT_SHARE, _FILE_TIGHT_UNTIL_SHARE = 0.97, 0.96
 _FREE_WORTH_SHARE: Final = 0.05
@@ -72,7 +79,8 @@ class Space:
             case State.FILLING:
                 return _KEPT_FILLING_SECONDS
             case State.TIGHT:
-                return _KEPT_TIGHT_SECONDS
+                is_nearly_full = self.in_use_bytes >= _NEARLY_FULL_SHARE * self.quota_bytes
+                return _KEPT_NEARLY_FULL_SECONDS if is_nearly_full else _KEPT_TIGHT_SECONDS
             case State.FULL:
                 return 0.0
 
@@ -151,12 +159,19 @@ class Refusal(NamedTuple):
 
 
 class SpaceGate:
-    """What the last look found, for all who ask; from any thread. Between two looks it counts what this replica writes itself."""
+    """What the last looks found, for all who ask; from any thread.
+
+    What is taken costs more than itself: a pod is written again when it is bound, and when its node reports it, and none of that
+    is refused. So as much again is expected twice, of what has become in use lately, whoever wrote it, and of what this replica
+    has taken since the last look.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._space = AMPLE
         self._written = 0
+        self._lately: deque[int] = deque(maxlen=_LOOKS)
+        """In use at the last looks."""
 
     @property
     def space(self) -> Space:
@@ -165,6 +180,7 @@ class SpaceGate:
     def found(self, space: Space) -> None:
         with self._lock:
             self._space, self._written = space, 0
+            self._lately.append(space.in_use_bytes)
 
     def wrote(self, size: int) -> None:
         """So many bytes of objects are on their way to etcd."""
@@ -176,10 +192,17 @@ class SpaceGate:
         space = self._space
         if space.state >= State.TIGHT:
             return Refusal(space.problem() or space.words, _RETRY_SECONDS)
-        if space.quota_bytes and max(space.in_use_bytes, 0) + self._written >= _TIGHT_SHARE * space.quota_bytes:
+        if space.quota_bytes and self._expected() >= _TIGHT_SHARE * space.quota_bytes:
             why = f"etcd's space is nearly used up: {space.words}, and more is on the way. Nothing new is taken for a moment"
             return Refusal(why, _RETRY_SOON_SECONDS)
         return None
+
+    def _expected(self) -> int:
+        """Bytes in use when all is written that is on its way."""
+        with self._lock:
+            in_use = max(self._space.in_use_bytes, 0)
+            grown = in_use - min(self._lately, default=in_use)
+            return in_use + _WRITES_TO_COME * grown + (1 + _WRITES_TO_COME) * self._written
 
 
 def _size(count: int) -> str:

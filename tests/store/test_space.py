@@ -87,14 +87,30 @@ def test_history_is_kept_for_less_the_fuller_etcd_is() -> None:
     assert (kept[0], kept[-1]) == (600.0, 0.0)
 
 
-def test_the_gate_refuses_what_would_go_past_the_limit_before_the_next_look_has_seen_it() -> None:
+def test_the_gate_expects_what_it_takes_to_be_written_twice_more() -> None:
     gate = SpaceGate()
-    gate.found(judge([a_status(60, 60)], QUOTA, State.AMPLE))
+    gate.found(judge([a_status(50, 50)], QUOTA, State.AMPLE))
     assert gate.refusal() is None
-    gate.wrote(19 * MIB)
+    gate.wrote(9 * MIB)
     assert gate.refusal() is None
     gate.wrote(1 * MIB)
     refusal = gate.refusal()
     assert refusal is not None and "more is on the way" in refusal.why and refusal.retry_seconds == 1.0
-    gate.found(judge([a_status(60, 60)], QUOTA, State.AMPLE))
+    gate.found(judge([a_status(50, 50)], QUOTA, State.AMPLE))
     assert gate.refusal() is None
+
+
+def test_the_gate_expects_what_others_have_written_lately_to_be_written_twice_more() -> None:
+    gate = SpaceGate()
+    for in_use, is_refused in ((45, False), (56, False), (57, True), (57, True)):
+        gate.found(judge([a_status(in_use, in_use)], QUOTA, State.AMPLE))
+        assert (gate.refusal() is not None) is is_refused
+    # What was written some time ago has been bound since, or waits.
+    for _ in range(20):
+        gate.found(judge([a_status(57, 57)], QUOTA, State.AMPLE))
+    assert gate.refusal() is None
+
+
+def test_the_fuller_a_tight_etcd_is_the_less_history_it_keeps() -> None:
+    kept = [judge([a_status(share, share)], QUOTA, State.AMPLE).kept_seconds for share in (79, 80, 87, 88, 99)]
+    assert kept == [60.0, 5.0, 5.0, 1.0, 1.0]
