@@ -18,6 +18,8 @@ class Demand:
     demanded: str
     shown: str
     met: bool
+    seconds: bool = False
+    """A matter of the machine as well."""
 
 
 class Demands:
@@ -28,12 +30,12 @@ class Demands:
         self.found: list[Demand] = []
         self._tell = tell
 
-    def judge(self, what: str, demanded: str, shown: object, met: bool) -> None:
-        self.found.append(Demand(self.play, what, demanded, str(shown), met))
+    def judge(self, what: str, demanded: str, shown: object, met: bool, *, seconds: bool = False) -> None:
+        self.found.append(Demand(self.play, what, demanded, str(shown), met, seconds))
         self._tell(f"{self.play}: {what}: {shown}{'' if met else f' - MISSED, demanded is {demanded}'}")
 
     def at_most(self, what: str, most: float, shown: float, unit: str = "") -> None:
-        self.judge(what, f"at most {most:g}{unit}", f"{round(shown, 2):g}{unit}", shown <= most)
+        self.judge(what, f"at most {most:g}{unit}", f"{round(shown, 2):g}{unit}", shown <= most, seconds=unit == " s")
 
     def at_least(self, what: str, least: float, shown: float, unit: str = "") -> None:
         self.judge(what, f"at least {least:g}{unit}", f"{round(shown, 2):g}{unit}", shown >= least)

@@ -38,6 +38,8 @@ NETWORK: Final = (
     "kill-unanswered",
     "late-writes",
 )
+STORAGE: Final = (("slow", "wipe", "restore"), ("quota",))
+"""Plays, those of each cluster in their order."""
 PAUSE_SECONDS: Final = (0.1, 30.0)
 _OUTLASTING_SECONDS: Final = 1.0
 """The shortest pause where the guard is to refuse: most of them outlast the lease."""
@@ -56,6 +58,8 @@ class Numbers:
     etcd: int = 3
     network: int = 0
     pause_seconds_max: float = PAUSE_SECONDS[1]
+    storage: bool = False
+    """Whether etcd is filled, slow, wiped and restored, too."""
     events: float = 0.0
     """Changes a second that streams see beside those of the load."""
 
@@ -71,6 +75,12 @@ class Session:
     faults: tuple[Fault, ...]
     crowded: bool = False
     """Nodes are full, and three pods of ten have a higher priority: the scheduler has to preempt."""
+    plays: tuple[str, ...] = ()
+    """With etcd's storage, in place of faults."""
+
+    @property
+    def words(self) -> str:
+        return ", ".join(self.plays) or f"{len(self.faults)} faults"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,9 @@ def make_plan(seed: int, numbers: Numbers, *, rate: float, members: int, etcd_ki
         Session(number, draw.getrandbits(32), members, rules, tuple(part), crowded)
         for number, (rules, crowded, part) in enumerate(parts)
     )
+    if numbers.storage:
+        first = len(sessions)
+        sessions += tuple(Session(first + one, seed, 1, (), (), plays=plays) for one, plays in enumerate(STORAGE))
     return Plan(seed, numbers, rate, sessions, left_out)
 
 

@@ -36,6 +36,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "kill-both-leaders": (4.0, 4.0),
 }
 """p50 and p99 in seconds."""
+_WORDS_MAX: Final = 200
 NEVER: Final[Mapping[str, str]] = {
     "lost": "lost",
     "bound_twice": "bound twice",
@@ -101,7 +102,10 @@ def summarize(plan: Plan, sessions: Sequence[Mapping[str, Any]], classes: Mappin
         "faults": dict(sorted(Counter(effect["kind"] for effect in effects if effect["took_effect"]).items())),
         "faults without effect": dict(sorted(Counter(effect["kind"] for effect in effects if not effect["took_effect"]).items())),
         "totals": dict(totals),
-        "demands": demands(plan, effects, classes, found, totals, sum(effect["refused"] for effect in unbelieving)),
+        "demands": [
+            *demands(plan, effects, classes, found, totals, sum(effect["refused"] for effect in unbelieving)),
+            *(one | {"what": f"{one['play']}: {one['what']}"} for session in sessions for one in session.get("demands", ())),
+        ],
         "latencies": {name: _figures(name, values) for name, values in classes.items()},
         "gaps": _gaps(effects),
         "refused writes": dict(refused),
@@ -164,6 +168,12 @@ def _demand(words: str, demanded: float, shown: float, *, at_least: bool = False
     return {"what": words, "demanded": f"{bound} {demanded:g}", "shown": shown, "met": met, "seconds": seconds}
 
 
+def shown(demand: Mapping[str, Any]) -> str:
+    """A number as people write it, and words without what would end a table's cell."""
+    found = demand["shown"]
+    return found.replace("\n", " ").replace("|", "/")[:_WORDS_MAX] if isinstance(found, str) else f"{found:g}"
+
+
 def _gaps(effects: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Of the faults that do not end a term by themselves: the longest time without a binding, beyond what the fault lasted."""
     kinds: dict[str, list[float]] = {}
@@ -192,7 +202,7 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
         lines += [f"**Left out:** {summary['left out']}.", ""]
     lines += ["## Demands", "", "| | demanded | shown | met |", "|---|---|---|---|"]
     lines += [
-        f"| {one['what']} | {one['demanded']} | {one['shown']:g} | {'yes' if one['met'] else '**no**'} |"
+        f"| {one['what']} | {one['demanded']} | {shown(one)} | {'yes' if one['met'] else '**no**'} |"
         for one in summary["demands"]
     ]
     lines += ["", "## Invariants", "", "| " + " | ".join(summary["verdicts"]) + " |", "|" + "---|" * len(summary["verdicts"])]

@@ -1,6 +1,6 @@
 """`make chaos`: faults under load, an auditor beside it, a report.
 
-    make chaos                          about three minutes: 20 leader kills, 10 pauses, 5 actor kills, 3 etcd kills
+    make chaos                          about four minutes: 20 leader kills, 10 pauses, 5 actor kills, 3 etcd kills, storage
     make chaos KILLS=200 PAUSES=100     the long run, within an hour; interrupted and started again with the same numbers and the
                                         same commit it goes on
 
@@ -24,9 +24,10 @@ from rayched.replica.source_commit import source_commit
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.plan import Numbers, Plan, Session, make_plan
 from tests.chaos.progress import begin_in
-from tests.chaos.report import write_report
+from tests.chaos.report import shown, write_report
 from tests.chaos.session import play
 from tests.chaos.stage import StageFailed
+from tests.chaos.storage_session import play_storage
 
 _SESSION_ATTEMPTS = 2
 _PAUSE_SECONDS_EACH = 0.4
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     actors = max(few.actors, given.kills // 20) if given.actors is None else given.actors
     etcd = max(few.etcd, given.kills // 10) if given.etcd is None else given.etcd
     longest = given.longest_pause or min(few.pause_seconds_max, _PAUSE_SECONDS_EACH * given.pauses)
-    numbers = Numbers(given.kills, stops, given.pauses, actors, etcd, given.network, longest, given.events)
+    numbers = Numbers(given.kills, stops, given.pauses, actors, etcd, given.network, longest, given.storage, given.events)
     members = given.members or (3 if sound else 1)
     plan = make_plan(given.seed, numbers, rate=given.rate, members=members, etcd_kills_allowed=sound, left_out=left_out)
     directory = given.out or Path("reports") / f"chaos-seed{given.seed}-kills{given.kills}-pauses{given.pauses}"
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     for session in plan.sessions:
         path = directory / f"session-{session.number}.json"
         if not path.exists():
-            print(f"session {session.number}: {len(session.faults)} faults", flush=True)
+            print(f"session {session.number}: {session.words}", flush=True)
             try:
                 found = _played(session, binary, plan) | {"commit": commit}
             except (StageFailed, EtcdDown) as failure:
@@ -88,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     missed = [one for one in summary["demands"] if not one["met"] and (given.strict or not one["seconds"])]
     for one in missed:
-        print(f"error: {one['what']}: {one['shown']:g}, demanded is {one['demanded']}", file=sys.stderr)
+        print(f"error: {one['what']}: {shown(one)}, demanded is {one['demanded']}", file=sys.stderr)
     return 1 if missed else 0
 
 
@@ -97,21 +98,26 @@ def _played(session: Session, binary: EtcdBinary, plan: Plan) -> dict[str, Any]:
     for attempt in range(_SESSION_ATTEMPTS):
         directory = Path(tempfile.mkdtemp(prefix="rayched-chaos-"))
         try:
-            report = play(
-                session, directory, binary, plan.rate, lambda line: print(f"  {line}", flush=True), events=plan.numbers.events
-            )
+            if session.plays:
+                report = play_storage(session, directory, binary, _tell)
+            else:
+                report = play(session, directory, binary, plan.rate, _tell, events=plan.numbers.events)
         except (StageFailed, EtcdDown) as failure:
             # Nothing was judged: the cluster never came up.
             print(f"  session {session.number} could not begin: {failure}; logs in {directory}", file=sys.stderr)
             if attempt + 1 == _SESSION_ATTEMPTS:
                 raise
             continue
-        if report.violations:
-            print(f"  violations: {report.violations}; logs in {directory}", file=sys.stderr)
+        if report.violations or not all(one["met"] or one["seconds"] for one in report.demands):
+            print(f"  violations: {report.violations or 'none, but demands missed'}; logs in {directory}", file=sys.stderr)
         else:
             shutil.rmtree(directory, ignore_errors=True)
         return report.as_data()
     raise AssertionError("an attempt returns or raises")
+
+
+def _tell(line: str) -> None:
+    print(f"  {line}", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -127,6 +133,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--actors", type=int, help="kills of actors, raylets, GCS, standbys; a twentieth of the kills")
     parser.add_argument("--etcd", type=int, help="kills of etcd members; a tenth of the kills")
     parser.add_argument("--network", type=int, default=defaults.network, help="broken links, lost quorums, compactions")
+    parser.add_argument(
+        "--storage", action=argparse.BooleanOptionalAction, default=True, help="etcd filled, slow, wiped, restored"
+    )
     parser.add_argument("--events", type=float, default=defaults.events, help="a second that watch streams see beside the load's")
     parser.add_argument("--strict", action="store_true", help="exit code 1 also where a demand in seconds is not met")
     words = "30; less where there are fewer than 75 pauses"

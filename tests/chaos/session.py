@@ -83,6 +83,8 @@ class SessionReport:
     violations: dict[str, list[str]] = field(default_factory=dict)
     """By invariant, in words."""
     tolerated: dict[str, int] = field(default_factory=dict)
+    demands: list[dict[str, Any]] = field(default_factory=list)
+    """Of the plays with etcd's storage."""
 
     def violate(self, invariant: str, words: str) -> None:
         self.violations.setdefault(invariant, []).append(words)

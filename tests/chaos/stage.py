@@ -44,7 +44,8 @@ _SLOW_SECONDS = 0.1
 _LATE_SECONDS = 1.0
 """Within that whoever took over over slow links has bound nothing yet."""
 _LOAD_CLIENTS = 6
-_NODES, _ZONES = 24, 3
+NODES = 24
+_ZONES = 3
 Answer = TypeVar("Answer")
 _REFUSALS = re.compile(r"the store refused writes of an epoch that was over: (.*)")
 
@@ -142,7 +143,7 @@ class Stage:
         for client in self.load_clients:
             owned.callback(client.close)
         self.wait_until_standing(self._replicas)
-        nodes = hollow_nodes(_NODES, _ZONES, NodeShape({"cpu": self._cpu, "memory": "256Gi", "pods": "500"}))
+        nodes = hollow_nodes(NODES, _ZONES, NodeShape({"cpu": self._cpu, "memory": "256Gi", "pods": "500"}))
         self._agents = HollowNodes(self.client, nodes)
         self._agents.register()
         self._agents.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import shutil
 import sys
 import tempfile
@@ -20,9 +21,18 @@ from tests.chaos.demands import Demand, Demands, table
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.stage import Stage, StageFailed
 from tests.chaos.storage_history import CPU, restore, wipe
+from tests.chaos.storage_quota import QUOTA_BYTES, filled_by_a_client, filled_by_somebody_else, left_to_an_administrator
 from tests.chaos.storage_slow import SECONDS, slow
 
 PROFILES: Final = ("fast", "kube")
+
+
+def play_quota(given: argparse.Namespace, directory: Path, binary: EtcdBinary, demands: Demands) -> None:
+    with Stage(directory / "kept", binary, members=1, replicas=given.replicas, options=(), quota_bytes=QUOTA_BYTES) as stage:
+        filled_by_a_client(stage, demands, 60.0 * given.minutes)
+        filled_by_somebody_else(stage, demands)
+    with Stage(directory / "left", binary, members=1, replicas=given.replicas, quota_bytes=QUOTA_BYTES) as stage:
+        left_to_an_administrator(stage, demands)
 
 
 def play_slow(given: argparse.Namespace, directory: Path, binary: EtcdBinary, demands: Demands) -> None:
@@ -45,6 +55,7 @@ def play_restore(given: argparse.Namespace, directory: Path, binary: EtcdBinary,
 
 
 PLAYS: Final[dict[str, Callable[[argparse.Namespace, Path, EtcdBinary, Demands], None]]] = {
+    "quota": play_quota,
     "slow": play_slow,
     "wipe": play_wipe,
     "restore": play_restore,
@@ -54,6 +65,7 @@ PLAYS: Final[dict[str, Callable[[argparse.Namespace, Path, EtcdBinary, Demands],
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.storage", description="An etcd that fails its replicas.")
     parser.add_argument("--only", action="append", choices=PLAYS, help="this play; may be repeated")
+    parser.add_argument("--minutes", type=float, default=10.0, help="for which a client fills an etcd of 64 MiB")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each delay of a slow etcd")
     parser.add_argument("--profiles", nargs="+", choices=PROFILES, default=PROFILES, help="of the election, under a slow etcd")
     parser.add_argument(
@@ -81,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{play}: the replicas' logs stay in {directory}", flush=True)
         found += demands.found
     table(found)
+    print(f"load of the machine in the last minutes: {', '.join(f'{one:.1f}' for one in os.getloadavg())}, {os.cpu_count()} CPUs")
     missed = [one for one in found if not one.met]
     for one in missed:
         print(f"error: {one.play}: {one.what}: {one.shown}, demanded is {one.demanded}", file=sys.stderr)

@@ -10,21 +10,19 @@ from rayched.replica.etcd_binary import find_etcd
 from tests.chaos import storage
 from tests.chaos.demands import Demands, table
 from tests.chaos.etcd_members import EtcdDown
-from tests.chaos.stage import Stage
-from tests.chaos.storage_history import CPU, restore, wipe
-from tests.chaos.storage_slow import slow
+from tests.chaos.plan import STORAGE, Numbers, Session, make_plan
+from tests.chaos.report import write_report
+from tests.chaos.session import SessionReport
+from tests.chaos.storage_session import play_storage
 
 
 @pytest.mark.cluster
-def test_replicas_stand_a_slow_a_wiped_and_a_restored_etcd(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plays", STORAGE, ids=" ".join)
+def test_replicas_stand_what_befalls_etcds_storage(plays: tuple[str, ...], tmp_path: Path) -> None:
     told: list[str] = []
-    demands = Demands("short", told.append)
-    with Stage(tmp_path / "up", find_etcd(), members=1, replicas=2, cpu=CPU) as stage:
-        slow(stage, "fast", demands, delays=(0.2,), seconds=3.0)
-        wipe(stage, demands, paused=True)
-        restore(stage, demands, tmp_path / "snapshot.db", paused=True)
-    assert len(demands.found) > 15
-    assert [one for one in demands.found if not one.met] == []
+    report = play_storage(Session(0, 1, 1, (), (), plays=plays), tmp_path, find_etcd(), told.append)
+    assert {one["play"] for one in report.demands} == set(plays)
+    assert [one for one in report.demands if not one["met"]] == []
 
 
 def test_what_is_missed_is_told_in_the_table_and_by_the_exit_code(
@@ -52,3 +50,17 @@ def test_the_table_has_a_line_for_each_demand(capsys: pytest.CaptureFixture[str]
     _, lost, goes_on = capsys.readouterr().out.splitlines()
     assert "4: a, b, c" in lost and lost.endswith("NO")
     assert goes_on.split()[-3:] == ["yes", "yes", "yes"]
+
+
+def test_plays_are_sessions_of_a_plan_and_what_they_miss_is_in_its_report(tmp_path: Path) -> None:
+    numbers = Numbers(kills=0, stops=0, pauses=0, actors=0, etcd=0, storage=True)
+    plan = make_plan(1, numbers, rate=50.0, members=3, etcd_kills_allowed=True)
+    assert [session.words for session in plan.sessions] == ["slow, wipe, restore", "quota"]
+    demands = Demands("quota", lambda line: None)
+    demands.at_most("seconds until then", 60, 61.5, " s")
+    demands.none("alarms", ["NOSPACE"])
+    session = SessionReport(0, "3.5.6", 1, (), demands=demands.as_data()).as_data() | {"commit": "now"}
+    summary = write_report(tmp_path, plan, [session])
+    missed = {one["what"]: one["seconds"] for one in summary["demands"] if not one["met"]}
+    assert missed == {"quota: seconds until then": True, "quota: alarms": False}
+    assert "| quota: alarms | none | 1: NOSPACE | **no** |" in (tmp_path / "report.md").read_text()
