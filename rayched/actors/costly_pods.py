@@ -5,11 +5,14 @@ conditions on other pods and on nodes) takes a hundred times as long as others, 
 them. So a pod that costs more than ordinary ones, or may, steps aside:
 
     ordinary   in the order of the queue
-    heavy      HEAVY_SECONDS or more: the oldest first, whenever no ordinary pod is in the hand; else SHARE of the time
+    heavy      HEAVY_SECONDS or more: the oldest first, whenever no ordinary pod waits; else SHARE of the time
     costly     COSTLY_SECONDS or more: the oldest first; SHARE of the time while ordinary pods come, in slices, as one that
                comes meanwhile waits for the end of the slice
     suspect    a scheduler died in its cycle: when nobody else is there, one in SUSPECT_PAUSE_SECONDS, with less budget; and
                after SUSPECT_WAIT_SECONDS also beside others, as that pod need not have had a part in it
+
+Shares are of the time that decisions take: where ordinary pods are in the hand, an attempt of 10 ms is followed by 30 ms of
+theirs, however long the turns of the loop are; where none is, by 30 ms in which one may come.
 
 What a pod costs is told by the last attempt of one that asks the same, else by how much it asks for. Pods that differ in labels,
 containers and volumes alone ask the same.
@@ -83,7 +86,10 @@ class CostlyPods:
         """With the time since when each waits."""
         self._known: OrderedDict[bytes, Level] = OrderedDict()
         """By what pods ask."""
-        self._next_heavy_at = self._next_costly_at = self._next_suspect_at = 0.0
+        self._owed = {Level.HEAVY: 0.0, Level.COSTLY: 0.0}
+        """Time that others are to have before the next attempt."""
+        self._looked_at = 0.0
+        self._next_suspect_at = 0.0
         self._ordinary_at = 0.0
         """When an ordinary pod was decided last."""
         self._taken: tuple[Level, str, int] = Level.ORDINARY, "", 0
@@ -124,19 +130,24 @@ class CostlyPods:
             self._note(part, level)
         return level
 
-    def ordinary(self, now: float) -> None:
-        """Ordinary pods were decided."""
-        self._ordinary_at = now
+    def ordinary(self, now: float, seconds: float) -> None:
+        """Ordinary pods were decided, in so long."""
+        self._ordinary_at = self._looked_at = now
+        self._pay(seconds)
 
-    def take(self, now: float, *, alone: bool) -> Trial | None:
-        """Whose turn it is. `alone`: no ordinary pod is there."""
-        if self._heavy and (alone or now >= self._next_heavy_at):
+    def take(self, now: float, *, in_hand: bool, in_queue: bool) -> Trial | None:
+        """Whose turn it is. Ordinary pods may be in the hand, or wait in the queue."""
+        if not in_hand:
+            self._pay(now - self._looked_at)
+        self._looked_at = now
+        alone = not in_hand and not in_queue
+        if self._heavy and (alone or self._owed[Level.HEAVY] <= 0.0):
             uid = self._heavy.popleft()
             self._taken = Level.HEAVY, uid, 0
             return Trial(uid, ATTEMPT_SECONDS)
         nobody_comes = alone and now - self._ordinary_at >= OTHERS_COME_SECONDS
         if self._costly:
-            if nobody_comes or now >= self._next_costly_at:
+            if nobody_comes or self._owed[Level.COSTLY] <= 0.0:
                 uid, slices = self._costly.popleft()
                 self._taken = Level.COSTLY, uid, slices + 1
                 allowed = ATTEMPT_SECONDS if nobody_comes else SLICES[slices]
@@ -146,6 +157,7 @@ class CostlyPods:
             if alone or now - since >= SUSPECT_WAIT_SECONDS:
                 self._suspects.popleft()
                 self._next_suspect_at = now + SUSPECT_PAUSE_SECONDS
+                self._taken = Level.ORDINARY, uid, 0
                 return Trial(uid, SUSPECT_SECONDS)
         return None
 
@@ -157,9 +169,9 @@ class CostlyPods:
     def due(self) -> float | None:
         """When to look again, where nothing else happens."""
         if self._heavy:
-            return self._next_heavy_at
+            return self._looked_at + self._owed[Level.HEAVY]
         if self._costly:
-            return min(self._next_costly_at, self._ordinary_at + OTHERS_COME_SECONDS)
+            return min(self._looked_at + self._owed[Level.COSTLY], self._ordinary_at + OTHERS_COME_SECONDS)
         return self._next_suspect_at if self._suspects else None
 
     def took(self, template: PodTemplate, seconds: float) -> None:
@@ -168,12 +180,14 @@ class CostlyPods:
             self._note(template.bare[-1], Level((seconds >= HEAVY_SECONDS) + (seconds >= COSTLY_SECONDS)))
 
     def was_aside(self, began: float, now: float) -> None:
-        """The attempt of the last turn has ended. Others wait for as long as it lasted, whatever it computed."""
-        next_at = now + (now - began) * (1.0 / SHARE - 1.0)
-        if self._taken[0] is Level.HEAVY:
-            self._next_heavy_at = next_at
-        else:
-            self._next_costly_at = next_at
+        """The attempt of the last turn has ended. Others waited for as long as it lasted, whatever it computed."""
+        self._looked_at = now
+        if self._taken[0] in self._owed:
+            self._owed[self._taken[0]] = (now - began) * (1.0 / SHARE - 1.0)
+
+    def _pay(self, seconds: float) -> None:
+        for level, owed in self._owed.items():
+            self._owed[level] = max(0.0, owed - seconds)
 
     def _note(self, part: bytes, level: Level) -> None:
         self._known[part] = level

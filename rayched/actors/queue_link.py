@@ -220,6 +220,11 @@ class QueueLink:
         """Pods in the hand."""
         return len(self._hand)
 
+    @property
+    def may_have_more(self) -> bool:
+        """The queue could have handed out more pods than it was asked for, as of the last answer."""
+        return self._may_have_more
+
     def take(self) -> str | None:
         """The next pod to try."""
         return self._hand.popleft()[0] if self._hand else None

@@ -319,9 +319,11 @@ class SchedulerCore:
                 break
         ended = clock()
         if count:
-            costly.ordinary(ended)
+            costly.ordinary(ended, ended - began)
         link.taken(taken, ended - began, BATCH_SECONDS)
-        turn = costly.take(ended, alone=not len(link)) if count < room and len(costly) else None
+        turn = None
+        if count < room and len(costly):
+            turn = costly.take(ended, in_hand=len(link) > 0, in_queue=link.may_have_more)
         if turn is not None:
             link.take_up(turn.uid)
             self._decide_pod(turn.uid, self.cache.pod(turn.uid), link, now_unix, turn)

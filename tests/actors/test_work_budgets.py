@@ -173,8 +173,8 @@ def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobod
     now, spent, order = 50.0, 0.0, []
     began = now
     while now < began + 40:
-        costly.ordinary(now)
-        turn = costly.take(now, alone=True)
+        costly.ordinary(now, 0.01)
+        turn = costly.take(now, in_hand=False, in_queue=False)
         if turn is not None:
             assert turn.allowed == SLICES[0] and turn.goes_on
             order.append(turn.uid)
@@ -187,10 +187,10 @@ def test_costly_pods_have_their_share_while_others_come_and_all_of_it_when_nobod
     # Nobody else comes for a while: one after the other.
     now += 1.0
     for number in range(len(order), 100):
-        assert costly.take(now, alone=True) == Trial(str(number), ATTEMPT_SECONDS)
+        assert costly.take(now, in_hand=False, in_queue=False) == Trial(str(number), ATTEMPT_SECONDS)
         costly.was_aside(now, now + 0.2)
         now += 0.2
-    assert costly.take(now, alone=True) is None and costly.due() is None and not len(costly)
+    assert costly.take(now, in_hand=False, in_queue=False) is None and costly.due() is None and not len(costly)
 
 
 def test_heavy_pods_come_whenever_no_ordinary_one_is_there_and_have_their_share_beside_others() -> None:
@@ -198,18 +198,37 @@ def test_heavy_pods_come_whenever_no_ordinary_one_is_there_and_have_their_share_
     for number in range(10):
         assert costly.steps_aside(f"heavy-{number}", heavy, 0, 0.0)
         assert costly.steps_aside(f"much-{number}", much, 0, 0.0)
-    costly.ordinary(5.0)
-    first, second = costly.take(5.0, alone=False), costly.take(5.0, alone=True)
+    costly.ordinary(5.0, 0.01)
+    first, second = costly.take(5.0, in_hand=True, in_queue=True), costly.take(5.0, in_hand=False, in_queue=False)
     assert first == Trial("heavy-0", ATTEMPT_SECONDS) and second == Trial("heavy-1", ATTEMPT_SECONDS)
     costly.was_aside(5.0, 5.1)
     # Beside ordinary ones they wait now, and the costly ones have a share of their own.
-    turn = costly.take(5.1, alone=False)
+    turn = costly.take(5.1, in_hand=True, in_queue=True)
     assert turn is not None and turn.uid == "much-0"
     costly.was_aside(5.1, 5.2)
-    assert costly.take(5.2, alone=False) is None
-    assert costly.due() == pytest.approx(5.1 + 0.1 * (1 / SHARE - 1))
-    again = costly.take(5.2, alone=True)
+    assert costly.take(5.2, in_hand=True, in_queue=True) is None
+    assert costly.due() == pytest.approx(5.2 + 0.1 * (1 / SHARE - 1))
+    again = costly.take(5.2, in_hand=False, in_queue=False)
     assert again is not None and again.uid == "heavy-2"
+
+
+@pytest.mark.parametrize("overhead", [0.0, 0.02, 0.2])
+def test_beside_a_backlog_shares_are_of_the_time_that_decisions_take(overhead: float) -> None:
+    """However much else the loop does in its turns."""
+    costly, much = CostlyPods(), template_of(asking(a_pod("much"), 60))
+    for number in range(200):
+        assert costly.steps_aside(str(number), much, 0, 0.0)
+    now = aside = ordinary = 0.0
+    for _ in range(2_000):
+        now += 0.005
+        ordinary += 0.005
+        costly.ordinary(now, 0.005)
+        if costly.take(now, in_hand=True, in_queue=True) is not None:
+            now += 0.04
+            aside += 0.04
+            costly.was_aside(now - 0.04, now)
+        now += overhead
+    assert SHARE * 0.9 <= aside / (aside + ordinary) <= SHARE * 1.05
 
 
 def test_a_costly_pod_goes_on_in_larger_slices_behind_the_others_and_has_a_whole_attempt_at_last() -> None:
@@ -218,8 +237,8 @@ def test_a_costly_pod_goes_on_in_larger_slices_behind_the_others_and_has_a_whole
         assert costly.steps_aside(uid, much, 0, 0.0)
     now, seen = 10.0, []
     for _ in range(2 * len(SLICES)):
-        costly.ordinary(now)
-        turn = costly.take(now, alone=False)
+        costly.ordinary(now, 1.0 / SHARE)
+        turn = costly.take(now, in_hand=True, in_queue=True)
         assert turn is not None
         seen.append(turn)
         costly.was_aside(now, now + turn.allowed)
@@ -234,13 +253,13 @@ def test_suspects_are_last_alone_and_cheap_but_not_for_ever() -> None:
     costly, plain = CostlyPods(), template_of(a_pod("plain"))
     for uid in ("one", "two", "three"):
         assert costly.steps_aside(uid, plain, 1, 100.0)
-    assert costly.take(100.0, alone=False) is None
-    assert costly.take(100.0, alone=True) == Trial("one", SUSPECT_SECONDS)
-    assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS / 2, alone=True) is None
+    assert costly.take(100.0, in_hand=True, in_queue=True) is None
+    assert costly.take(100.0, in_hand=False, in_queue=False) == Trial("one", SUSPECT_SECONDS)
+    assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS / 2, in_hand=False, in_queue=False) is None
     assert costly.due() == 100.0 + SUSPECT_PAUSE_SECONDS
-    assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS, alone=True) == Trial("two", SUSPECT_SECONDS)
-    assert costly.take(99.0 + SUSPECT_WAIT_SECONDS, alone=False) is None
-    assert costly.take(100.0 + SUSPECT_WAIT_SECONDS, alone=False) == Trial("three", SUSPECT_SECONDS)
+    assert costly.take(100.0 + SUSPECT_PAUSE_SECONDS, in_hand=False, in_queue=False) == Trial("two", SUSPECT_SECONDS)
+    assert costly.take(99.0 + SUSPECT_WAIT_SECONDS, in_hand=True, in_queue=True) is None
+    assert costly.take(100.0 + SUSPECT_WAIT_SECONDS, in_hand=True, in_queue=True) == Trial("three", SUSPECT_SECONDS)
 
 
 def test_ordinary_pods_do_not_wait_behind_many_that_cost_much() -> None:
