@@ -85,6 +85,7 @@ class ClusterOptions:
     large_cluster_size_threshold: node_options.LargeCluster = NODES.large_cluster_size_threshold
     orphan_quarantine: node_options.OrphanQuarantine = NODES.orphan_quarantine
     termination_margin: node_options.TerminationMargin = NODES.termination_margin
+    terminated_pod_gc_threshold: node_options.TerminatedPods = NODES.terminated_pod_gc_threshold
     default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds
     default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds
     log_format: LogFormat = "text"

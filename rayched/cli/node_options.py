@@ -38,6 +38,7 @@ EvictionRate = Annotated[float, typer.Option(metavar="RATE", help="Lost nodes of
 SecondaryEvictionRate = Annotated[float, typer.Option(metavar="RATE", help="The same when much of a large zone is lost.")]
 UnhealthyZone = Annotated[float, typer.Option(metavar="PART", help="Part of the nodes of a zone that is much of it.")]
 LargeCluster = Annotated[int, typer.Option(metavar="N", help="Nodes above which a zone is large; others then stop.")]
+TerminatedPods = Annotated[int, typer.Option(metavar="N", help="Ended pods that are kept; 0: all.", min=0)]
 NotReadySeconds = Annotated[int, typer.Option(metavar="SECONDS", help="New pods stay so long on a node not ready.", min=0)]
 UnreachableSeconds = Annotated[int, typer.Option(metavar="SECONDS", help="New pods stay so long on an unreachable node.", min=0)]
 

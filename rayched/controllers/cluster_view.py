@@ -1,7 +1,7 @@
 """The nodes of the cluster and the pods on them, as the leader's node controllers need them: facts by key, and what to look at.
 
 Fed by the deliveries of a watch of all objects, in etcd's order. A poisoned object counts as not there. Pods without a node are
-kept only while they are being deleted.
+kept only while they are being deleted, or when they have ended.
 
 Owner: one controller; no lock of its own, no I/O. Cost: 1 µs for a pod without a node like one before, 4 for its binding, and
 6, decoded already, for another one that is new on a node; 300 bytes a pod on a node, beside its value.
@@ -18,6 +18,7 @@ from rayched.api.kinds import NODE, POD
 from rayched.api.termination import FINAL_PHASES
 from rayched.api.tolerations import NO_EXECUTE
 from rayched.controllers.node_taints import ready_status
+from rayched.queue.heap import KeyedHeap
 from rayched.store.alike_pods import AlikePods, part_behind
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Change, Entry
@@ -44,7 +45,7 @@ class NodeFacts:
 
 
 class PodFacts(NamedTuple):
-    """A pod on a node, or one without a node that is being deleted. Times are seconds of the wall clock."""
+    """A pod on a node, or one without a node that is being deleted or has ended. Times are seconds of the wall clock."""
 
     key: bytes
     mod_revision: int
@@ -57,6 +58,8 @@ class PodFacts(NamedTuple):
     """Its deletion_timestamp."""
     value: bytes
     """As it lies in the store."""
+    goes_after: tuple[bool, float] = (True, 0.0)
+    """Of one that has ended: whether it was not evicted, and when it was created. Where there are too many the lowest goes."""
 
     @property
     def tolerations(self) -> Sequence[Toleration]:
@@ -64,8 +67,12 @@ class PodFacts(NamedTuple):
         return Stored.FromString(self.value).object.pod.spec.tolerations
 
 
+def _name_of(facts: PodFacts) -> str:
+    return facts.key.decode()
+
+
 class ClusterView:
-    """What is there. `nodes_to_look_at` and `wakes` collect until the owner takes them."""
+    """What is there. `nodes_to_look_at` and `pods_to_look_at` collect until the owner takes them."""
 
     def __init__(self, keys: Keys, decode: Callable[[Entry], Object] = decode_entry) -> None:
         """`decode` may share what it gives."""
@@ -81,9 +88,13 @@ class ClusterView:
         self.pods: dict[bytes, PodFacts] = {}
         self.pods_on: dict[str, dict[bytes, PodFacts]] = {}
         """By name of node, also of nodes that are not there."""
-        self.ending: dict[bytes, PodFacts] = {}
-        """Those that are being deleted."""
+        self.ending: KeyedHeap[PodFacts] = KeyedHeap(_name_of, lambda facts: facts.ends_at)
+        """Those that are being deleted, by the time at which they have to be gone. The owner takes out those whose time is up."""
+        self.ended: KeyedHeap[PodFacts] = KeyedHeap(_name_of, lambda facts: (facts.goes_after, facts.key))
+        """Those that have ended, the first to go first. The owner takes out those that are too many."""
         self.nodes_to_look_at: set[str] = set()
+        self.pods_to_look_at: dict[bytes, None] = {}
+        """Pods that are being deleted and that changed. The owner empties it."""
 
     def deliver(self, delivery: Delivery) -> bool:
         """Takes in what the watch delivered; whether there is something new to look at."""
@@ -104,6 +115,8 @@ class ClusterView:
         self.pods.clear()
         self.pods_on.clear()
         self.ending.clear()
+        self.ended.clear()
+        self.pods_to_look_at.clear()
         for entry in entries:
             self._change(entry)
         self.nodes_to_look_at = {*self.nodes, *self.pods_on}
@@ -126,7 +139,10 @@ class ClusterView:
     def _pod(self, change: Change) -> None:
         before = self.pods.pop(change.key, None)
         if before is not None:
-            self.ending.pop(change.key, None)
+            name = _name_of(before)
+            for heap in (self.ending, self.ended):
+                if name in heap:
+                    heap.delete(name)
             on_node = self.pods_on.get(before.node_name)
             if on_node is not None:
                 on_node.pop(change.key, None)
@@ -137,7 +153,10 @@ class ClusterView:
             return
         self.pods[facts.key] = facts
         if facts.ends_at is not None:
-            self.ending[facts.key] = facts
+            self.ending.add(facts)
+            self.pods_to_look_at[facts.key] = None
+        if facts.ended:
+            self.ended.add(facts)
         if facts.node_name:
             on_node = self.pods_on.get(facts.node_name)
             if on_node is None:
@@ -168,10 +187,9 @@ class ClusterView:
             log.warning("set aside: %s", error)
             return None
         metadata, node_name = pod.metadata, pod.spec.node_name
-        ending = metadata.HasField("deletion_timestamp")
-        if not node_name and not ending:
-            is_bare = pod.status.phase not in FINAL_PHASES and not pod.status.conditions
-            self._alike.learn(entry.value, entry.key[: -len(metadata.name.encode())] if is_bare else b"")
+        ending, ended = metadata.HasField("deletion_timestamp"), pod.status.phase in FINAL_PHASES
+        if not node_name and not ending and not ended:
+            self._alike.learn(entry.value, entry.key[: -len(metadata.name.encode())] if not pod.status.conditions else b"")
             return None
         uid, status = metadata.uid, pod.status
         since = before.on_node_since if before is not None and (before.uid, before.node_name) == (uid, node_name) else None
@@ -186,8 +204,11 @@ class ClusterView:
             # It named its node itself: it is there since it was made.
             since = float(metadata.creation_timestamp.seconds)
         ends_at = float(metadata.deletion_timestamp.seconds) if ending else None
-        ended = status.phase in FINAL_PHASES
-        return PodFacts(entry.key, entry.mod_revision, uid, node_name, since, ended, ready, ends_at, entry.value)
+        facts = PodFacts(entry.key, entry.mod_revision, uid, node_name, since, ended, ready, ends_at, entry.value)
+        if not ended:
+            return facts
+        evicted = status.phase == "Failed" and status.reason == "Evicted"
+        return facts._replace(goes_after=(not evicted, float(metadata.creation_timestamp.seconds)))
 
     def _bound_facts(self, entry: Entry) -> PodFacts | None:
         """Of a pod that had nothing to keep, and was bound. None: it has to be decoded."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from rayched.controllers.cluster_view import ClusterView, NodeFacts, PodFacts
@@ -91,6 +92,10 @@ class NodeLifecycle:
         """Nodes whose pods have to be looked at."""
         self._due: dict[str, float] = {}
         """By node with NoExecute taints: when the first of its pods has to leave."""
+        self._to_judge: dict[bytes, None] = {}
+        """Pods whose fate is to be found out, or is known and not seen yet."""
+        self._too_many: set[bytes] = set()
+        """Those of them that have ended, beyond the number that is kept."""
         self._gone_since: dict[str, float] = {}
         """Names of nodes that pods are on and that are not there."""
         self._decided: dict[bytes, int] = {}
@@ -172,7 +177,7 @@ class NodeLifecycle:
     def ends_of_pods(self, now: float, wall: float) -> list[PodEnd]:
         """What is due of evictions and garbage, each pod once."""
         ends: dict[bytes, PodEnd] = {}
-        for end in (*self._garbage(now, wall), *self._evictions(wall)):
+        for end in chain(self._garbage(now, wall), self._evictions(wall)):
             if len(ends) >= PODS_AT_ONCE_MAX:
                 self._unscanned.add(end.facts.node_name)
             elif end.facts.key not in ends and not self._is_decided(end.facts):
@@ -215,30 +220,55 @@ class NodeLifecycle:
                 self._gone_since.setdefault(name, now)
         for name in [name for name in self._gone_since if name in nodes or name not in pods_on]:
             del self._gone_since[name]
+        self._gather(now, wall)
+        pods = self._view.pods
+        for key in list(self._to_judge):
+            end = self._fate(pods[key], now, wall) if key in pods else None
+            if end is None:
+                del self._to_judge[key]
+                self._too_many.discard(key)
+            else:
+                yield end
+
+    def _gather(self, now: float, wall: float) -> None:
+        """Pods whose fate may have become another: they changed, their node did, their time is up, or there are too many."""
+        view, to_judge = self._view, self._to_judge
+        to_judge.update(view.pods_to_look_at)
+        view.pods_to_look_at.clear()
         for name, since in self._gone_since.items():
             if now - since >= self._settings.orphan_quarantine:
-                for pod in list(pods_on[name].values()):
-                    yield from self._fate(pod, now, wall)
-        for pod in list(self._view.ending.values()):
-            yield from self._fate(pod, now, wall)
+                to_judge.update(dict.fromkeys(view.pods_on[name]))
+        for name in sorted(self._unscanned):
+            node = view.nodes.get(name)
+            if node is not None and is_out_of_service(node.node):
+                to_judge.update(dict.fromkeys(view.pods_on.get(name, ())))
+        latest = wall - self._settings.termination_margin
+        while (first := view.ending.peek()) is not None and first.ends_at is not None and first.ends_at <= latest:
+            to_judge[view.ending.pop().key] = None
+        kept = self._settings.terminated_pod_gc_threshold
+        while kept and len(view.ended) > kept:
+            key = view.ended.pop().key
+            self._too_many.add(key)
+            to_judge[key] = None
 
-    def _fate(self, pod: PodFacts, now: float, wall: float) -> Iterator[PodEnd]:
+    def _fate(self, pod: PodFacts, now: float, wall: float) -> PodEnd | None:
         node = self._view.nodes.get(pod.node_name)
         gone_since = self._gone_since.get(pod.node_name)
         found = Circumstances(
             bound=bool(pod.node_name),
             ended=pod.ended,
             ends_at=pod.ends_at,
+            too_many=pod.key in self._too_many,
             node_gone_seconds=None if gone_since is None else now - gone_since,
             node_out_of_service=node is not None and is_out_of_service(node.node),
         )
         match fate_of(found, self._settings, wall):
             case Fate.FAIL:
-                yield PodEnd(pod, End.FAIL, 0)
+                return PodEnd(pod, End.FAIL, 0)
             case Fate.REMOVE:
-                yield PodEnd(pod, End.REMOVE, None if gone_since is None else 0)
+                return PodEnd(pod, End.REMOVE, None if gone_since is None else 0)
             case Fate.STAY:
-                pass
+                return None
 
     # ---------------------------------------------------------------------------------------------------------- outcomes
 

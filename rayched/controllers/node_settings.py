@@ -15,7 +15,7 @@ class NodeSettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """All in seconds, or evictions per second, but for the last two of the zones."""
+    """All in seconds, or evictions per second, but for the last two of the zones and the last one of pods."""
 
     node_monitor_period: float = 5.0
     """Between two looks at the heartbeats of nodes."""
@@ -35,6 +35,8 @@ class NodeSettings:
     """The part of a zone's nodes that has to be lost for much of it to be lost."""
     large_cluster_size_threshold: int = 50
     """Nodes above which a zone is large."""
+    terminated_pod_gc_threshold: int = 12_500
+    """So many pods that have ended stay, the oldest of more are removed; 0: all stay."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

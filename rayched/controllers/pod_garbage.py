@@ -6,6 +6,7 @@
 | ending, on a node that is not ready and tainted out-of-service | removed |
 | ending, and `termination_margin` seconds past its deletion_timestamp | removed: its agent did not do it in time |
 | ending without a node | removed |
+| ended, and more than `terminated_pod_gc_threshold` have: first those that were evicted, then the oldest | removed |
 | others | stay |
 
 Pure; times are seconds of the wall clock, except for how long a node is gone. Source: the pod garbage collector of Kubernetes
@@ -38,11 +39,15 @@ class Circumstances:
     ends_at: float | None
     node_gone_seconds: float | None = None
     node_out_of_service: bool = False
+    too_many: bool = False
+    """It is one of those that are too many, if it has ended."""
 
 
 def fate_of(pod: Circumstances, settings: NodeSettings, now: float) -> Fate:
     if pod.bound and pod.node_gone_seconds is not None and pod.node_gone_seconds >= settings.orphan_quarantine:
         return Fate.REMOVE if pod.ended else Fate.FAIL
+    if pod.too_many and pod.ended:
+        return Fate.REMOVE
     if pod.ends_at is None:
         return Fate.STAY
     if not pod.bound or pod.node_out_of_service or now >= pod.ends_at + settings.termination_margin:

@@ -82,6 +82,23 @@ class MemoryWorld:
         pod.status.conditions.add(type="Ready", status="True")
         self.put(self.pod_key(name), Object(pod=pod))
 
+    def end_pod(self, name: str, phase: str = "Succeeded", reason: str = "") -> None:
+        pod = self.pod(name)
+        assert pod is not None
+        pod.status.phase, pod.status.reason = phase, reason
+        self.put(self.pod_key(name), Object(pod=pod))
+
+    def delete_pod(self, name: str, grace: int) -> None:
+        pod = self.pod(name)
+        assert pod is not None
+        pod.metadata.deletion_timestamp.seconds = self.wall + grace
+        pod.metadata.deletion_grace_period_seconds = grace
+        self.put(self.pod_key(name), Object(pod=pod))
+
+    def pods(self) -> list[Pod]:
+        prefix = KEYS.prefix(POD)
+        return [decode_entry(entry).pod for key, entry in sorted(self.entries.items()) if key.startswith(prefix)]
+
     def pod_key(self, name: str) -> bytes:
         return KEYS.object_key(POD, "default", name)
 

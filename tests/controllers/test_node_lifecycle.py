@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rayched.api.kinds import NODE
+from rayched.controllers import node_lifecycle
 from rayched.controllers.node_lifecycle import PODS_AT_ONCE_MAX
 from rayched.controllers.node_settings import NodeSettings, NodeSettingsError
+from rayched.controllers.node_taints import is_out_of_service
+from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
 from rayched.controllers.zones import Turn
 from rayched.store.entries import Entry
 from rayched.store.list_watch import Changed
@@ -297,6 +300,115 @@ def test_what_is_ending_on_a_node_that_is_out_of_service_need_not_be_waited_for(
     world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
     live(world, 1, {"n0"})
     assert world.pod("web") is None
+
+
+def test_of_too_many_pods_that_have_ended_the_evicted_go_first_and_then_the_oldest() -> None:
+    world = a_world(options=replace(FAST, terminated_pod_gc_threshold=3))
+    for number in range(4):
+        world.add_pod(f"old-{number}", "n0")
+        live(world, 1, set())
+    for name in ("evicted", "new", "runs"):
+        world.add_pod(name, "n1" if name != "new" else "")
+    for name in ("old-2", "old-1", "new"):
+        world.end_pod(name)
+    live(world, 3, set())
+    assert len(world.pods()) == 7, "as many as are kept"
+    world.end_pod("old-0", "Failed")
+    live(world, 1, set())
+    assert world.pod("old-0") is None
+    world.end_pod("evicted", "Failed", "Evicted")
+    live(world, 1, set())
+    assert world.pod("evicted") is None
+    world.change_leader()
+    world.end_pod("old-3")
+    live(world, 1, set())
+    assert [pod.metadata.name for pod in world.pods()] == ["new", "old-2", "old-3", "runs"]
+
+
+def test_a_removal_of_one_too_many_that_is_refused_is_decided_again() -> None:
+    world = a_world(options=replace(FAST, terminated_pod_gc_threshold=1))
+    for name in ("a", "b"):
+        world.add_pod(name, "n0")
+        world.end_pod(name)
+
+    times = float(world.now), float(world.wall)
+    (first,) = world.lifecycle.ends_of_pods(*times)
+    assert first.facts.key == world.pod_key("a")
+    assert world.lifecycle.ends_of_pods(*times) == [], "it is under way"
+    world.lifecycle.not_done(first.facts.key, "n0")
+    assert world.lifecycle.ends_of_pods(*times) == [first]
+
+
+def test_all_that_have_ended_are_kept_where_the_threshold_is_0() -> None:
+    world = a_world(options=replace(FAST, terminated_pod_gc_threshold=0))
+    for number in range(20):
+        world.add_pod(f"p{number}", "n0")
+        world.end_pod(f"p{number}")
+    live(world, 5, set())
+    assert len(world.pods()) == 20
+
+
+def test_pods_that_end_are_looked_at_when_they_change_and_when_their_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, looked = a_world(), list[Circumstances]()
+
+    def seen(pod: Circumstances, settings: NodeSettings, now: float) -> Fate:
+        looked.append(pod)
+        return fate_of(pod, settings, now)
+
+    monkeypatch.setattr(node_lifecycle, "fate_of", seen)
+    for number in range(100):
+        world.add_pod(f"p{number}", f"n{number % 4}", grace=600)
+        world.delete_pod(f"p{number}", 60 + number)
+    live(world, 1, set())
+    assert len(looked) == 100
+    live(world, 60 + int(FAST.termination_margin) - 2, set())
+    assert len(looked) == 100
+    live(world, 10, set())
+    assert len(looked) <= 100 + 2 * 11 and len(world.pods()) == 100 - 10
+
+
+OPERATIONS = ["add", "add unbound", "end", "evict", "delete", "wait", "out of service", "lead"]
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 5)), max_size=40), kept=st.integers(0, 4))
+@settings(deadline=None)
+def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_find(
+    steps: list[tuple[str, int]], kept: int
+) -> None:
+    options = replace(FAST, terminated_pod_gc_threshold=kept, termination_margin=2)
+    world = a_world(options=options)
+    for number, (what, n) in enumerate(steps):
+        names = [pod.metadata.name for pod in world.pods()]
+        match what:
+            case "add" | "add unbound":
+                world.add_pod(f"p{number}", "" if what == "add unbound" else f"n{n % 4}", for_seconds(None))
+            case "end" | "evict" if names:
+                world.end_pod(names[n % len(names)], "Failed", "Evicted" if what == "evict" else "")
+            case "delete" if names:
+                world.delete_pod(names[n % len(names)], n)
+            case "out of service":
+                node = world.node(f"n{n % 4}")
+                node.status.conditions[0].status = "False"
+                node.spec.taints.add(key="node.kubernetes.io/out-of-service", effect="NoSchedule")
+                world.put(KEYS.object_key(NODE, "", f"n{n % 4}"), Object(node=node))
+            case "lead":
+                world.change_leader()
+        ended = [pod for pod in world.pods() if pod.status.phase in ("Succeeded", "Failed")]
+        ended.sort(key=lambda pod: (pod.status.reason != "Evicted", pod.metadata.creation_timestamp.seconds, pod.metadata.name))
+        too_many = [pod.metadata.name for pod in ended[: max(0, len(ended) - kept)]] if kept else []
+        expected = set[str]()
+        for pod in world.pods():
+            circumstances = Circumstances(
+                bool(pod.spec.node_name),
+                pod in ended,
+                float(pod.metadata.deletion_timestamp.seconds) if pod.metadata.HasField("deletion_timestamp") else None,
+                node_out_of_service=bool(pod.spec.node_name) and is_out_of_service(world.node(pod.spec.node_name)),
+                too_many=pod.metadata.name in too_many,
+            )
+            if fate_of(circumstances, options, world.wall + 1) is Fate.STAY:
+                expected.add(pod.metadata.name)
+        world.pass_second()
+        assert {pod.metadata.name for pod in world.pods()} == expected, (number, what)
 
 
 steps = st.lists(st.tuples(st.sampled_from(["speak", "silence", "lead", "wait"]), st.integers(1, 25)), max_size=12)

@@ -41,3 +41,11 @@ def test_what_nobody_else_will_remove_is_removed_and_nothing_before_its_time(
     bound: bool, ended: bool, ends_at: float | None, gone: float | None, out_of_service: bool, fate: Fate
 ) -> None:
     assert fate_of(Circumstances(bound, ended, ends_at, gone, out_of_service), SETTINGS, NOW) is fate
+
+
+@pytest.mark.parametrize(
+    ("ended", "too_many", "fate"), [(True, True, Fate.REMOVE), (True, False, Fate.STAY), (False, True, Fate.STAY)]
+)
+@pytest.mark.parametrize("bound", [True, False])
+def test_of_too_many_those_are_removed_that_have_ended(bound: bool, ended: bool, too_many: bool, fate: Fate) -> None:
+    assert fate_of(Circumstances(bound, ended, None, too_many=too_many), SETTINGS, NOW) is fate
