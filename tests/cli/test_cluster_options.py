@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     "large_cluster_size_threshold": 5,
     "orphan_quarantine": 11.0,
     "termination_margin": 13.0,
+    "terminated_pod_gc_threshold": 15,
     "default_not_ready_toleration_seconds": 17,
     "default_unreachable_toleration_seconds": 19,
     "log_format": "json",
