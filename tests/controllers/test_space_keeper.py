@@ -148,7 +148,8 @@ def test_a_file_in_the_way_is_defragmented_also_while_others_go_on_writing(etcd:
     renewals.start()
     try:
         with keeping(etcd) as keeper:
-            until(lambda: 0 < keeper.gate.space.file_bytes < QUOTA // 2, 30)
+            # How far it shrinks depends on how much of the history etcd had forgotten by then.
+            until(lambda: 0 < keeper.gate.space.file_bytes < 0.95 * QUOTA and keeper.gate.space.state < State.TIGHT, 30)
     finally:
         stopped.set()
         renewals.join()
