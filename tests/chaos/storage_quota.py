@@ -44,7 +44,9 @@ _PATIENCE_SECONDS: Final = 15.0
 """Of the writer: so long it is refused before it deletes. Also the time in which history that is in the way is forgotten."""
 _FULL_SHARE: Final = 0.75
 """Of the quota: below it something is taken again by and by."""
-_FILL_SECONDS_MAX: Final = 180.0
+_FIRST_FILL_SECONDS_MAX: Final = 180.0
+"""The nearer to the limit, the less is taken at a time."""
+_FILL_SECONDS_MAX: Final = 60.0
 _KEPT_SHARE: Final = 4
 """One in so many is not deleted."""
 _NODE_CPU: Final = "40"
@@ -79,7 +81,8 @@ def filled_by_a_client(stage: Stage, demands: Demands, seconds: float, quota_byt
     ends = time.monotonic() + seconds
     with SpaceWatch(stage.etcd.endpoints) as watch:
         while time.monotonic() < ends or rounds == 0:
-            _fill(stage, writer, pods, full=lambda: watch.in_use >= _FULL_SHARE * quota_bytes)
+            most = _FILL_SECONDS_MAX if rounds else _FIRST_FILL_SECONDS_MAX
+            _fill(stage, writer, pods, most=most, full=lambda: watch.in_use >= _FULL_SHARE * quota_bytes)
             if rounds == 0:
                 _judge_tight(stage, demands, name, waiting)
             began, before = time.monotonic(), len(writer.uids)
@@ -156,11 +159,12 @@ def _fill(
     writer: _Writer,
     pods: Iterator[Pod],
     patience: float = _PATIENCE_SECONDS,
+    most: float = _FILL_SECONDS_MAX,
     full: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Until nothing has been taken for a while, and it is full."""
+    """Until nothing has been taken for a while, and it is full; for `most` seconds."""
     began = taken_at = time.monotonic()
-    while time.monotonic() - taken_at < patience or not (full() or time.monotonic() - began > _FILL_SECONDS_MAX):
+    while time.monotonic() - began < most and (time.monotonic() - taken_at < patience or not full()):
         if _submit(stage, writer, pods):
             taken_at = time.monotonic()
 
