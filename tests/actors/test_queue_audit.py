@@ -248,6 +248,7 @@ def test_a_pod_that_the_queue_gave_out_and_forgot_comes_back() -> None:
 
 
 @pytest.mark.row("Q15")
+@pytest.mark.slow
 def test_the_audit_costs_less_than_a_hundredth_of_the_time_it_has() -> None:
     """As many pods as it is asked about in a second, and as many events as one pod is judged by, take less than 10 ms."""
     store = ModelStore()

@@ -94,7 +94,7 @@ class Run:
             print(f"\nsurvived: {mutant}{why}\n{mutant.diff()}")
         met = self._table()
         for entry in self._out_of_date:
-            print(f"{EQUIVALENT.name}: no mutant fits {entry}")
+            print(f"{EQUIVALENT.name}: {entry}")
         print(f"seed {self._options.seed}, {time.monotonic() - began:.0f} s")
         return 0 if met and not self._out_of_date else 1
 
@@ -157,14 +157,13 @@ def _score(counts: Counter[Verdict]) -> float:
 
 
 def _equivalent(rooms: list[str]) -> tuple[set[tuple[str, str, str, str]], list[str]]:
-    """The reviewed mutants of these rooms, and the entries that no mutant fits."""
-    known = {(mutant.file, mutant.within, *mutant.change) for room in rooms for mutant in ROOMS[room].mutants}
-    files = {str(path.relative_to(ROOT)) for room in rooms for path in ROOMS[room].files}
+    """The reviewed mutants of these rooms, and what is wrong with the list: each entry is about exactly one mutant."""
+    found = Counter((mutant.file, mutant.within, *mutant.change) for room in rooms for mutant in ROOMS[room].mutants)
     entries = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
-    keys = {(entry["file"], entry["within"], entry["was"], entry["becomes"]): entry["reason"] for entry in entries}
-    every = {str(path.relative_to(ROOT)) for room in ROOMS.values() for path in room.files}
-    lost = [key for key, reason in keys.items() if key not in known and (key[0] in files or key[0] not in every)]
-    return known & set(keys), [f"{key[0]} ({key[1]}): {key[2]}" for key in lost]
+    keys = {(entry["file"], entry["within"], entry["was"], entry["becomes"]) for entry in entries if entry["reason"]}
+    elsewhere = {str(path.relative_to(ROOT)) for name, room in ROOMS.items() if name not in rooms for path in room.files}
+    wrong = [key for key in keys if found[key] != 1 and key[0] not in elsewhere]
+    return keys - set(wrong), [f"{found[key]} mutants fit {key[0]} ({key[1]}): {key[2]}" for key in wrong]
 
 
 def _tail(result: Path, lines: int) -> str:

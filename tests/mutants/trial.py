@@ -60,6 +60,9 @@ def told_apart(mutant: Mutant, tests: Sequence[Test]) -> tuple[list[Test], list[
     near = [test for test in tests if (mutant.file, mutant.function_line) in test.reached]
     names = {test.name for test in near}
     far = [test for test in tests if test.name not in names and any(file == mutant.file for file, _ in test.reached)]
+    if not mutant.function_line and not far:
+        # What runs at the import alone shows where it is imported.
+        far = list(tests)
     return _fastest_first(near), _fastest_first(far)
 
 
@@ -148,6 +151,7 @@ def _be_a_child(output: Path, run: Callable[[], int]) -> NoReturn:
 
 def _pytest(room: Room, what: Sequence[str], plugin: object, result: Path) -> int:
     options = ["-q", "-x", "-p", "no:cacheprovider", "-m", room.marked, "--basetemp", str(result.with_suffix(".tmp"))]
+    options += [f"--ignore={name}" for name in room.ignored]
     return pytest.main([*options, *what], plugins=[plugin])
 
 
@@ -181,11 +185,13 @@ class _Recorder:
             entered[id(code)] = code
 
         threading.settrace(trace)
-        sys.settrace(trace)
+        self._trace = trace
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._entered.clear()
+        # Each time: a test may count lines itself, or end with the interpreter's default.
+        sys.settrace(self._trace)
         cpu, wall = time.process_time(), time.monotonic()
         result = yield
         took = time.process_time() - cpu, time.monotonic() - wall
