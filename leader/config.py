@@ -177,7 +177,9 @@ def _check_own_rules(config: ElectionConfig) -> None:
             f"store_ttl_seconds {config.store_ttl_seconds} must not be less than leaseDuration {config.lease_duration} s"
         )
     if config.progress_limit is not None and not 0 < config.progress_limit <= _LEASE_DURATION_MAX_SECONDS:
-        raise ElectionConfigError(f"progress_limit {config.progress_limit} must be greater than zero")
+        raise ElectionConfigError(
+            f"progress_limit {config.progress_limit} s: must be greater than zero, at most {_LEASE_DURATION_MAX_SECONDS:.0f} s"
+        )
 
 
 def check_lock_kind(kind: str) -> None:

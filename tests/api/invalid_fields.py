@@ -137,6 +137,7 @@ METADATA: list[Row] = [
         "metadata.ownerReferences[1].controller",
         "only one owner may be the controller, and metadata.ownerReferences[0] is",
     ),
+    ("Pod", "metadata.ownerReferences", [{}] * 100, "", "has 100 entries; at most 32 are allowed"),
     ("Pod", "metadata.finalizers", ["a b"], "metadata.finalizers[0]", "is not a valid key"),
     (
         "Pod",
@@ -395,6 +396,7 @@ OTHER_KINDS: list[Row] = [
     ("RuntimeClass", "scheduling.tolerations[0].operator", "x", "", "is not supported"),
     ("Service", "metadata.name", "1web", "", "the first a letter"),
     ("Service", "spec.ports[0].port", 0, "", "0 must lie between 1 and 65535"),
+    ("Service", "spec.ports[0].targetPort", 65536, "", "65536 must lie between 1 and 65535"),
     ("Service", "spec.type", "x", "", "is not supported"),
     ("ReplicaSet", "spec.replicas", -1, "", "must not be negative"),
     ("ReplicaSet", "spec.selector", None, "", "is required, and must not be empty"),

@@ -153,6 +153,7 @@ def test_the_same_overhead_written_in_another_way_is_accepted() -> None:
         ([{"key": "kata", "operator": "Exists"}], [("kata", "Exists")]),
         ([{"operator": "Exists"}], [("", "Exists")]),
         ([{"key": "kata", "operator": "Equal", "value": "x"}], [("kata", "Exists")]),
+        ([{"key": "kata", "operator": "Equal"}], [("kata", "Exists")]),
         ([{"key": "kata", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}], [("kata", "Exists")]),
     ],
 )

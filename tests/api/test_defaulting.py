@@ -38,6 +38,14 @@ def test_a_pod_gets_the_defaults_of_kubernetes() -> None:
     assert (spec.termination_grace_period_seconds, spec.enable_service_links) == (30, True)
 
 
+def test_an_object_says_its_kind_and_the_status_of_a_container_gets_no_resources_that_it_had_not() -> None:
+    pod = Pod()
+    pod.status.container_statuses.add(name="c")
+    default(pod)
+    assert (pod.api_version, pod.kind) == ("v1", "Pod")
+    assert not pod.status.container_statuses[0].HasField("resources")
+
+
 def test_what_is_said_is_kept() -> None:
     spec = a_pod(restartPolicy="Never", schedulerName="mine", terminationGracePeriodSeconds=0, enableServiceLinks=False).spec
     assert (spec.restart_policy, spec.scheduler_name) == ("Never", "mine")

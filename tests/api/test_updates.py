@@ -127,6 +127,16 @@ def test_a_gated_pod_may_not_get_wider(change: Change, path: str) -> None:
     assert paths(a_pod(gated=True), change) == [path]
 
 
+def test_a_term_that_matches_nothing_stays_as_it_is() -> None:
+    pod = a_pod(gated=True)
+    node_terms(pod)[0].ClearField("match_expressions")
+
+    def match_something(pod: Pod) -> None:
+        node_terms(pod)[0].match_expressions.add(key="zone", operator="Exists")
+
+    assert paths(pod, match_something) == [f"{REQUIRED}[0]"]
+
+
 def test_a_gated_pod_without_node_affinity_may_get_one() -> None:
     pod = a_pod(gated=True)
     pod.spec.ClearField("affinity")

@@ -67,6 +67,11 @@ def test_the_first_fault_in_order_is_the_one_that_is_told() -> None:
         assert str(refusal.value) == text
 
 
+@pytest.mark.parametrize("limit", [0.001, 4.5, 86400.0])
+def test_a_limit_of_progress_may_be_anything_up_to_a_day(limit: float) -> None:
+    check({"progress_limit": limit})
+
+
 @pytest.mark.row("LE-44")
 def test_durations_below_a_second_are_accepted_and_kept_in_milliseconds() -> None:
     config = ElectionConfig(identity="a", lease_duration=0.9, renew_deadline=0.6, retry_period=0.2)
@@ -82,7 +87,8 @@ def test_durations_below_a_second_are_accepted_and_kept_in_milliseconds() -> Non
         ({"retry_period": float("nan")}, "renewDeadline must be greater than retryPeriod*JitterFactor"),
         ({"lease_duration": float("inf")}, "leaseDuration inf s: at most 86400 s"),
         ({"store_ttl_seconds": 14}, "store_ttl_seconds 14 must not be less than leaseDuration 15.0 s"),
-        ({"progress_limit": 0.0}, "progress_limit 0.0 must be greater than zero"),
+        ({"progress_limit": 0.0}, "progress_limit 0.0 s: must be greater than zero, at most 86400 s"),
+        ({"progress_limit": 86400.5}, "progress_limit 86400.5 s: must be greater than zero, at most 86400 s"),
     ],
 )
 def test_what_would_elect_nobody_safely_is_refused_too(given: dict[str, Any], text: str) -> None:

@@ -223,11 +223,12 @@ def test_renewals_stop_when_the_work_shows_no_progress() -> None:
 
 def test_work_that_hung_leads_again_only_when_it_shows_life() -> None:
     desk = leading(config=a_config(progress_limit=3.0))
-    desk.do(ev.ProgressReported(round(desk.now * 1e9)))
+    last_sign = round(desk.now * 1e9)
+    desk.do(ev.ProgressReported(last_sign))
     desk.pass_time(15)
     assert desk.state == "follower" and desk.holder == "", "released, and left to others"
-    desk.pass_time(5)
-    assert desk.state == "follower"
+    desk.do(ev.ProgressReported(last_sign)).pass_time(5)
+    assert desk.state == "follower", "the same sign again is no new one"
     desk.do(ev.ProgressReported(round(desk.now * 1e9)))
     assert desk.leads
 

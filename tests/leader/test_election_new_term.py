@@ -76,6 +76,9 @@ def test_a_new_term_fails_where_the_lease_is_lost_or_not_held() -> None:
     assert desk.of(fx.TermFailed) and desk.of(fx.StopLeading) and desk.holder == "bing"
     follower = Desk(held_by("bing")).start().do(ev.NewTermRequested())
     assert [failed.reason for failed in follower.of(fx.TermFailed)] == ["baz does not lead"]
+    follower.pass_time(15)
+    assert follower.leads and not follower.of(fx.TermBegun), "a term that was refused is not begun later"
+    assert follower.transitions == 1
 
 
 def test_a_suspension_during_a_new_term_ends_under_the_new_epoch_only() -> None:

@@ -36,6 +36,16 @@ def foo() -> PodBuilder:
 # ------------------------------------------------------------------------------------------------------------- affinity
 
 
+@pytest.mark.parametrize(("terms", "feasible"), [((), ["node1", "node2", "node3", "node4"]), (("db",), [])])
+def test_the_first_of_a_group_needs_no_other_only_if_it_matches_each_of_its_terms(
+    terms: tuple[str, ...], feasible: list[str]
+) -> None:
+    pod = a_pod().named(app="web").near(HOST, pods_with(app="web"))
+    for app in terms:
+        pod = pod.near(HOST, pods_with(app=app))
+    assert two_zones().feasible(pod) == feasible
+
+
 def three_in_a_row() -> Case:
     case = Case(node("a1", "A"), node("a2", "A"), node("b1", "B"), a_node("bare"))
     return case.bind(a_pod().named(app="db", tier="back"), "a1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,12 @@ from rayched.framework.queueing_hints import Registration
 from rayched.queue.audit import JOURNAL_MAX, Invariant, QueueAudit, Standing
 from rayched.queue.queued_pod import Place
 from tests.queue.builders import Clocked, a_queue, gated_queue
+
+
+def assert_held_counts(q: Clocked) -> None:
+    """How many pods each plugin holds is told as it is."""
+    held = Counter((plugin, pod.scheduler_name) for pod in q.queue.places.queued.values() for plugin in pod.rejectors)
+    assert +q.queue.places.held == held
 
 
 def audit_of(q: Clocked) -> QueueAudit:
@@ -95,6 +102,7 @@ def test_a_pod_in_two_places_is_found_and_afterwards_is_in_one(where: Callable[[
     assert [violation.text.split(" places: ")[0] for violation in found] == ["queue: pod default/a: is in 2"]
     assert [move.event for move in moves] == [INVARIANT_REPAIR]
     assert faults(q) == [] and q.queue.verify() == []
+    assert_held_counts(q)
     assert audit.violations == {"one_place": 1}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from rayched.framework.queueing_hints import Hint, PreparedHint
 from rayched.plugins.in_tree import IN_TREE
+from rayched.queue import hint_index
 from rayched.queue.hint_index import Asking, HintIndex, Questions
 from rayched.queue.hints import registrations_of
 from rayched.queue.queued_pod import PendingPod, QueuedPod
@@ -94,10 +95,18 @@ def answer(hint: PreparedHint, pod: Pod, change: tuple[Any, Any]) -> str:
 
 
 @pytest.mark.parametrize(("plugin", "event", "hint"), PREPARED, ids=[f"{name} {event.label}" for name, event, _ in PREPARED])
-def test_an_index_finds_the_pods_that_a_hint_asked_about_each_finds(plugin: str, event: Any, hint: PreparedHint) -> None:
-    """Found pods leave, as they do in the queue; others come; and the same change comes again."""
+def test_an_index_finds_the_pods_that_a_hint_asked_about_each_finds(
+    plugin: str, event: Any, hint: PreparedHint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found pods leave, as they do in the queue, and some others; others come; and the same change comes again.
+
+    In half of the worlds even a small crowd is remembered, and little of that.
+    """
     woken = asked = 0
     for seed in range(12):
+        if seed == 6:
+            monkeypatch.setattr(hint_index, "REMEMBERED_MIN", 1)
+            monkeypatch.setattr(hint_index, "LOOKS_MAX", 5)
         random, index, questions = Random(f"{plugin} {event.label} {seed}"), HintIndex(), Questions()
         there: dict[str, tuple[QueuedPod, Asking]] = {}
         kind, changes = kind_of(event.resource.value), []
@@ -132,9 +141,10 @@ def test_an_index_finds_the_pods_that_a_hint_asked_about_each_finds(plugin: str,
                     if helps:
                         found |= set(asking.pods)
             assert found == set(expected), (seed, step)
+            assert sum(len(bucket.skipped) for bucket in index._buckets.values()) <= hint_index.LOOKS_MAX
             woken += len(found)
             if not anew:
-                for key in found:
+                for key in found | ({random.choice(list(there))} if there and random.random() < 0.5 else set()):
                     queued, asking = there.pop(key)
                     index.remove(queued, asking)
     assert (asked and woken) or plugin in ABOUT_ITSELF, "a test of nothing"

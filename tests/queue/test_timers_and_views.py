@@ -11,8 +11,9 @@ from rayched.framework.cluster_event import (
     NODE_ADD,
 )
 from rayched.framework.queueing_hints import Registration
+from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.backoff import BackoffPolicy
-from rayched.queue.hints import HintTable
+from rayched.queue.hints import HintTable, registrations_of
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import Move, Place, QueuedPod
 from rayched.queue.scheduling_queue import SchedulingQueue
@@ -162,6 +163,14 @@ def _unset_timer(queue: SchedulingQueue, pod: QueuedPod) -> None:
 
 def _forget(queue: SchedulingQueue, pod: QueuedPod) -> None:
     del queue.places.queued[pod.key]
+
+
+def test_a_pod_whose_hints_would_not_be_asked_is_found_out() -> None:
+    q = a_queue({"NodePorts": registrations_of(IN_TREE["NodePorts"](None))})
+    q.unschedulable("a", "NodePorts")
+    assert q.queue.verify() == []
+    q.pod("a").askings = ()
+    assert "default/a is filed where no hint would find it" in q.queue.verify()
 
 
 @pytest.mark.row("Q15")

@@ -151,6 +151,38 @@ def test_who_hangs_up_while_it_waits_leaves_the_line() -> None:
     run(play())
 
 
+def test_those_behind_one_who_hangs_up_do_not_wait_for_its_room() -> None:
+    async def play() -> None:
+        calls = Calls()
+        await calls.make("a")
+        await calls.make("large", size=4 * SIZE)
+        await calls.make("b", size=1)
+        assert calls.begun == ["a"]
+        await calls.hang_up("large")
+        assert calls.begun == ["a", "b"]
+
+    run(play())
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_one_who_hangs_up_while_it_is_let_in_gives_its_place_back(steps: int) -> None:
+    """`steps` of the event loop lie between the end of the call before it and the hanging up."""
+
+    async def play() -> None:
+        calls = Calls()
+        for name in "abc":
+            await calls.make(name)
+        calls._ends["a"].set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await calls.hang_up("c")
+        assert calls.gate.within == 64
+        await calls.end("b")
+        assert calls.gate.within == 0
+
+    run(play())
+
+
 def test_who_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(write_gate._WAIT_SECONDS_MAX, Precedence.USERS, 0.01)
 

@@ -45,6 +45,14 @@ def test_an_age_is_never_too_great_and_little_too_small(steps: list[tuple[int, f
     assert since - first <= 10.0 + 40.0 or now - since >= 7200.0 - 60.0
 
 
+def test_ages_of_a_minute_are_known_to_two_seconds_and_those_of_an_hour_to_twenty() -> None:
+    clock, now = RevisionClock(), 3600.0
+    for look in range(3601):
+        clock.observed(look, float(look))
+    assert all(clock.since(revision, now) - revision <= 2.0 for revision in range(3540, 3601))
+    assert all(0 <= clock.since(revision, now) - revision <= 20.0 for revision in range(3601))
+
+
 def test_hours_of_looks_take_some_hundred_samples() -> None:
     clock = RevisionClock()
     for second in range(4 * 3600):

@@ -47,6 +47,11 @@ def test_the_fullest_member_counts_and_each_ones_alarm() -> None:
     assert space.state is State.FULL
 
 
+def test_an_alarm_that_is_not_about_space_is_told_by_its_name_and_no_alarm_is_no_problem() -> None:
+    assert judge([a_status(10, 5)], QUOTA, State.AMPLE).problem() is None
+    assert "the alarm CORRUPT" in (judge([a_status(10, 5, "CORRUPT")], QUOTA, State.AMPLE).problem() or "")
+
+
 def test_without_a_known_quota_the_alarm_alone_tells() -> None:
     assert judge([a_status(4000, 4000)], 0, State.AMPLE).state is State.AMPLE
     assert judge([a_status(4000, 4000, "NOSPACE")], 0, State.AMPLE).state is State.FULL
