@@ -145,6 +145,14 @@ def test_the_same_overhead_written_in_another_way_is_accepted() -> None:
     assert admit_pod(pod, {}, RUNTIMES) == []
 
 
+def test_a_toleration_of_no_value_does_not_cover_one_of_any_value() -> None:
+    pod = a_pod(runtimeClassName="any", tolerations=[{"key": "kata", "operator": "Equal"}])
+    any_value = {"key": "kata", "operator": "Exists", "effect": "NoExecute"}
+    classes = {"any": RuntimeClass(metadata={"name": "any"}, handler="any", scheduling={"tolerations": [any_value]})}
+    assert apply_runtime_class(pod, classes) == []
+    assert [(one.operator, one.effect) for one in pod.spec.tolerations] == [("Equal", ""), ("Exists", "NoExecute")]
+
+
 @pytest.mark.parametrize(
     ("own", "merged"),
     [
@@ -153,7 +161,6 @@ def test_the_same_overhead_written_in_another_way_is_accepted() -> None:
         ([{"key": "kata", "operator": "Exists"}], [("kata", "Exists")]),
         ([{"operator": "Exists"}], [("", "Exists")]),
         ([{"key": "kata", "operator": "Equal", "value": "x"}], [("kata", "Exists")]),
-        ([{"key": "kata", "operator": "Equal"}], [("kata", "Exists")]),
         ([{"key": "kata", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}], [("kata", "Exists")]),
     ],
 )

@@ -94,7 +94,6 @@ def test_the_same_identity_after_a_restart_takes_over_at_once_without_a_transiti
     assert store.epoch != old_epoch, "the earlier life must be fenced"
 
 
-@pytest.mark.row("L18", "L12")
 def test_a_record_of_the_same_identity_whose_epoch_is_gone_is_taken_without_a_transition() -> None:
     store = held_by("baz")
     store.epoch = None
@@ -102,6 +101,7 @@ def test_a_record_of_the_same_identity_whose_epoch_is_gone_is_taken_without_a_tr
     assert desk.leads and desk.transitions == 0
 
 
+@pytest.mark.row("L18", "L12")
 def test_a_takeover_counts_a_transition_and_a_renewal_keeps_the_time_of_acquisition() -> None:
     desk = Desk(held_by("bing", lease=3.0, transitions=7)).start().pass_time(3)
     acquired = desk.store.record

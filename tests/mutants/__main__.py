@@ -44,6 +44,8 @@ class Job:
     mutant: Mutant
     stages: list[list[trial.Test]]
     """What is left to run: the next tests last."""
+    killer: str = ""
+    """The test that failed, while it is tried without the mutant."""
 
 
 def main(arguments: list[str]) -> int:
@@ -74,6 +76,7 @@ class Run:
         self._tests: dict[str, list[trial.Test]] = {}
         self._verdicts: dict[str, Counter[Verdict]] = {room: Counter() for room in rooms}
         self._survivors: list[tuple[Mutant, str]] = []
+        self._judges = {""}
 
     def _drawn(self, room: str, count: int) -> list[Mutant]:
         found = ROOMS[room].mutants
@@ -117,12 +120,28 @@ class Run:
                 near, far = trial.told_apart(mutant, self._tests[room])
                 self._go_on(Job(room, mutant, [tests for tests in (far, near) if tests]), starts, last=True)
         for job, code, result in trial.run_all(starts, self._folder, self._options.workers):
-            if code == pytest.ExitCode.OK:
+            if job.killer:
+                if code != pytest.ExitCode.OK:
+                    raise RuntimeError(f"{job.killer} fails without a mutant too:\n{_tail(result, 40)}")
+                self._judges.add(job.killer)
+                self._settle(job, Verdict.KILLED, job.killer)
+            elif code == pytest.ExitCode.OK:
                 self._go_on(job, starts)
             elif code in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.INTERNAL_ERROR):
                 raise RuntimeError(f"{job.mutant} could not be tried:\n{job.mutant.diff()}\n{_tail(result, 40)}")
+            elif -code in trial.STOPPED:
+                self._settle(job, Verdict.TIMEOUT, "")
             else:
-                self._settle(job, Verdict.TIMEOUT if -code in trial.STOPPED else Verdict.KILLED, _killer(result))
+                self._confirm(job, result.read_text() if result.exists() else "", starts)
+
+    def _confirm(self, job: Job, killer: str, starts: deque[tuple[Job, Callable[[Path], int]]]) -> None:
+        """Each test that kills has to pass by itself without the mutant, once. No test is named where the import failed."""
+        if killer in self._judges:
+            self._settle(job, Verdict.KILLED, killer)
+        else:
+            job.killer = killer
+            tests = [test for test in self._tests[job.room] if test.name == killer]
+            starts.appendleft((job, partial(trial.start_with_mutant, ROOMS[job.room], None, tests)))
 
     def _go_on(self, job: Job, starts: deque[tuple[Job, Callable[[Path], int]]], last: bool = False) -> None:
         """Whoever outlives its nearest tests meets all others of the room that run its module."""
@@ -168,11 +187,6 @@ def _equivalent(rooms: list[str]) -> tuple[set[tuple[str, str, str, str]], list[
 
 def _tail(result: Path, lines: int) -> str:
     return "\n".join(trial.output_of(result).read_text(errors="replace").splitlines()[-lines:])
-
-
-def _killer(result: Path) -> str:
-    output = trial.output_of(result).read_text(errors="replace")
-    return next((line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import importlib.util
 import itertools
 import json
 import os
-import resource
 import signal
 import sys
 import threading
@@ -32,7 +31,6 @@ from hypothesis import Phase, settings
 from tests.mutants.operators import Mutant
 from tests.mutants.rooms import ROOT, Room
 
-MEMORY_MAX: Final = 8 * 2**30
 IMPORT_SECONDS: Final = 60.0
 CPU_SECONDS_MIN, CPU_FACTOR = 5.0, 5.0
 WALL_SECONDS_MIN, WALL_FACTOR = 60.0, 20.0
@@ -109,13 +107,15 @@ def tests_of(result: Path) -> list[Test]:
     return [Test(name, cpu, wall, {(file, line) for file, line in reached}) for name, cpu, wall, reached in told]
 
 
-def start_with_mutant(room: Room, mutant: Mutant, tests: Sequence[Test], result: Path) -> int:
+def start_with_mutant(room: Room, mutant: Mutant | None, tests: Sequence[Test], result: Path) -> int:
+    """None: the same without a mutant, to see whether it was the mutant that a test noticed."""
+
     def run() -> int:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
-        sys.meta_path.insert(0, _Planted(mutant))
+        if mutant is not None:
+            sys.meta_path.insert(0, _Planted(mutant))
         _limit(IMPORT_SECONDS, IMPORT_SECONDS * 4)
         files = list(dict.fromkeys(test.file for test in tests))
-        return _pytest(room, files, _Chosen(tests), result)
+        return _pytest(room, files, _Chosen(tests, result), result)
 
     return _fork(result, run)
 
@@ -209,10 +209,15 @@ class _Recorder:
 
 
 class _Chosen:
-    """Some tests, in a given order, each with a time limit."""
+    """Some tests, in a given order, each with a time limit. Notes down which one failed."""
 
-    def __init__(self, tests: Sequence[Test]) -> None:
+    def __init__(self, tests: Sequence[Test], result: Path) -> None:
         self._tests = {test.name: test for test in tests}
+        self._result = result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._result.write_text(report.nodeid)
 
     def pytest_configure(self) -> None:
         _repeatable()

@@ -66,6 +66,9 @@ def test_a_sound_pod_has_no_faults_and_one_that_nobody_wants_is_a_stranger(where
     assert faults(q) == []
     assert faults(q, Standing.NOWHERE) == [Invariant.STRANGER]
     assert faults(q, Standing.IN_FLIGHT) == [Invariant.IN_FLIGHT]
+    audit_of(q).check("uid-a", "default/a", Standing.NOWHERE, q.now)
+    assert q.queue.pending().total == 0 and q.queue.verify() == []
+    assert_held_counts(q)
 
 
 @pytest.mark.parametrize(
