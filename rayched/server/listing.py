@@ -21,9 +21,11 @@ from rayched.api.kinds import by_name, unwrap
 from rayched.server.errors import ApiFailure, Code, invalid
 from rayched.server.objects import Objects
 from rayched.server.selection import Selection, select
+from rayched.store.calls import weight_of
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted, FutureRevision
+from rayched.store.page_size import PageSize
 from rayched.v1.services_pb2 import ContinueToken, ListRequest, ListResponse
 from rayched.v1.workloads_pb2 import Object
 
@@ -32,6 +34,8 @@ _log = logging.getLogger(__name__)
 PAGE_MAX: Final = 500
 PAGE_BYTES_MAX: Final = 2 << 20
 _READ_AT_ONCE: Final = 500
+_FIRST_AT_ONCE: Final = 64
+"""Entries, before their weight is known: 16 MiB of the largest pods."""
 
 
 async def list_page(objects: Objects, request: ListRequest) -> ListResponse:
@@ -50,13 +54,15 @@ async def list_page(objects: Objects, request: ListRequest) -> ListResponse:
     last_key = token.after_key
     response = ListResponse(revision=token.revision or request.revision)
     size = 0
+    pages = PageSize(PAGE_MAX, _FIRST_AT_ONCE, PAGE_BYTES_MAX)
     try:
         while True:
             # Without a selector every key counts, so no more are read than fit.
-            wanted = limit - len(response.objects) if selection.by_key else _READ_AT_ONCE
+            wanted = min(limit - len(response.objects) if selection.by_key else _READ_AT_ONCE, pages.wanted)
             start_key = last_key + b"\0" if last_key else b""
             page = await objects.store.list_page(prefix, limit=wanted, revision=response.revision, start_key=start_key)
             response.revision = page.revision
+            pages.arrived(len(page.entries), weight_of(page))
             for entry in page.entries:
                 if len(response.objects) >= limit or size >= PAGE_BYTES_MAX:
                     break

@@ -92,7 +92,8 @@ class NodeService:
                 if failure.code is not Code.NOT_FOUND:
                     raise
             else:
-                await self._sign_of_life(target)
+                # It may have been deleted meanwhile, and then nothing of it is to be left.
+                await self._heartbeats([target.key.name])
                 return RegisterNodeResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
             revision = await self._create(target, node)
             if revision:
@@ -159,9 +160,6 @@ class NodeService:
                 return 0
             case _:
                 raise lost_write(outcome, str(target))
-
-    async def _sign_of_life(self, target: Target) -> None:
-        await self._objects.store.put(self._objects.keys.heartbeat(target.key.name), _sign())
 
     async def _heartbeats(self, names: Sequence[str]) -> list[str]:
         """Those of the names that are no nodes."""

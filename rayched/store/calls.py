@@ -82,6 +82,11 @@ def page_of(answer: Any, revision: int) -> Page:
     return Page(entries, revision or answer.header.revision, next_key)
 
 
+def weight_of(page: Page) -> int:
+    """Its bytes, but for what is around the keys and values."""
+    return sum(len(entry.key) + len(entry.value) for entry in page.entries)
+
+
 def joined(pages: Sequence[Page]) -> Page:
     """All pages of a listing as one."""
     return Page(tuple(entry for page in pages for entry in page.entries), pages[0].revision, None)

@@ -36,6 +36,7 @@ from rayched.store.calls import (
     reading_request,
     single_reads,
     status_of_member,
+    weight_of,
 )
 from rayched.store.entries import Entry, Page, Reading, first_entry
 from rayched.store.errors import (
@@ -47,6 +48,7 @@ from rayched.store.errors import (
     store_error,
 )
 from rayched.store.leases import AsyncLeaseKeepAlives, LeaseKeepAlives
+from rayched.store.page_size import PageSize
 from rayched.store.transactions import (
     Committed,
     Conflict,
@@ -142,12 +144,12 @@ class StoreClient:
 
     def list_all(self, prefix: bytes, *, keys_only: bool = False) -> Page:
         """All pages, at the revision of the first."""
-        pages = [self.list_page(prefix, limit=LIST_PAGE_LIMIT, keys_only=keys_only)]
+        size = PageSize(LIST_PAGE_LIMIT)
+        pages = [self.list_page(prefix, limit=size.wanted, keys_only=keys_only)]
         while (next_key := pages[-1].next_key) is not None:
+            size.arrived(len(pages[-1].entries), weight_of(pages[-1]))
             revision = pages[0].revision
-            pages.append(
-                self.list_page(prefix, limit=LIST_PAGE_LIMIT, revision=revision, start_key=next_key, keys_only=keys_only)
-            )
+            pages.append(self.list_page(prefix, limit=size.wanted, revision=revision, start_key=next_key, keys_only=keys_only))
         return joined(pages)
 
     def revision(self) -> int:
@@ -305,11 +307,13 @@ class AsyncStoreClient:
         return page_of(await self._read(self._kv.Range, request, self._deadlines.page_seconds), revision)
 
     async def list_all(self, prefix: bytes, *, keys_only: bool = False) -> Page:
-        pages = [await self.list_page(prefix, limit=LIST_PAGE_LIMIT, keys_only=keys_only)]
+        size = PageSize(LIST_PAGE_LIMIT)
+        pages = [await self.list_page(prefix, limit=size.wanted, keys_only=keys_only)]
         while (next_key := pages[-1].next_key) is not None:
+            size.arrived(len(pages[-1].entries), weight_of(pages[-1]))
             revision = pages[0].revision
             pages.append(
-                await self.list_page(prefix, limit=LIST_PAGE_LIMIT, revision=revision, start_key=next_key, keys_only=keys_only)
+                await self.list_page(prefix, limit=size.wanted, revision=revision, start_key=next_key, keys_only=keys_only)
             )
         return joined(pages)
 

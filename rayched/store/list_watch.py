@@ -46,6 +46,7 @@ from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry, entry_of
 from rayched.store.errors import Compacted, FutureRevision, store_error
 from rayched.store.keys import prefix_end
+from rayched.store.page_size import PageSize
 
 _DELETE: Final = kv.Event.DELETE
 STREAM_METADATA: Final = (("hasleader", "true"),)
@@ -196,7 +197,7 @@ class ListWatchCore:
     def __init__(self, prefix: bytes, *, page_size: int = 2000, pace: Pace | None = None) -> None:
         self._prefix = prefix
         self._range_end = prefix_end(prefix)
-        self._page_size = page_size
+        self._pages = PageSize(page_size)
         self._pace = pace or Pace()
         self._phase = _Phase.PAUSED
         self._due_at: float | None = None
@@ -268,6 +269,7 @@ class ListWatchCore:
         if header.cluster_id != listing.cluster_id or header.revision < max(listing.revision, listing.revision_min):
             return self._list_anew(Break.SET_BACK, "while a list was read", now)
         listing.entries.extend(map(entry_of, answer.kvs))
+        self._pages.arrived(len(answer.kvs), answer.ByteSize())
         if answer.more and answer.kvs:
             return [self._fetch()]
         self.revision, self._cluster_id = listing.revision, listing.cluster_id
@@ -279,6 +281,7 @@ class ListWatchCore:
         """The FetchPage under way has no answer."""
         if failure.lost is not None:
             return self._list_anew(failure.lost, failure.message, now)
+        self._pages.failed()
         return self._break(Break.LIST_FAILED, failure.message, now)
 
     def stream_message(self, stream: int, message: Any, now: float) -> list[Effect]:
@@ -426,7 +429,7 @@ class ListWatchCore:
         request = rpc.RangeRequest(
             key=listing.entries[-1].key + b"\0" if listing.entries else self._prefix,
             range_end=self._range_end,
-            limit=self._page_size,
+            limit=self._pages.wanted,
             revision=listing.revision,
         )
         return FetchPage(request, self._pace.page_seconds_max)
