@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -117,7 +118,9 @@ class _Submission:
 class Creator:
     """Creates objects; shared by the services that do."""
 
-    def __init__(self, objects: Objects, admission: Admission) -> None:
+    def __init__(self, objects: Objects, admission: Admission, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` measures turns of the event loop."""
+        self._clock = clock
         self._objects = objects
         self._admission = admission
         self.counts: Counter[str] = Counter()
@@ -135,7 +138,7 @@ class Creator:
         # Knows by now whether what is remembered still holds.
         await self._admission.classes_for(())
         created_at = timestamp_now().SerializeToString()
-        arrival, find, turns = _Arrival(), self._admission.alike.find, Turns()
+        arrival, find, turns = _Arrival(), self._admission.alike.find, Turns(self._clock)
         for content in contents:
             await turns.pause()
             alike = find(content, created_at)
@@ -204,7 +207,7 @@ class Creator:
         pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
         classes = await self._admission.classes_for(pods)
         defaults = await self._admission.default_classes(submission.message for submission in wave)
-        turns = Turns()
+        turns = Turns(self._clock)
         for submission in wave:
             await turns.pause()
             message = submission.message

@@ -6,7 +6,6 @@ Cost: 0.1 µs a call of `pause`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -17,7 +16,7 @@ TURN_SECONDS: Final = 0.005
 class Turns:
     """Of one piece of work, which begins now. Times in seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began = clock()
 

@@ -10,13 +10,12 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.api.kinds import NAMESPACE, POD, wrap
-from rayched.server import creation
 from rayched.server.admission import Admission
 from rayched.server.changes import EventEncoder
 from rayched.server.creation import Created, Creation, Creator
 from rayched.server.errors import ApiFailure, Code
 from rayched.server.objects import Objects
-from rayched.server.turns import TURN_SECONDS, Turns
+from rayched.server.turns import TURN_SECONDS
 from rayched.server.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Reading
@@ -193,7 +192,7 @@ def test_a_batch_of_large_pods_lets_others_have_their_turns(monkeypatch: pytest.
         return admit(*arguments)
 
     monkeypatch.setattr(api.creator._admission, "admit", slow)
-    monkeypatch.setattr(creation, "Turns", lambda: Turns(lambda: admitted * 2 * TURN_SECONDS))
+    monkeypatch.setattr(api.creator, "_clock", lambda: admitted * 2 * TURN_SECONDS)
 
     async def submitted() -> list[Creation]:
         nonlocal turns

@@ -101,7 +101,8 @@ class Api:
         # No classes, and no namespace that is not read from the store itself.
         hub = SimpleNamespace(version=lambda kind: 0, all_of=lambda kind: (), find=lambda kind, key: None)
         ready = SimpleNamespace(is_set=lambda: True)
-        self._creator = Creator(objects, Admission(cast(Any, hub), objects, cast(Any, ready)))
+        # No event loop is there that others could want.
+        self._creator = Creator(objects, Admission(cast(Any, hub), objects, cast(Any, ready)), lambda: 0.0)
         self._deleter = Deleter(objects)
         self._objects = objects
 
