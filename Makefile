@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage bench bench-quick bench-plot warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ test-chaos: $(STAMP) ## each of twelve bugs planted into real replicas, which th
 test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not planted"
 
-check: lint types layers proto-check behaviour docs-check ## format, lint, types, import contracts, generated code, behaviour table, docs/command.md
+check: lint types layers house proto-check behaviour docs-check ## format, lint, types, import contracts, rules of the tree, generated code, behaviour table, docs/command.md
 
 format: $(STAMP) ## rewrite the sources in the house's format
 	@$(BIN)/ruff format $(SOURCES)
@@ -53,6 +53,9 @@ types: $(STAMP)
 
 layers: $(STAMP)
 	@$(BIN)/lint-imports --no-cache
+
+house: $(STAMP) ## count what the tree consists of, and hold it to its rules (tests/house/rules.toml)
+	@$(BIN)/python -m tests.house
 
 proto: $(STAMP) ## generate the protobuf code below rayched/v1
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)

@@ -23,10 +23,10 @@ from benchmarks.memory_cluster import judge_of
 from benchmarks.workloads import Workload
 from rayched.cli.rehearsal import RehearsalFailed
 from rayched.client.errors import ApiError
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.profile_building import default_profile
 from rayched.plugins import in_tree
-from rayched.replica.local_cluster import ReplicaFailed
-from rayched.replica.local_ray import RayUnavailable
+from rayched.replica.cluster.local_cluster import ReplicaFailed
+from rayched.replica.ray.local_ray import RayUnavailable
 
 DEPTHS = ("engine", "scheduler", "cluster")
 MANY_TEMPLATES = 1000

@@ -35,7 +35,7 @@ from rich.table import Table
 from benchmarks.queue import BATCH_PODS, Driven
 from benchmarks.shapes import a_node
 from rayched.api import defaulting
-from rayched.framework.configuration_file import load
+from rayched.configuration.configuration_file import load
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.decisions import DECISIONS_MAX
 from rayched.v1.core_pb2 import Node, Pod

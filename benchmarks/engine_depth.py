@@ -18,7 +18,7 @@ from benchmarks.measured import Measured, percentile
 from benchmarks.processes import peak_memory_bytes
 from benchmarks.workloads import Workload
 from rayched.api import kinds
-from rayched.framework.engine import Engine
+from rayched.engine.engine import Engine
 from rayched.framework.profile import Profile
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler

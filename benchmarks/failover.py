@@ -31,8 +31,8 @@ from rayched.cli.rehearsal import Kill, Rehearsal, RehearsalFailed, scratch_dire
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.local_start import wait_until_up
-from rayched.replica.processes import descendants
+from rayched.replica.cluster.local_start import wait_until_up
+from rayched.replica.ray.processes import descendants
 from rayched.v1.core_pb2 import Pod
 
 KILLED_SECONDS_MAX = {"replica": 3.5, "scheduler": 2.0, "tree": 3.5}

@@ -31,7 +31,7 @@ from rayched.cli import printing
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, Verdict, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.processes import descendants
+from rayched.replica.ray.processes import descendants
 
 FAILOVER_SECONDS_MAX = 4.0
 PAUSE_SECONDS_MAX = 2.0

@@ -1,7 +1,8 @@
 """What pods that cost as much as they may do to all others: `make hostile`.
 
 Replicas on this host, 1,000 nodes with 40 bound pods each, all with labels of their own. Then 10,000 hostile pods are submitted
-at once (`hostile_pods`: legal, seeded, everything that the limits allow), and beside them 200 ordinary pods a second. Demanded:
+at once (`hostile_pods`: legal, seeded, everything that the limits allow), and beside them 200 ordinary pods a second, for as long
+as hostile ones come and two minutes at least. Demanded:
 
 * nobody else leads: there is no further epoch,
 * the ordinary pods are acknowledged at their rate,
@@ -19,10 +20,13 @@ import multiprocessing
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from benchmarks.flood_processes import READY_SECONDS_MAX, changes
@@ -34,7 +38,7 @@ from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.processes import descendants
+from rayched.replica.ray.processes import descendants
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
@@ -42,9 +46,13 @@ from rayched.v1.storage_pb2 import Stored
 P99_SECONDS_MAX: Final = 1.0
 ACHIEVED_MIN: Final = 0.95
 """Of the ordinary pods wanted."""
-LOADS: Final = 4
+LOADS: Final = 8
+WINDOW_SECONDS: Final = 10
+WINDOWS_SHOWN: Final = 6
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _QUIET_SECONDS_MAX: Final = 90.0
+_HOSTILE_SECONDS_MAX: Final = 600.0
+"""For all hostile pods to be submitted."""
 _LAST_SECONDS_MAX: Final = 60.0
 """For the last ordinary pods, after the load has ended."""
 
@@ -54,8 +62,8 @@ class Seen:
     """What etcd showed. Seconds of CLOCK_MONOTONIC."""
 
     epochs: int = 0
-    waited: dict[str, float] = field(default_factory=dict)
-    """Of ordinary pods that are bound, from creation to binding."""
+    waited: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of ordinary pods that are bound: when they were created, and how long it took from there to the binding."""
     waiting: dict[str, float] = field(default_factory=dict)
     """Since when ordinary pods wait."""
     hostile: int = 0
@@ -85,21 +93,39 @@ class Onlooker:
         self._process.join()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """One run, in figures; seconds."""
 
     hostile: int
     hostile_bound: int
+    hostile_seconds: float
+    """Until the last one was acknowledged."""
     hostile_refused: tuple[str, ...]
     ordinary: int
     achieved: float
     """Ordinary pods acknowledged a second."""
     wanted: float
-    waited: tuple[float, ...]
-    """Rising."""
+    waits: tuple[tuple[float, float], ...]
+    """When a pod was created, since the first hostile one was sent, and how long it waited."""
     unbound: int
     epochs: int
+
+    @cached_property
+    def waited(self) -> list[float]:
+        """Rising."""
+        return sorted(waited for _, waited in self.waits)
+
+    @property
+    def slowest(self) -> str:
+        """The windows of time whose pods waited longest: what a stall looks like, beside what is always so."""
+        windows: defaultdict[int, list[float]] = defaultdict(list)
+        for created, waited in self.waits:
+            windows[int(created // WINDOW_SECONDS)].append(waited)
+        worst = sorted(windows.items(), key=lambda window: max(window[1]), reverse=True)[:WINDOWS_SHOWN]
+        return ", ".join(
+            f"{number * WINDOW_SECONDS} s: {max(waited):.1f} s, median {median(waited):.1f} s" for number, waited in sorted(worst)
+        )
 
     def percentile(self, share: float) -> float:
         return self.waited[min(len(self.waited) - 1, int(share * len(self.waited)))] if self.waited else float("inf")
@@ -140,7 +166,6 @@ def run(given: argparse.Namespace) -> Result:
             raise RehearsalFailed(f"the processes did not come to rest within {_QUIET_SECONDS_MAX:.0f} s")
         onlooker = Onlooker(rehearsal.cluster.etcd_endpoints)
         owned.callback(onlooker.stop)
-        refused: list[str] = []
         enemy = _SPAWN.Pipe()
         arguments = enemy[1], tuple(rehearsal.cluster.addresses), given.seed, given.hostile, bound
         process = _SPAWN.Process(target=_submit_hostile, args=arguments, daemon=True)
@@ -155,15 +180,12 @@ def run(given: argparse.Namespace) -> Result:
             for number in range(LOADS)
         ]
         enemy[0].send(None)
-        deadline = time.monotonic() + given.seconds
-        while time.monotonic() < deadline:
-            time.sleep(0.1)
+        began = time.monotonic()
+        submitted = enemy[0].poll(_HOSTILE_SECONDS_MAX)
+        refused, hostile_seconds = enemy[0].recv() if submitted else ["not all were submitted in time"], time.monotonic() - began
+        time.sleep(max(0.0, given.seconds - hostile_seconds))
         for load in loads:
             load.stop()
-        if enemy[0].poll(_LAST_SECONDS_MAX):
-            refused = enemy[0].recv()
-        else:
-            refused = ["not all were submitted in time"]
         seen, deadline = onlooker.seen(), time.monotonic() + _LAST_SECONDS_MAX
         while seen.waiting and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -171,11 +193,12 @@ def run(given: argparse.Namespace) -> Result:
         return Result(
             hostile=seen.hostile,
             hostile_bound=seen.hostile_bound,
+            hostile_seconds=hostile_seconds,
             hostile_refused=tuple(refused),
             ordinary=sum(len(load.acknowledged) for load in loads),
             achieved=sum(load.achieved for load in loads),
             wanted=given.rate,
-            waited=tuple(sorted(seen.waited.values())),
+            waits=tuple((created - began, waited) for created, waited in seen.waited.values()),
             unbound=len(seen.waiting),
             epochs=seen.epochs,
         )
@@ -212,8 +235,8 @@ def _submit_hostile(end: Connection, addresses: Sequence[str], seed: int, count:
     pods = list(hostile_pods(seed, count, bound))
     end.send("ready")
     end.recv()
-    with Client(addresses, timeout_seconds=300.0) as client:
-        outcomes = client.submit_many(pods, timeout_seconds=300.0)
+    with Client(addresses, timeout_seconds=_HOSTILE_SECONDS_MAX) as client:
+        outcomes = client.submit_many(pods, timeout_seconds=_HOSTILE_SECONDS_MAX)
     end.send([str(outcome.error) for outcome in outcomes if outcome.error is not None])
 
 
@@ -253,7 +276,8 @@ def _note(seen: Seen, hostile: set[bytes], pair: Any, epoch_key: bytes) -> None:
         if pair.version == 1:
             seen.waiting[name] = now
         elif name in seen.waiting and Stored.FromString(pair.value).object.pod.spec.node_name:
-            seen.waited[name] = now - seen.waiting.pop(name)
+            created = seen.waiting.pop(name)
+            seen.waited[name] = created, now - created
 
 
 # --------------------------------------------------------------------------------------------------------- command
@@ -265,7 +289,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--bound", type=int, default=40, help="pods on each node, with labels of their own")
     parser.add_argument("--hostile", type=int, default=10_000)
     parser.add_argument("--rate", type=int, default=200, help="ordinary pods a second")
-    parser.add_argument("--seconds", type=int, default=120, help="of ordinary pods")
+    parser.add_argument("--seconds", type=int, default=120, help="of ordinary pods, at least")
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--logs", type=Path, help="keep the replicas' logs there, in an empty directory")
@@ -278,10 +302,11 @@ def main(arguments: list[str] | None = None) -> int:
     printing.figures(
         f"{given.hostile:,} hostile pods, {given.nodes:,} nodes with {given.bound} bound pods each",
         [
-            ("hostile pods", f"{result.hostile:,} created, {result.hostile_bound:,} bound"),
+            ("hostile pods", f"{result.hostile:,} created within {result.hostile_seconds:.0f} s, {result.hostile_bound:,} bound"),
             ("ordinary pods", f"{result.ordinary:,} acknowledged, {result.achieved:.0f} a second, {len(result.waited):,} bound"),
             ("from creation to binding", ", ".join(f"p{share} {result.percentile(share / 100):.3f} s" for share in (50, 90, 99))),
             ("longest", f"{result.waited[-1] if result.waited else float('inf'):.3f} s"),
+            (f"longest, of those created within {WINDOW_SECONDS} s from", result.slowest),
             ("further epochs", str(result.epochs)),
         ],
     )

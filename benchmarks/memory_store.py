@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from leader.etcd_shim import rpc
 from rayched.store.entries import Change, Deleted, Entry
-from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.list_watch import Changed, Delivery, ListedAll
 
 DELIVERY_CHANGES_MAX: Final = 512
 """Changes in one delivery; etcd's messages hold about as many."""
@@ -38,8 +38,8 @@ class MemoryStore:
         self._committed: dict[int, Any] = {}
         """The answer to a transaction of so many writes that all commit."""
 
-    def listed(self) -> Listed:
-        return Listed(tuple(self._entries.values()), self.revision)
+    def listed(self) -> ListedAll:
+        return ListedAll(tuple(self._entries.values()), self.revision)
 
     def get(self, key: bytes) -> Entry | None:
         return self._entries.get(key)

@@ -25,11 +25,11 @@ from benchmarks import workloads
 from benchmarks.memory_cluster import EPOCH, MemoryCluster, Pair
 from benchmarks.workloads import Workload
 from rayched.actors.garbage import collect_rarely
-from rayched.actors.messages import ExchangeAnswer
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.scheduler_core import Ports, SchedulerCore
-from rayched.framework.configuration import Configuration
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.configuration import Configuration
+from rayched.configuration.profile_building import default_profile
+from rayched.core.exchange.messages import ExchangeAnswer
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.scheduler_core import Ports, SchedulerCore
 from rayched.plugins.in_tree import IN_TREE
 from rayched.store.entries import Change
 from rayched.store.keys import Keys

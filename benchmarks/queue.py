@@ -36,12 +36,12 @@ from rich.table import Table
 
 from benchmarks.memory_store import MemoryStore
 from benchmarks.shapes import a_node
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.scheduler_core import Ports, SchedulerCore
 from rayched.api import defaulting, kinds
-from rayched.framework.configuration import Configuration
+from rayched.configuration.configuration import Configuration
+from rayched.configuration.profile_building import default_profile
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.scheduler_core import Ports, SchedulerCore
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.queued_pod import PendingPod
 from rayched.store.codec import encode

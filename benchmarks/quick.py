@@ -16,9 +16,9 @@ from typing import Final
 
 from benchmarks import calibration, scheduler_depth, workloads
 from benchmarks.engine_depth import EngineRun
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.profile_building import default_profile
 from rayched.plugins import in_tree
-from rayched.replica.local_ray import RayUnavailable
+from rayched.replica.ray.local_ray import RayUnavailable
 
 _FILE: Final = Path(__file__).with_name("quick.json")
 _REPEAT: Final = 2

@@ -31,7 +31,7 @@ from rayched.actors.placement import on_this_host
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_actor import SchedulerActor, SchedulerActorConfig, Transactions, Watch
 from rayched.actors.worker import create_workers
-from rayched.replica.local_ray import LocalRay
+from rayched.replica.ray.local_ray import LocalRay
 from rayched.store.entries import Change
 from rayched.store.keys import Keys
 

@@ -37,7 +37,7 @@ from rayched.cli import printing
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.local_cluster import ReplicaFailed, ReplicaProcess
+from rayched.replica.cluster.local_cluster import ReplicaFailed, ReplicaProcess
 from rayched.store.errors import StoreError
 
 _ZONES: Final = 3

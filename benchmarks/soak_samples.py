@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.replica.processes import descendants
-from rayched.store.client import StoreClient
+from rayched.replica.ray.processes import descendants
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys, prefix_end
 
 _ANSWER_SECONDS_MAX: Final = 30.0

@@ -22,7 +22,7 @@ from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.processes import descendants
+from rayched.replica.ray.processes import descendants
 
 _ZONES = 3
 _CLIENTS = 4

@@ -18,7 +18,7 @@ from rayched.audit.auditor import Auditor
 from rayched.cli import printing
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
-from rayched.replica.local_cluster import ReplicaFailed
+from rayched.replica.cluster.local_cluster import ReplicaFailed
 from rayched.v1.core_pb2 import Pod
 
 _QUIET_SECONDS = 6.0

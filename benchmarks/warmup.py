@@ -40,15 +40,15 @@ from rayched.api.kinds import AnyObject
 from rayched.cli.rehearsal import scratch_directory
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
-from rayched.replica.local_start import wait_until_up
-from rayched.store.client import StoreClient
+from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed
+from rayched.replica.cluster.local_start import wait_until_up
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
+from rayched.store.io.client import StoreClient
+from rayched.store.io.watcher import Watcher
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Changed, Delivery
-from rayched.store.watcher import Watcher
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 

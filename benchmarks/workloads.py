@@ -282,6 +282,15 @@ def _workloads() -> Iterator[Workload]:
 WORKLOADS: Final = tuple(_workloads())
 
 
+_OUR_OWN: Final = ("OwnLabels", "HostPorts")
+"""How the names of those begin that nobody published."""
+
+
+def published() -> list[Workload]:
+    """Those whose shapes and sizes are kube-scheduler's own benchmarks', all their sizes."""
+    return [workload for workload in WORKLOADS if not workload.name.startswith(_OUR_OWN)]
+
+
 def chosen(names: str | None) -> list[Workload]:
     """Those named, all their sizes; None: all. Raises ValueError."""
     if names is None:

@@ -36,7 +36,7 @@ class ElectionConfigError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class TimingProfile:
     """Durations that belong together."""
 
     lease_duration: float
@@ -47,13 +47,13 @@ class Profile:
     second trigger, it must not end a leader's term before the followers would."""
 
 
-FAST: Final = Profile(lease_duration=2.0, renew_deadline=1.3, retry_period=0.4, store_ttl_seconds=3)
+FAST: Final = TimingProfile(lease_duration=2.0, renew_deadline=1.3, retry_period=0.4, store_ttl_seconds=3)
 """A dead leader is replaced within about two seconds; needs an etcd that answers within a second."""
 
-KUBE: Final = Profile(lease_duration=15.0, renew_deadline=10.0, retry_period=2.0, store_ttl_seconds=15)
+KUBE: Final = TimingProfile(lease_duration=15.0, renew_deadline=10.0, retry_period=2.0, store_ttl_seconds=15)
 """kube-scheduler's defaults."""
 
-PROFILES: Final[Mapping[str, Profile]] = {"fast": FAST, "kube": KUBE}
+PROFILES: Final[Mapping[str, TimingProfile]] = {"fast": FAST, "kube": KUBE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class ElectionConfig:
     that is set while a renewal is under way: that guards the epoch, so that nobody who writes labels can end a term."""
 
     @classmethod
-    def of(cls, profile: Profile, *, identity: str, **rest: object) -> ElectionConfig:
+    def of(cls, profile: TimingProfile, *, identity: str, **rest: object) -> ElectionConfig:
         """The configuration of a profile; `rest` are further fields by name."""
         durations: dict[str, object] = {
             "lease_duration": profile.lease_duration,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 
 _numbers = itertools.count(1)
 

@@ -37,16 +37,16 @@ from typing import Any, Final
 
 BUGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "unguarded bindings": "rayched.actors.scheduler_core:SchedulerCore.RULE_BINDINGS_ARE_GUARDED",
+        "unguarded bindings": "rayched.core.scheduler_core:SchedulerCore.RULE_BINDINGS_ARE_GUARDED",
         "only renewals are guarded": "rayched.store.transactions:RULE_WRITES_ARE_GUARDED",
         "unguarded release": "leader.etcd_requests:RULE_RELEASES_ARE_GUARDED",
-        "decides on an old cache": "rayched.actors.term:Term.RULE_THE_CACHE_REACHES_THE_EPOCH",
-        "answers before the commit": "rayched.server.creation:RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER",
+        "decides on an old cache": "rayched.core.term:Term.RULE_THE_CACHE_REACHES_THE_EPOCH",
+        "answers before the commit": "rayched.server.admission.creation:RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER",
         "attempts are not recognised": "rayched.store.transactions:RULE_ATTEMPTS_ARE_RECOGNISED",
         "a watch resumes at the last revision": "rayched.store.list_watch:ListWatchCore.RULE_RESUMES_BEHIND_THE_LAST",
         "no list after a compaction": "rayched.store.list_watch:ListWatchCore.RULE_COMPACTED_HISTORY_IS_LISTED",
         "durations by the wall clock": "leader.clock:RULE_DURATIONS_IGNORE_CLOCK_STEPS",
-        "assumptions end late": "rayched.actors.scheduler_core:SchedulerCore.RULE_ASSUMPTIONS_END_FIRST",
+        "assumptions end late": "rayched.core.scheduler_core:SchedulerCore.RULE_ASSUMPTIONS_END_FIRST",
         "times taken from the record": "leader.observation:Observation.RULE_TIMES_ARE_THOSE_OF_SEEING",
         "leads on after seeing another holder": "leader.election:Election.RULE_ANOTHER_HOLDER_ENDS_LEADING",
     }

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from rayched.replica.etcd_binary import EtcdBinary
+from rayched.replica.etcd.etcd_binary import EtcdBinary
 
 _PAGE: Final = Path(__file__).parents[1] / "docs" / "operations.md"
 

@@ -1,14 +1,12 @@
-"""Settings in an actor's process: a configuration travels as text and is read where it is used, plugins of users included; flags
-travel as plain values.
-"""
+"""Settings in an actor's process: a configuration travels as text and is read where it is used, plugins of users included."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from rayched.framework.configuration_file import Loaded, load
-from rayched.framework.registry import load_entry_points, merge
+from rayched.actors.entry_points import load_entry_points
+from rayched.configuration.configuration_file import Loaded, load
+from rayched.framework.registry import merge
 from rayched.plugins.in_tree import IN_TREE
 
 
@@ -18,19 +16,6 @@ class ProfilesText:
 
     text: str
     source: str
-
-
-@dataclass(frozen=True)
-class QueueFlags:
-    """What flags say about the queue; a KubeSchedulerConfiguration has no fields for it."""
-
-    unschedulable_seconds_max: float = 300.0
-    """--pod-max-in-unschedulable-pods-duration: a pod that no event woke for longer is tried again."""
-    retries_in_a_row_max: int = 0
-    """--head-of-line-limit: attempts of pods tried before, after which the pod that waits longest has its turn; 0: never."""
-
-
-DEFAULT_FLAGS: Final = QueueFlags()
 
 
 def profiles_of(configuration: ProfilesText) -> Loaded:

@@ -30,7 +30,7 @@ class _Question(NamedTuple):
     asked: float
 
 
-class Questions:
+class QuestionQueue:
     """Questions in the order in which they were asked. Times in seconds, of the given clock."""
 
     def __init__(self, clock: Callable[[], float], share: float = SHARE) -> None:

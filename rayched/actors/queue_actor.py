@@ -20,15 +20,16 @@ from typing import Any
 
 from prometheus_client import Metric
 
-from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
+from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.exchange_socket import serve_exchanges
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget, send_logs
-from rayched.actors.messages import packed, unpacked_request
 from rayched.actors.placement import on_this_host
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.queue_listing import list_queue
-from rayched.actors.queue_metrics import queue_metrics
+from rayched.core.exchange.messages import packed, unpacked_request
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.exchange.queue_listing import list_queue
+from rayched.core.exchange.queue_metrics import queue_metrics
+from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
 from rayched.queue.queued_pod import Moves
 from rayched.v1.services_pb2 import ListQueueRequest, ListQueueResponse
 

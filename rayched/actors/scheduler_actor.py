@@ -27,32 +27,33 @@ from prometheus_client import Metric
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
-from rayched.actors.attempt_measures import Told
-from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText, QueueFlags, profiles_of
+from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.deciding_cell import DecidingCell
-from rayched.actors.event_writes import LEASE_SECONDS
 from rayched.actors.exchange_socket import ExchangeCaller
-from rayched.actors.explaining import CannotExplain, explain_pod
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.inbox import Inbox
 from rayched.actors.log_sending import LogTarget, send_logs
-from rayched.actors.messages import ExchangeRequest, packed, unpacked_answer
 from rayched.actors.placement import on_this_host
 from rayched.actors.process_handle import ProcessHandle, handle_of
-from rayched.actors.questions import Questions, answer_now
-from rayched.actors.queue_patience import QueuePatience
-from rayched.actors.scheduler_core import Ports, SchedulerCore
-from rayched.actors.scheduler_metrics import scheduler_metrics
+from rayched.actors.questions import QuestionQueue, answer_now
 from rayched.actors.shards import RayShards
-from rayched.actors.write_window import Send
+from rayched.core.attempt_metrics import Told
+from rayched.core.exchange.messages import ExchangeRequest, packed, unpacked_answer
+from rayched.core.exchange.queue_patience import QueuePatience
+from rayched.core.explaining import CannotExplain, explain_pod
+from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.scheduler_metrics import scheduler_metrics
+from rayched.core.writes.events import LEASE_SECONDS
+from rayched.core.writes.window import Send
+from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
 from rayched.scheduler.scheduler import Draws
 from rayched.snapshot.snapshot import Snapshot
-from rayched.store.client import StoreClient
 from rayched.store.errors import store_error
 from rayched.store.fencing import Fence
+from rayched.store.io.client import StoreClient
+from rayched.store.io.watcher import Watcher
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery, Listed
-from rayched.store.watcher import Watcher
+from rayched.store.list_watch import Delivery, ListedAll
 from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
 
 IDLE_SECONDS: Final = 0.1
@@ -187,7 +188,7 @@ class SchedulerActor:
         if log.isEnabledFor(logging.DEBUG):
             self._core.measures.tell = self._log_attempt
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
-        self._questions = Questions(_boottime)
+        self._questions = QuestionQueue(_boottime)
         """Of those that take long."""
         self._turn_at: float | None = None
         self._session_at: float | None = None
@@ -390,7 +391,7 @@ class SchedulerActor:
         def absorb() -> None:
             self._deliveries.release()
             self._core.watched(delivery)
-            if isinstance(delivery, Listed) and not self._synced.is_set():
+            if isinstance(delivery, ListedAll) and not self._synced.is_set():
                 # What was just read lives as long as the process: the collector need not look at it again.
                 gc.freeze()
                 self._synced.set()

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from rayched.engine.prepared import Answer
+from rayched.engine.shards import ColumnRequest, ShardAnswers, ShardEvaluator, join_shards
 from rayched.framework.plugin import ColumnPlugin
-from rayched.framework.plugin_calls import PluginError
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
-from rayched.framework.questions import Answer
-from rayched.framework.shards import ColumnRequest, ShardAnswers, ShardEvaluator, join_shards
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.transfer import TransferPosition, export_rows
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.shards import column_plugins
-from rayched.framework.questions import Answer
-from rayched.framework.shards import ColumnRequest, ShardAnswers
+from rayched.engine.prepared import Answer
+from rayched.engine.shards import ColumnRequest, ShardAnswers
 from rayched.snapshot.transfer import RowsUpdate, TableCopy
 
 

@@ -49,7 +49,7 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class BudgetedPod:
     """What budgets ask about a pod."""
 
     name: str
@@ -58,8 +58,8 @@ class PodFacts:
     deleting: bool
 
 
-def facts_of(pod: Pod) -> PodFacts:
-    return PodFacts(pod.metadata.name, controller_of(pod), is_ready(pod), pod.metadata.HasField("deletion_timestamp"))
+def facts_of(pod: Pod) -> BudgetedPod:
+    return BudgetedPod(pod.metadata.name, controller_of(pod), is_ready(pod), pod.metadata.HasField("deletion_timestamp"))
 
 
 def controller_of(pod: Pod) -> Controller | None:
@@ -93,7 +93,7 @@ class _NoController(Exception):
     """A pod names a controller that is not there: nobody can tell how many pods there should be."""
 
 
-def judge(budget: PodDisruptionBudget, pods: Iterable[PodFacts], scale_of: ScaleOf, now_seconds: int) -> Judged:
+def judge(budget: PodDisruptionBudget, pods: Iterable[BudgetedPod], scale_of: ScaleOf, now_seconds: int) -> Judged:
     """The status of a budget that selects exactly these pods."""
     pods = list(pods)
     old = budget.status
@@ -127,7 +127,7 @@ def judge(budget: PodDisruptionBudget, pods: Iterable[PodFacts], scale_of: Scale
     return Judged(status, recheck_at)
 
 
-def _expected_and_desired(budget: PodDisruptionBudget, pods: list[PodFacts], scale_of: ScaleOf) -> tuple[int, int]:
+def _expected_and_desired(budget: PodDisruptionBudget, pods: list[BudgetedPod], scale_of: ScaleOf) -> tuple[int, int]:
     spec = budget.spec
     if spec.HasField("max_unavailable"):
         expected = _expected_scale(pods, scale_of)
@@ -140,7 +140,7 @@ def _expected_and_desired(budget: PodDisruptionBudget, pods: list[PodFacts], sca
     return expected, _share(spec.min_available, expected)
 
 
-def _expected_scale(pods: list[PodFacts], scale_of: ScaleOf) -> int:
+def _expected_scale(pods: list[BudgetedPod], scale_of: ScaleOf) -> int:
     """The scale of the pods' controllers; pods without one count for nothing."""
     scales: dict[str, int] = {}
     for pod in pods:
@@ -178,7 +178,7 @@ def _set_condition(status: PodDisruptionBudgetStatus, reason: str, message: str,
 # ------------------------------------------------------------------------------------------------------------- eviction
 
 
-class Refusal(enum.Enum):
+class DisruptionRefusal(enum.Enum):
     """Why a budget does not let a pod go."""
 
     NOT_OBSERVED = "its status does not say anything about its present spec yet"
@@ -200,15 +200,15 @@ def goes_for_free(budget: PodDisruptionBudget, pod: Pod) -> bool:
     return budget.status.current_healthy >= budget.status.desired_healthy > 0
 
 
-def take(budget: PodDisruptionBudget, pod_name: str, now_seconds: int) -> Refusal | None:
+def take(budget: PodDisruptionBudget, pod_name: str, now_seconds: int) -> DisruptionRefusal | None:
     """Takes one disruption from the budget, in place, for this pod; or says why that cannot be."""
     status = budget.status
     if status.observed_generation < budget.metadata.generation:
-        return Refusal.NOT_OBSERVED
+        return DisruptionRefusal.NOT_OBSERVED
     if status.disruptions_allowed <= 0:
-        return Refusal.USED_UP
+        return DisruptionRefusal.USED_UP
     if len(status.disrupted_pods) >= DISRUPTED_PODS_MAX:
-        return Refusal.TOO_MANY
+        return DisruptionRefusal.TOO_MANY
     status.disruptions_allowed -= 1
     if not status.disruptions_allowed:
         _set_condition(status, "", "", now_seconds)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from rayched.api import kinds
 from rayched.api.defaulting import default
 from rayched.api.errors import FieldError, ManifestErrors, one_of, quoted
-from rayched.api.message_tables import Findings, fill, plain, shown
+from rayched.api.message_tables import ReadFindings, fill, plain, shown
 from rayched.api.validation import validate
 from rayched.api.yaml_text import TextError, dump_all, load_all
 from rayched.v1.workloads_pb2 import Object
@@ -75,7 +75,7 @@ def read_text(text: str, source: str) -> list[ReadResult]:
 def read_object(document: Document) -> ReadResult:
     """The object that a document describes; raises ManifestErrors with all of its errors."""
     kind = _kind_of(document)
-    findings = Findings()
+    findings = ReadFindings()
     message = kind.message()
     fill(message, document, findings)
     if findings.errors:

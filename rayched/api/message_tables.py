@@ -7,8 +7,8 @@ are strings, int64 is a number, a map is an object, null is absence. Three messa
     IntOrString  a number or a string
     Timestamp    RFC 3339, kept to the nanosecond
 
-Reading never stops: what is wrong goes to `Findings` with its path, the rest is read. Writing and reading again gives an equal
-message. Objects are written with their keys in alphabetical order, as kubectl does.
+Reading never stops: what is wrong goes to `ReadFindings` with its path, the rest is read. Writing and reading again gives an
+equal message. Objects are written with their keys in alphabetical order, as kubectl does.
 
 Cost: tables are compiled at first use of a message type; then one dictionary look-up and one call for each value.
 """
@@ -42,7 +42,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(slots=True)
-class Findings:
+class ReadFindings:
     """What came up while reading: errors, and warnings about fields that are left out."""
 
     errors: list[FieldError] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Findings:
 class ScalarCodec(Protocol):
     """A JSON value that is no object of its own; `read` gives None after a finding."""
 
-    def read(self, value: Any, path: str, findings: Findings) -> Any: ...
+    def read(self, value: Any, path: str, findings: ReadFindings) -> Any: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -68,7 +68,7 @@ class ScalarCodec(Protocol):
 class MessageCodec(Protocol):
     """A JSON value that fills a message."""
 
-    def fill(self, target: Any, value: Any, path: str, findings: Findings) -> None: ...
+    def fill(self, target: Any, value: Any, path: str, findings: ReadFindings) -> None: ...
 
     def write(self, message: Any) -> Any: ...
 
@@ -77,7 +77,7 @@ class MessageCodec(Protocol):
 
 
 class TextCodec:
-    def read(self, value: Any, path: str, findings: Findings) -> Any:
+    def read(self, value: Any, path: str, findings: ReadFindings) -> Any:
         if not isinstance(value, str):
             hint = "; put it in quotes" if isinstance(value, bool | int | float) else ""
             findings.error(path, f"must be a string, not {shown(value)}{hint}")
@@ -92,7 +92,7 @@ class TextCodec:
 
 
 class FlagCodec:
-    def read(self, value: Any, path: str, findings: Findings) -> Any:
+    def read(self, value: Any, path: str, findings: ReadFindings) -> Any:
         if not isinstance(value, bool):
             findings.error(path, f"must be true or false, not {shown(value)}")
             return None
@@ -107,7 +107,7 @@ class IntegerCodec:
     low: int
     high: int
 
-    def read(self, value: Any, path: str, findings: Findings) -> Any:
+    def read(self, value: Any, path: str, findings: ReadFindings) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             findings.error(path, f"must be an integer, not {shown(value)}")
             return None
@@ -124,7 +124,7 @@ class IntegerCodec:
 
 
 class QuantityCodec:
-    def fill(self, target: Any, value: Any, path: str, findings: Findings) -> None:
+    def fill(self, target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         text = _number_text(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
         if not isinstance(text, str):
             findings.error(path, f"must be a quantity, not {shown(value)}")
@@ -143,7 +143,7 @@ class QuantityCodec:
 
 
 class IntOrStringCodec:
-    def fill(self, target: Any, value: Any, path: str, findings: Findings) -> None:
+    def fill(self, target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         if isinstance(value, str):
             text = _TEXT.read(value, path, findings)
             if text is not None:
@@ -160,7 +160,7 @@ class IntOrStringCodec:
 
 
 class TimestampCodec:
-    def fill(self, target: Any, value: Any, path: str, findings: Findings) -> None:
+    def fill(self, target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         found = _RFC3339.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             findings.error(path, f'must be a time such as "2025-01-31T12:00:00Z", not {shown(value)}')
@@ -192,7 +192,7 @@ class FieldTable:
 
     json_name: str
     name: str
-    read: Callable[[Any, Any, str, Findings], None]
+    read: Callable[[Any, Any, str, ReadFindings], None]
     write: Callable[[Any], Any]
     is_set: Callable[[Any], bool]
 
@@ -208,7 +208,7 @@ class MessageTable:
         self.in_order: Final = sorted(fields, key=lambda one: one.json_name)
         self.unused: Final = UNUSED_FIELDS.get(self.name, frozenset())
 
-    def fill(self, target: Any, value: Any, path: str, findings: Findings) -> None:
+    def fill(self, target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         if not isinstance(value, dict):
             findings.error(path, f"must be an object, not {shown(value)}")
             return
@@ -223,7 +223,7 @@ class MessageTable:
     def write(self, message: Any) -> dict[str, Any]:
         return {one.json_name: one.write(message) for one in self.in_order if one.is_set(message)}
 
-    def _unknown(self, key: Any, path: str, findings: Findings) -> None:
+    def _unknown(self, key: Any, path: str, findings: ReadFindings) -> None:
         key = str(key)
         where = join(path, key) if _PLAIN_KEY.fullmatch(key) else key_of(path, key)
         if key in self.unused:
@@ -268,7 +268,7 @@ def _field_table(descriptor: FieldDescriptor, *, always: bool = False) -> FieldT
     if entry is not None:
         inner = table_of(entry)
 
-        def read(target: Any, value: Any, path: str, findings: Findings) -> None:
+        def read(target: Any, value: Any, path: str, findings: ReadFindings) -> None:
             message = getattr(target, name)
             message.SetInParent()
             inner.fill(message, value, path, findings)
@@ -278,7 +278,7 @@ def _field_table(descriptor: FieldDescriptor, *, always: bool = False) -> FieldT
         )
     scalar = _scalar_codec(descriptor)
 
-    def read_scalar(target: Any, value: Any, path: str, findings: Findings) -> None:
+    def read_scalar(target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         found = scalar.read(value, path, findings)
         if found is not None:
             setattr(target, name, found)
@@ -293,7 +293,7 @@ def _field_table(descriptor: FieldDescriptor, *, always: bool = False) -> FieldT
     return FieldTable(json_name, name, read_scalar, write_scalar, lambda one: bool(getattr(one, name)))
 
 
-Codec = tuple[Callable[[Any, Any, str, Findings], None], Callable[[Any], Any]]
+Codec = tuple[Callable[[Any, Any, str, ReadFindings], None], Callable[[Any], Any]]
 """The reader and the writer of a field."""
 
 
@@ -301,7 +301,7 @@ def _list_codec(name: str, descriptor: FieldDescriptor) -> Codec:
     if descriptor.message_type is not None:
         inner = table_of(descriptor.message_type)
 
-        def read_messages(target: Any, value: Any, path: str, findings: Findings) -> None:
+        def read_messages(target: Any, value: Any, path: str, findings: ReadFindings) -> None:
             if not isinstance(value, list):
                 findings.error(path, f"must be a list, not {shown(value)}")
                 return
@@ -313,7 +313,7 @@ def _list_codec(name: str, descriptor: FieldDescriptor) -> Codec:
         return read_messages, lambda one: [inner.write(item) for item in getattr(one, name)]
     scalar = _scalar_codec(descriptor)
 
-    def read_scalars(target: Any, value: Any, path: str, findings: Findings) -> None:
+    def read_scalars(target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         if not isinstance(value, list):
             findings.error(path, f"must be a list, not {shown(value)}")
             return
@@ -330,7 +330,7 @@ def _map_codec(name: str, descriptor: FieldDescriptor) -> Codec:
     inner = table_of(descriptor.message_type) if descriptor.message_type is not None else None
     scalar = _scalar_codec(descriptor) if inner is None else None
 
-    def read(target: Any, value: Any, path: str, findings: Findings) -> None:
+    def read(target: Any, value: Any, path: str, findings: ReadFindings) -> None:
         if not isinstance(value, dict):
             findings.error(path, f"must be an object, not {shown(value)}")
             return
@@ -379,7 +379,7 @@ _SPECIAL: Final[Mapping[str, MessageCodec]] = {
 }
 
 
-def fill(message: Message, value: Any, findings: Findings) -> None:
+def fill(message: Message, value: Any, findings: ReadFindings) -> None:
     """Read a JSON object into a message."""
     table_of(message.DESCRIPTOR).fill(message, value, "", findings)
 

@@ -32,7 +32,7 @@ from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
 from rayched.audit.requests import host_ports, taken_by
 from rayched.audit.room_judged import RoomJudge
-from rayched.audit.terms import Terms
+from rayched.audit.terms import EpochTerms
 from rayched.audit.victims import VictimJudge
 from rayched.audit.view import Past, resident
 from rayched.v1.core_pb2 import Node, Pod
@@ -43,7 +43,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """One key in one revision; `value` is None where the key was deleted."""
 
     key: bytes
@@ -96,7 +96,7 @@ class Auditor:
         self._on_pod_change = on_pod_change
         self.findings = Findings()
         self.revision = 0
-        self.terms = Terms(self.findings)
+        self.terms = EpochTerms(self.findings)
         self.pods: dict[str, Pod] = {}
         """By uid, as they are now."""
         self.bindings: list[Binding] = []
@@ -120,7 +120,7 @@ class Auditor:
         self._since: dict[str, float] = {}
         """When a pod without a node was first seen, by uid."""
 
-    def replay(self, revision: int, changes: Iterable[Change], seconds: float = 0.0) -> None:
+    def replay(self, revision: int, changes: Iterable[KeyChange], seconds: float = 0.0) -> None:
         """Applies one whole revision."""
         self.revision = revision
         changes = list(changes)
@@ -212,7 +212,7 @@ class Auditor:
 
     # -------------------------------------------------------------------------------------------------------------- changes
 
-    def _other_changed(self, change: Change) -> None:
+    def _other_changed(self, change: KeyChange) -> None:
         stored = Stored() if change.value is None else self._read(change)
         if stored is None:
             return
@@ -231,7 +231,7 @@ class Auditor:
         else:
             self._written_by_leader(change.key, stored.leader_write, change.key[len(self._cluster_prefix) :].decode())
 
-    def _pod_changed(self, change: Change, revision: int, seconds: float) -> None:
+    def _pod_changed(self, change: KeyChange, revision: int, seconds: float) -> None:
         name = change.key[len(self._pods_prefix) :].decode()
         if change.value is None:
             self._attempts.pop(change.key, None)
@@ -356,7 +356,7 @@ class Auditor:
         if self._on_pod_change is not None:
             self._on_pod_change(PodChange(revision, kind, name))
 
-    def _read(self, change: Change) -> Stored | None:
+    def _read(self, change: KeyChange) -> Stored | None:
         try:
             return Stored.FromString(change.value or b"")
         except DecodeError:

@@ -22,7 +22,7 @@ from typing import Final
 
 from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
-from rayched.audit.view import Past, Resident, View, resident
+from rayched.audit.view import AuditView, Past, Resident, resident
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
 
@@ -35,10 +35,10 @@ _DOUBTFUL_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
-class _Doubtful:
+class _DoubtfulBinding:
     pod: Pod
     write: LeaderWrite
-    seen: View
+    seen: AuditView
     """What the scheduler can have seen, as far as it is known."""
     words: str
 
@@ -51,7 +51,7 @@ class BindingJudge:
         self._findings = findings
         self._recent: deque[tuple[int, str, Resident]] = deque(maxlen=_RECENT_MAX)
         """Bindings of this epoch: revision, attempt, pod."""
-        self._doubtful: list[_Doubtful] = []
+        self._doubtful: list[_DoubtfulBinding] = []
 
     def bound(self, pod: Pod, write: LeaderWrite, revision: int, name: str) -> None:
         view = self._past.now
@@ -91,7 +91,7 @@ class BindingJudge:
         elif not self._past.reaches_back_to(decided):
             self._findings.tolerated[NOT_JUDGED] += 1
         else:
-            self._doubtful.append(_Doubtful(pod, write, seen, words))
+            self._doubtful.append(_DoubtfulBinding(pod, write, seen, words))
             if len(self._doubtful) > _DOUBTFUL_MAX:
                 self._findings.add("constraint_broken", self._doubtful.pop(0).words)
 
@@ -106,7 +106,7 @@ class BindingJudge:
                 self._doubtful.remove(doubtful)
 
 
-def _against_pods(pod: Pod, view: View) -> str | None:
+def _against_pods(pod: Pod, view: AuditView) -> str | None:
     node = view.nodes.get(pod.spec.node_name)
     return "its node is not there" if node is None else against_pods(pod, node, view)
 

@@ -22,7 +22,7 @@ from rayched.audit.matching import (
     tolerates,
     untolerated,
 )
-from rayched.audit.view import Resident, View
+from rayched.audit.view import AuditView, Resident
 from rayched.v1.core_pb2 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
 
 
@@ -38,7 +38,7 @@ def against_node(pod: Pod, node: Node) -> str | None:
     return None
 
 
-def against_pods(pod: Pod, node: Node, view: View) -> str | None:
+def against_pods(pod: Pod, node: Node, view: AuditView) -> str | None:
     """What of the other pods forbids the pod there. The pod itself is left out of them."""
     if words := _against_their_anti_affinity(pod, node, view):
         return words
@@ -62,7 +62,7 @@ def concerns_pods(pod: Pod) -> bool:
     )
 
 
-def _against_their_anti_affinity(pod: Pod, node: Node, view: View) -> str | None:
+def _against_their_anti_affinity(pod: Pod, node: Node, view: AuditView) -> str | None:
     for uid, other in view.repelling.items():
         for term in other.repels if uid != pod.metadata.uid else ():
             if not their_term_means(term, other.pod, pod, view.namespaces):
@@ -72,7 +72,7 @@ def _against_their_anti_affinity(pod: Pod, node: Node, view: View) -> str | None
     return None
 
 
-def _against_own_anti_affinity(pod: Pod, node: Node, others: Iterable[Resident], view: View) -> str | None:
+def _against_own_anti_affinity(pod: Pod, node: Node, others: Iterable[Resident], view: AuditView) -> str | None:
     for term in pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
         for other in _meant(term, pod, others, view):
             if _together(term.topology_key, node, view.nodes.get(other.node)):
@@ -80,7 +80,7 @@ def _against_own_anti_affinity(pod: Pod, node: Node, others: Iterable[Resident],
     return None
 
 
-def _against_affinity(pod: Pod, node: Node, others: list[Resident], view: View) -> str | None:
+def _against_affinity(pod: Pod, node: Node, others: list[Resident], view: AuditView) -> str | None:
     terms = list(pod.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution)
     if not terms:
         return None
@@ -101,7 +101,7 @@ def _against_affinity(pod: Pod, node: Node, others: list[Resident], view: View) 
     return None
 
 
-def _against_spread(pod: Pod, node: Node, others: Iterable[Resident], view: View) -> str | None:
+def _against_spread(pod: Pod, node: Node, others: Iterable[Resident], view: AuditView) -> str | None:
     constraints = [one for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule"]
     for constraint in constraints:
         if constraint.topology_key not in node.metadata.labels:
@@ -157,15 +157,15 @@ def _spreads_over_all(constraint: TopologySpreadConstraint, pod: Pod) -> bool:
     return not (selector.match_labels or selector.match_expressions or keyed)
 
 
-def _meant(term: PodAffinityTerm, pod: Pod, others: Iterable[Resident], view: View) -> Iterator[Resident]:
+def _meant(term: PodAffinityTerm, pod: Pod, others: Iterable[Resident], view: AuditView) -> Iterator[Resident]:
     return (other for other in others if _means(term, pod, other, view))
 
 
-def _means(term: PodAffinityTerm, pod: Pod, other: Resident, view: View) -> bool:
+def _means(term: PodAffinityTerm, pod: Pod, other: Resident, view: AuditView) -> bool:
     return own_term_means(term, pod, other.namespace, other.labels, view.namespaces)
 
 
-def _means_itself(term: PodAffinityTerm, pod: Pod, view: View) -> bool:
+def _means_itself(term: PodAffinityTerm, pod: Pod, view: AuditView) -> bool:
     return own_term_means(term, pod, pod.metadata.namespace, pod.metadata.labels, view.namespaces)
 
 

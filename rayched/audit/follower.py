@@ -18,7 +18,7 @@ import grpc
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.audit.auditor import Auditor, Change
+from rayched.audit.auditor import Auditor, KeyChange
 
 _RECONNECT_SECONDS = 0.1
 _READ_SECONDS_MAX = 5.0
@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 _log = logging.getLogger(__name__)
 
 
-class Follower:
+class AuditFollower:
     """Owns the auditor while it runs; ask it questions through `ask`, or after `stop`."""
 
     def __init__(self, endpoints: Sequence[str], auditor: Auditor, root: str = "/rayched", start_revision: int = 1) -> None:
@@ -43,7 +43,7 @@ class Follower:
         self.error: str | None = None
         self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
 
-    def start(self) -> Follower:
+    def start(self) -> AuditFollower:
         self._thread.start()
         return self
 
@@ -114,14 +114,14 @@ class Follower:
         return True
 
 
-def _by_revision(events: Sequence[Any]) -> Iterator[tuple[int, list[Change]]]:
+def _by_revision(events: Sequence[Any]) -> Iterator[tuple[int, list[KeyChange]]]:
     """The events of an answer in whole revisions; etcd never splits one over two answers unless it was asked to."""
-    revision, changes = 0, list[Change]()
+    revision, changes = 0, list[KeyChange]()
     for event in events:
         if event.kv.mod_revision != revision and changes:
             yield revision, changes
             changes = []
         revision = event.kv.mod_revision
-        changes.append(Change(event.kv.key, None if event.type == _DELETE else event.kv.value))
+        changes.append(KeyChange(event.kv.key, None if event.type == _DELETE else event.kv.value))
     if changes:
         yield revision, changes

@@ -36,7 +36,7 @@ from rayched.audit.capacity import collide
 from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
 from rayched.audit.requests import Amounts, amounts, host_ports, taken_by
-from rayched.audit.view import Past, Resident, View, resident
+from rayched.audit.view import AuditView, Past, Resident, resident
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
 
@@ -54,10 +54,10 @@ _VIEWS_MAX: Final = 50
 
 
 @dataclass(slots=True)
-class _Doubtful:
+class _DoubtfulCapacity:
     pod: Pod
     write: LeaderWrite
-    seen: View
+    seen: AuditView
     since: float
     words: str
     waiting: list[Pod]
@@ -70,7 +70,7 @@ class RoomJudge:
     def __init__(self, past: Past, findings: Findings) -> None:
         self._past = past
         self._findings = findings
-        self._doubtful: list[_Doubtful] = []
+        self._doubtful: list[_DoubtfulCapacity] = []
         self._recent: deque[tuple[int, LeaderWrite, str, Resident]] = deque(maxlen=_RECENT_MAX)
         """Bindings and nominations of this epoch: revision, write, table of the view, pod."""
         self._bound_before: dict[str, int] = {}
@@ -127,7 +127,7 @@ class RoomJudge:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             words = f"revision {revision}: pod {name} preempted on {pod.status.nominated_node_name} and had room on {node}"
             waiting = [one for one in pods if not one.spec.node_name and not one.spec.scheduling_gates]
-            self._doubtful.append(_Doubtful(pod, write, seen, seconds, words, waiting))
+            self._doubtful.append(_DoubtfulCapacity(pod, write, seen, seconds, words, waiting))
 
     def epoch_over(self) -> None:
         if self._doubtful:
@@ -145,7 +145,7 @@ class RoomJudge:
             self._judge(doubtful)
         self._doubtful.clear()
 
-    def _judge(self, doubtful: _Doubtful) -> None:
+    def _judge(self, doubtful: _DoubtfulCapacity) -> None:
         if (
             self._something_came_to_nothing(doubtful.write)
             or self._may_have_been_for_who_is_gone(doubtful)
@@ -175,7 +175,7 @@ class RoomJudge:
             if table == "residents" and number.isdigit():
                 yield process, int(number), write.decided_at_revision
 
-    def _may_have_been_for_who_is_gone(self, doubtful: _Doubtful) -> bool:
+    def _may_have_been_for_who_is_gone(self, doubtful: _DoubtfulCapacity) -> bool:
         """Whether pods that were deleted since the decision can have been nominated to all nodes that had room."""
         pod, seen, decided = doubtful.pod, doubtful.seen, doubtful.write.decided_at_revision
         left = [gone for revision, gone in self._gone if revision > decided]
@@ -187,7 +187,7 @@ class RoomJudge:
             seen.put("nominated", rival.metadata.uid, resident(rival, node))
         return True
 
-    def _may_have_been_for_whose_status_is_missing(self, doubtful: _Doubtful) -> bool:
+    def _may_have_been_for_whose_status_is_missing(self, doubtful: _DoubtfulCapacity) -> bool:
         """Whether pods that waited, one for each status that never came, can have been assumed on all nodes that had room."""
         pod, seen = doubtful.pod, doubtful.seen.copy()
         left = [one for one in doubtful.waiting if one.metadata.uid != pod.metadata.uid]
@@ -200,7 +200,7 @@ class RoomJudge:
             seen.put("residents", taker.metadata.uid, resident(taker, node))
         return node_with_room(pod, seen) is None
 
-    def _statuses_missing(self, doubtful: _Doubtful) -> int:
+    def _statuses_missing(self, doubtful: _DoubtfulCapacity) -> int:
         """Of those that the same process wrote up to the first one that it decided after the preemption."""
         process, decided = doubtful.write.attempt.partition("-preempt-")[0], doubtful.write.decided_at_revision
         told = sorted(
@@ -218,7 +218,7 @@ class RoomJudge:
         return missing
 
 
-def node_with_room(pod: Pod, view: View) -> str | None:
+def node_with_room(pod: Pod, view: AuditView) -> str | None:
     """A node that could take the pod in this view. O(pods)."""
     uid, priority = pod.metadata.uid, pod.spec.priority
     rivals = {
@@ -241,7 +241,7 @@ def node_with_room(pod: Pod, view: View) -> str | None:
     return None
 
 
-def _free_nodes(pod: Pod, view: View) -> list[str]:
+def _free_nodes(pod: Pod, view: AuditView) -> list[str]:
     """Nodes whose resources and ports suffice."""
     wanted, ports = taken_by(pod), host_ports(pod)
     used: dict[str, Amounts] = {name: {} for name in view.nodes}
@@ -266,12 +266,12 @@ def _free_nodes(pod: Pod, view: View) -> list[str]:
     return free
 
 
-def _is_against(pod: Pod, name: str, view: View) -> bool:
+def _is_against(pod: Pod, name: str, view: AuditView) -> bool:
     node = view.nodes[name]
     return bool(against_node(pod, node) or against_pods(pod, node, view))
 
 
-def _assume(seen: View, write: LeaderWrite, table: str, other: Resident, pod: Pod, by: LeaderWrite) -> bool:
+def _assume(seen: AuditView, write: LeaderWrite, table: str, other: Resident, pod: Pod, by: LeaderWrite) -> bool:
     """Puts another decision's pod where the decision on `pod` may have assumed it; whether it may."""
     if _may_have_been_assumed(write, by):
         seen.put(table, other.pod.metadata.uid, other)
@@ -282,7 +282,7 @@ def _assume(seen: View, write: LeaderWrite, table: str, other: Resident, pod: Po
     return False
 
 
-def _may_wait_for_ending(other: Pod, node: str, view: View, pod: Pod) -> bool:
+def _may_wait_for_ending(other: Pod, node: str, view: AuditView, pod: Pod) -> bool:
     """Whether the other pod can have been nominated to the node with nobody to evict, in the way of `pod`."""
     priority = other.spec.priority
     if other.metadata.uid == pod.metadata.uid or priority < pod.spec.priority:

@@ -11,7 +11,7 @@ import json
 from rayched.audit.findings import Findings
 
 
-class Terms:
+class EpochTerms:
     """Told of each write of the epoch key."""
 
     def __init__(self, findings: Findings) -> None:

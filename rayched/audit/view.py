@@ -1,7 +1,7 @@
 """The cluster as constraints see it, and how it was at each moment of the recent past.
 
-A `View` is what is there at one moment. The `Past` keeps the last STEPS_MAX changes with what they replaced, so that a view can
-be taken back, change by change. A decision is judged by the views between the revision that it was made on and its commit.
+An `AuditView` is what is there at one moment. The `Past` keeps the last STEPS_MAX changes with what they replaced, so that a view
+can be taken back, change by change. A decision is judged by the views between the revision that it was made on and its commit.
 
 Cost: O(1) for each change; O(pods + changes) for each look into the past.
 """
@@ -52,7 +52,7 @@ def resident(pod: Pod, node: str = "") -> Resident:
 
 
 @dataclass(slots=True)
-class View:
+class AuditView:
     """Nodes by name, labels of namespaces by name, pods on nodes by uid, and pending pods where they are nominated by uid."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -62,8 +62,10 @@ class View:
     repelling: dict[str, Resident] = field(default_factory=dict)
     """Those of the residents with required anti-affinity."""
 
-    def copy(self) -> View:
-        return View(dict(self.nodes), dict(self.residents), dict(self.namespaces), dict(self.nominated), dict(self.repelling))
+    def copy(self) -> AuditView:
+        return AuditView(
+            dict(self.nodes), dict(self.residents), dict(self.namespaces), dict(self.nominated), dict(self.repelling)
+        )
 
     def put(self, table: str, key: str, value: Any) -> None:
         """None takes it out."""
@@ -92,7 +94,7 @@ class Past:
     """The present view, and the way back."""
 
     def __init__(self) -> None:
-        self.now = View()
+        self.now = AuditView()
         self._steps: deque[_Step] = deque(maxlen=STEPS_MAX)
 
     def change(self, revision: int, table: str, key: str, value: Any) -> None:
@@ -107,7 +109,7 @@ class Past:
         """Every change after that revision is still known."""
         return len(self._steps) < STEPS_MAX or self._steps[0].revision <= revision
 
-    def views_since(self, revision: int) -> Iterator[View]:
+    def views_since(self, revision: int) -> Iterator[AuditView]:
         """The present view taken back change by change, to the one of `revision`. It is the same object each time."""
         view = self.now.copy()
         for step in reversed(self._steps):
@@ -116,7 +118,7 @@ class Past:
             view.put(step.table, step.key, step.before)
             yield view
 
-    def view_at(self, revision: int) -> View:
+    def view_at(self, revision: int) -> AuditView:
         """As it was when that revision was the last one."""
         view = self.now.copy()
         for view in self.views_since(revision):  # noqa: B007  # the last one counts

@@ -20,9 +20,9 @@ from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, ou
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.controllers.node_settings import NodeSettingsError
-from rayched.replica.etcd_binary import EtcdServerError
-from rayched.replica.local_cluster import LocalCluster, ReplicaFailed
-from rayched.replica.local_start import NotUpInTime, wait_until_up
+from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed
+from rayched.replica.cluster.local_start import NotUpInTime, wait_until_up
+from rayched.replica.etcd.etcd_binary import EtcdServerError
 from rayched.replica.settings import (
     DEFAULT_PORT,
     HTTP_PORT_DISTANCE,
@@ -202,17 +202,30 @@ def _leader_json(found: GetLeaderResponse) -> str:
 
 def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], settings: Mapping[str, Any]) -> None:
     """All that can be told before anything runs: a replica that ends with an error is harder to read."""
+    from leader.channel import EndpointError
+    from rayched.replica.etcd_wait import ask
     from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
+    from rayched.store.errors import StoreError
 
     try:
         for port in ports:
             ReplicaSettings(listen=f"{_HOST}:{port}", **settings)
         read_scheduler_settings(settings["scheduler_configuration"])
         settings["data_dir"].mkdir(parents=True, exist_ok=True)
+        if settings["etcd_endpoints"]:
+            # Replicas wait for it without an end; somebody who sits there wants to know.
+            ask(settings["etcd_endpoints"])
     except SchedulerSettingsError as error:
         fail_all(error.lines, raised=error.raised)
     except SettingsError as error:
         wrong(str(error))
+    except EndpointError as error:
+        fail(f"--etcd-endpoints: {error}")
+    except StoreError as error:
+        endpoints = ",".join(settings["etcd_endpoints"])
+        fail(
+            f"--etcd-endpoints {endpoints}: no etcd answers there ({error}); start one, or leave the flag out for one of its own"
+        )
     except OSError as error:
         fail(f"--data-dir {settings['data_dir']}: {error.strerror}; name a directory that can be written to")
     check_ports(ports)

@@ -58,7 +58,7 @@ def tell(error: ApiError, hint: str = "") -> None:
         _error_line(f"{error}; {hint}" if hint else str(error))
 
 
-class Failures:
+class ObjectFailures:
     """What failed about single objects: told at once; the command goes on and ends with exit code 1."""
 
     def __init__(self) -> None:

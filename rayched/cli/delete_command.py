@@ -10,11 +10,11 @@ import grpc
 import typer
 
 from rayched.api import kinds
-from rayched.cli.connection import Failures, connected
+from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import Namespace, Recursive, Selector, Server, seconds_of
 from rayched.cli.printing import fail, note, out, wrong
-from rayched.cli.references import DEFAULT_NAMESPACE, Target, references, targets, type_of
+from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, references, targets, type_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.services_pb2 import DeleteResponse
@@ -52,7 +52,7 @@ def delete(
     if filename and (selector or delete_all):
         wrong("-f cannot be combined with a selector or --all")
     named = list(_of_manifests(filename, namespace, recursive)) if filename else []
-    failures = Failures()
+    failures = ObjectFailures()
     deadline = time.monotonic() + seconds_of("--timeout", timeout)
     with connected(server) as client:
         if words:
@@ -68,19 +68,19 @@ def delete(
     failures.end()
 
 
-def _of_manifests(names: list[str], namespace: str, recursive: bool) -> Iterator[Target]:
+def _of_manifests(names: list[str], namespace: str, recursive: bool) -> Iterator[NamedObject]:
     for result in read_manifests(names, recursive=recursive, namespace=namespace, warnings=False):
         kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
-        yield Target(kind, metadata.namespace or DEFAULT_NAMESPACE if kind.namespaced else "", metadata.name)
+        yield NamedObject(kind, metadata.namespace or DEFAULT_NAMESPACE if kind.namespaced else "", metadata.name)
 
 
-def _holders_last(named: list[Target]) -> tuple[list[Target], list[Target]]:
+def _holders_last(named: list[NamedObject]) -> tuple[list[NamedObject], list[NamedObject]]:
     """A namespace can go only when nothing is in it any more, and the agent of a node has to stop its pods."""
     holders = (kinds.NAMESPACE, kinds.NODE)
     return [target for target in named if target.kind not in holders], [target for target in named if target.kind in holders]
 
 
-def _deleted(client: Client, target: Target, grace_period: int, ignore_not_found: bool, failures: Failures) -> str:
+def _deleted(client: Client, target: NamedObject, grace_period: int, ignore_not_found: bool, failures: ObjectFailures) -> str:
     """The uid of what was deleted; empty where there was nothing, or an error, which is told."""
     answer: DeleteResponse | None = None
     with failures.told():
@@ -100,7 +100,7 @@ def _deleted(client: Client, target: Target, grace_period: int, ignore_not_found
     return kinds.unwrap(answer.object).metadata.uid if deleted else ""
 
 
-def _wait_until_gone(client: Client, target: Target, uid: str, deadline: float) -> None:
+def _wait_until_gone(client: Client, target: NamedObject, uid: str, deadline: float) -> None:
     """Another object of the same name is none of our business."""
     while True:
         try:

@@ -19,8 +19,8 @@ from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.etcd_binary import EtcdServerError
-from rayched.replica.local_cluster import ReplicaFailed
+from rayched.replica.cluster.local_cluster import ReplicaFailed
+from rayched.replica.etcd.etcd_binary import EtcdServerError
 from rayched.replica.settings import DEFAULT_PORT
 from rayched.v1.core_pb2 import Pod
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from rayched.api.kinds import NODE
-from rayched.cli.connection import Failures, connected
-from rayched.cli.draining import Drain, Ways, choose
+from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.draining import NodeDrain, Ways, choose
 from rayched.cli.node_commands import node_named
 from rayched.cli.options import NodeNames, Selector, Server, seconds_of
 from rayched.cli.printing import note, nothing_found, out, progress, wrong
-from rayched.cli.references import Reference, Target, targets
+from rayched.cli.references import NamedObject, Reference, targets
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Node, Pod
 
@@ -68,10 +68,10 @@ def drain(
     if bool(nodes) == bool(selector):
         wrong("name the nodes, or choose them with -l")
     wanted = [node_named(name, "drained") for name in nodes] if nodes else [Reference(NODE)]
-    failures = Failures()
+    failures = ObjectFailures()
     left: list[str] = []
     with connected(server) as client:
-        cordoned: list[Target] = []
+        cordoned: list[NamedObject] = []
         for target in targets(client, wanted, "", selector, False):
             with failures.told():
                 _cordon(client, target, dry_run)
@@ -88,7 +88,7 @@ def drain(
     failures.end()
 
 
-def _cordon(client: Client, target: Target, dry_run: bool) -> None:
+def _cordon(client: Client, target: NamedObject, dry_run: bool) -> None:
     if dry_run:
         node = client.get(NODE, target.name)
         changed = isinstance(node, Node) and not node.spec.unschedulable
@@ -97,7 +97,7 @@ def _cordon(client: Client, target: Target, dry_run: bool) -> None:
     out(f"{target} {'cordoned' if changed else 'already cordoned'}{' (server dry run)' if dry_run else ''}")
 
 
-def _drain(client: Client, target: Target, ways: Ways, pod_selector: str) -> bool:
+def _drain(client: Client, target: NamedObject, ways: Ways, pod_selector: str) -> bool:
     """Whether the node is empty now."""
     found = client.list("pods", field_selector=f"spec.nodeName={target.name}", label_selector=pod_selector)
     choice = choose((pod for pod in found if isinstance(pod, Pod)), ways, time.time())
@@ -107,7 +107,7 @@ def _drain(client: Client, target: Target, ways: Ways, pod_selector: str) -> boo
         return False
     for line in choice.warnings:
         note(f"Warning: {line}")
-    drain = Drain(client, ways, choice.pods, out, note)
+    drain = NodeDrain(client, ways, choice.pods, out, note)
     with progress(f"draining {target.name}", len(choice.pods)) as bar:
         drained = drain.run(lambda: bar.advance(bar.task_ids[0]))
     for line in drain.failures:

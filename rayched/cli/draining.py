@@ -91,7 +91,7 @@ def _is_long_ending(pod: Pod, ways: Ways, now_seconds: float) -> bool:
     return now_seconds - pod.metadata.deletion_timestamp.seconds > ways.skip_wait_seconds
 
 
-class Drain:
+class NodeDrain:
     """One node's pods on their way out."""
 
     def __init__(self, client: Client, ways: Ways, pods: Sequence[Pod], out: Callable[[str], None], note: Callable[[str], None]):

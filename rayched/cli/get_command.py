@@ -15,7 +15,7 @@ from rayched.api.manifest import write_json, write_object, write_text
 from rayched.api.yaml_text import dump_all
 from rayched.cli import printing
 from rayched.cli.columns import NAME, Column, cells, columns_of
-from rayched.cli.connection import Failures, connected
+from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.options import AllNamespaces, FieldSelector, Namespace, Output, Selector, Server, Words
 from rayched.cli.printing import out, out_json, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, Reference, label_of, references
@@ -64,7 +64,7 @@ def get(
         with connected(server) as client:
             _watch(client, wanted[0], where, (selector, field_selector), output, columns(wanted[0].kind), not no_headers)
         return
-    failures = Failures()
+    failures = ObjectFailures()
     with connected(server) as client:
         found = _found(client, wanted, where, selector, field_selector, failures)
     items = [item for _, some in found for item in some]
@@ -85,7 +85,7 @@ def get(
 
 
 def _found(
-    client: Client, wanted: Sequence[Reference], namespace: str, selector: str, field_selector: str, failures: Failures
+    client: Client, wanted: Sequence[Reference], namespace: str, selector: str, field_selector: str, failures: ObjectFailures
 ) -> Found:
     """The objects by kind, in the order in which the kinds were named."""
     found: dict[Kind, list[AnyObject]] = {}

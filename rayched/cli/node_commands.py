@@ -12,10 +12,10 @@ import typer
 
 from rayched.api import quantity
 from rayched.api.kinds import NODE
-from rayched.cli.connection import Failures, connected
+from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.options import Namespace, NodeNames, Overwrite, Selector, Server
 from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, wrong
-from rayched.cli.references import DEFAULT_NAMESPACE, Reference, Target, kind_named, references, targets
+from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, kind_named, references, targets
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
@@ -64,7 +64,7 @@ def taint(
     if any(reference.kind is not NODE for reference in wanted):
         fail("taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT")
     add, remove = taints(texts)
-    failures = Failures()
+    failures = ObjectFailures()
     with connected(server) as client:
         for target in _some(targets(client, wanted, "", selector, every)):
             with failures.told(_overwrite_hint):
@@ -91,7 +91,7 @@ def label(
     """
     wanted, texts = named_and_changes(words)
     add, remove = labels(texts)
-    failures = Failures()
+    failures = ObjectFailures()
     with connected(server) as client:
         for target in _some(targets(client, wanted, namespace, selector, every)):
             with failures.told(_overwrite_hint):
@@ -193,7 +193,7 @@ def _cordon(names: list[str], server: str | None, selector: str, unschedulable: 
     wanted = [node_named(name, "cordoned") for name in names] if names else [Reference(NODE)]
     if not names and not selector:
         wrong("name the nodes, or choose them with -l")
-    failures = Failures()
+    failures = ObjectFailures()
     with connected(server) as client:
         for target in _some(targets(client, wanted, "", selector, False)):
             with failures.told():
@@ -210,7 +210,7 @@ def node_named(word: str, done: str) -> Reference:
     return Reference(NODE, name)
 
 
-def _some(found: Iterable[Target]) -> Iterator[Target]:
+def _some(found: Iterable[NamedObject]) -> Iterator[NamedObject]:
     """The targets, and a word where there are none."""
     target = None
     for target in found:

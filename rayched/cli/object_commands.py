@@ -10,7 +10,7 @@ import typer
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.cli import describing, printing
-from rayched.cli.connection import Failures, connected
+from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import AllNamespaces, Namespace, Recursive, Selector, Server, Words
 from rayched.cli.printing import fail, note, out, wrong
@@ -42,7 +42,7 @@ def apply(
     """
     results = read_manifests(filename, recursive=recursive, namespace=namespace)
     suffix = " (server dry run)" if dry_run else ""
-    failures = Failures()
+    failures = ObjectFailures()
     with connected(server) as client, printing.progress("applying", len(results)) as bar:
         for result in results:
             bar.advance(bar.task_ids[0])
@@ -75,7 +75,7 @@ def describe(
     if any(reference.name for reference in wanted) and (selector or all_namespaces):
         wrong("a name cannot be combined with a selector or --all-namespaces")
     where = "" if all_namespaces else namespace
-    failures = Failures()
+    failures = ObjectFailures()
     with connected(server) as client:
         found: list[AnyObject] = []
         for reference in wanted:

@@ -23,7 +23,7 @@ from rayched.v1.core_pb2 import Node
 if TYPE_CHECKING:
     from rayched.cli.plan_inputs import Start
     from rayched.whatif.cluster import Cluster
-    from rayched.whatif.plan import Plan
+    from rayched.whatif.plan import WhatIfPlan
 
 PLACES = 1
 FAILED = 2
@@ -85,7 +85,7 @@ def plan(
     # They bring numpy, which starts threads: a replica, which is a command as well, has to block signals before any thread.
     from rayched.cli.plan_inputs import from_cluster, from_kubectl, more_nodes, profiles_of, wanted
     from rayched.whatif.cluster import Cluster
-    from rayched.whatif.plan import Planner
+    from rayched.whatif.plan import WhatIfPlanner
 
     with _ending_with(FAILED):
         if bool(add_nodes) != bool(like):
@@ -99,7 +99,7 @@ def plan(
         others, pods = wanted(results, start)
         profiles = profiles_of(start, config)
         cluster = Cluster([*start.objects, *others], profiles, start.basis)
-        planner = Planner(cluster)
+        planner = WhatIfPlanner(cluster)
         if add_nodes:
             for node in more_nodes(add_nodes, _node(cluster, like, "--like")):
                 cluster.add_node(node)
@@ -125,7 +125,7 @@ def _node(cluster: Cluster, name: str, option: str) -> Node:
         fail(f'{option}: there is no node "{name}"')
 
 
-def _print(found: Plan, start: Start) -> None:
+def _print(found: WhatIfPlan, start: Start) -> None:
     if found.placements:
         printing.plain_table(["POD", "NODE"], [(one.pod, one.node_name) for one in found.placements])
     for preemption in found.preemptions:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rayched.actors.entry_points import load_entry_points
 from rayched.api import kinds
 from rayched.api.admission import admit_pod
 from rayched.api.defaulting import default
@@ -16,9 +17,9 @@ from rayched.cli.manifests import read_manifests
 from rayched.cli.printing import fail, fail_all
 from rayched.cli.references import label_of
 from rayched.client.client import Client
-from rayched.framework.configuration_file import ConfigurationErrors, load
+from rayched.configuration.configuration_file import ConfigurationErrors, load
 from rayched.framework.profile import Profile
-from rayched.framework.registry import RegistryError, load_entry_points, merge
+from rayched.framework.registry import RegistryError, merge
 from rayched.plugins.in_tree import IN_TREE
 from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 from rayched.scheduler.scheduler import Draws

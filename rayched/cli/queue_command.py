@@ -2,15 +2,19 @@
 
 With -w the queue is asked again every second, whoever leads then. On a terminal the table is drawn anew; elsewhere, and as JSON
 or YAML, only pods whose place, attempts or plugins changed are told, and those that left.
+
+A pod whose scheduler is no profile's is pending and in no queue: it is told of beside the queue, on standard error, or under
+`not_served` in a document. Finding these takes a list of pods, so with -w it is done every half minute.
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,11 +24,12 @@ from rayched.api.yaml_text import dump_all
 from rayched.cli.connection import connected
 from rayched.cli.options import Server
 from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table
-from rayched.cli.schedulers import waiting_for_others
+from rayched.cli.schedulers import NotServed, waiting_for_others
 from rayched.client.client import Client
 from rayched.v1.services_pb2 import ListQueueResponse, PendingPod
 
 POLL_SECONDS = 1.0
+POLLS_A_LIST = 30
 LIMIT = 500
 GONE = "<gone>"
 _NONE = "<none>"
@@ -61,16 +66,15 @@ def queue(
             _watch(client, namespace, name, limit, output)
             return
         found = client.queue(namespace=namespace, name=name, limit=limit)
-        elsewhere = waiting_for_others(client, namespace, name) if output is None else []
+        elsewhere = waiting_for_others(client, namespace, name)
     if output is not None:
-        (out_json if output is QueueOutput.json else out)(_document(found, output))
+        (out_json if output is QueueOutput.json else out)(_document(found, elsewhere, output))
         return
     if found.pods:
         plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
         _tell_of_more(found)
-    # A pod that no profile is meant for is pending, and in no queue.
-    for sentence in elsewhere:
-        note(sentence)
+    for one in elsewhere:
+        note(str(one))
     if not found.pods and not elsewhere:
         note("No pending pods found")
 
@@ -80,13 +84,18 @@ def _watch(client: Client, namespace: str, name: str, limit: int, output: QueueO
     known: dict[str, PendingPod] = {}
     table = GrowingTable(len(_HEADINGS))
     headings = [_HEADINGS]
-    while True:
+    elsewhere: list[str] = []
+    for poll in itertools.count():
         found = client.queue(namespace=namespace, name=name, limit=limit)
+        told = elsewhere
+        if poll % POLLS_A_LIST == 0:
+            elsewhere = [str(one) for one in waiting_for_others(client, namespace, name)]
         if output is None and sys.stdout.isatty():
             clear_screen()
             out(_summary(found))
             plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
             _tell_of_more(found)
+            told = []
         else:
             # Where there are more than were told, who is missing may still be there.
             news = _news(known, found.pods, complete=found.total <= len(found.pods))
@@ -96,6 +105,9 @@ def _watch(client: Client, namespace: str, name: str, limit: int, output: QueueO
             else:
                 for pod in news:
                     (out_json if output is QueueOutput.json else out)(_one(pod, output))
+        for sentence in elsewhere:
+            if sentence not in told:
+                note(sentence)
         time.sleep(POLL_SECONDS)
 
 
@@ -145,9 +157,10 @@ def _tell_of_more(found: ListQueueResponse) -> None:
         note(f"and {counted(more, 'more pod')}; --limit shows up to 2000, --namespace or a name others")
 
 
-def _document(found: ListQueueResponse, output: QueueOutput) -> str:
+def _document(found: ListQueueResponse, elsewhere: Sequence[NotServed], output: QueueOutput) -> str:
     counts = {place: found.counts[place] for place in sorted(found.counts)}
-    whole = {"counts": counts, "items": [_plain(pod) for pod in found.pods], "total": found.total}
+    not_served = [{"scheduler": one.scheduler, "pods": list(one.pods), "served": list(one.served)} for one in elsewhere]
+    whole = {"counts": counts, "items": [_plain(pod) for pod in found.pods], "not_served": not_served, "total": found.total}
     return json.dumps(whole, indent=4, ensure_ascii=False) if output is QueueOutput.json else dump_all([whole])
 
 

@@ -27,7 +27,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class NamedObject:
     """One object; the namespace is empty where its kind has none."""
 
     kind: Kind
@@ -82,7 +82,9 @@ def _references(words: Sequence[str]) -> list[Reference]:
     return [Reference(kind) for kind in dict.fromkeys(kinds_named)]
 
 
-def targets(client: Client, wanted: Sequence[Reference], namespace: str, selector: str, everything: bool) -> Iterator[Target]:
+def targets(
+    client: Client, wanted: Sequence[Reference], namespace: str, selector: str, everything: bool
+) -> Iterator[NamedObject]:
     """The objects themselves: those named, or those that a selector or --all finds."""
     if everything and selector:
         wrong("--all cannot be combined with a selector")
@@ -90,12 +92,12 @@ def targets(client: Client, wanted: Sequence[Reference], namespace: str, selecto
         if reference.name:
             if selector or everything:
                 wrong(f"{reference}: a name cannot be combined with a selector or --all")
-            yield Target(reference.kind, namespace if reference.kind.namespaced else "", reference.name)
+            yield NamedObject(reference.kind, namespace if reference.kind.namespaced else "", reference.name)
         elif not selector and not everything:
             wrong(f"{reference}: name the objects, or choose them with -l, or --all")
         else:
             for item in client.list(reference.kind, namespace=namespace, label_selector=selector):
-                yield Target(reference.kind, item.metadata.namespace, item.metadata.name, item.metadata.uid)
+                yield NamedObject(reference.kind, item.metadata.namespace, item.metadata.name, item.metadata.uid)
 
 
 def kind_named(word: str) -> Kind:

@@ -21,14 +21,14 @@ from typing import Self
 
 from rayched.api.kinds import AnyObject
 from rayched.audit.auditor import Auditor, Binding
-from rayched.audit.follower import Follower
+from rayched.audit.follower import AuditFollower
 from rayched.cli.printing import note
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
-from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
-from rayched.replica.local_start import wait_until_up
-from rayched.replica.processes import alive, descendants
+from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.cluster.local_start import wait_until_up
+from rayched.replica.ray.processes import alive, descendants
 from rayched.v1.core_pb2 import Node
 
 _ENDED_SECONDS_MAX = 2.0
@@ -111,7 +111,7 @@ class Rehearsal:
         self._agents = HollowNodes(self.client, nodes)
         self._with_agents = agents
         self._audit_later = audit_later
-        self._follower: Follower | None = None
+        self._follower: AuditFollower | None = None
         self.acknowledged: list[str] = []
         """Uids of submissions that were answered."""
         self.deletions_asked: list[str] = []
@@ -144,7 +144,7 @@ class Rehearsal:
 
     def audit(self) -> None:
         """Has the auditor read the history, from the first revision on. Nothing may have been compacted yet."""
-        self._follower = Follower(self.cluster.etcd_endpoints, Auditor()).start()
+        self._follower = AuditFollower(self.cluster.etcd_endpoints, Auditor()).start()
 
     # --------------------------------------------------------------------------------------------------------------- load
 
@@ -193,7 +193,7 @@ class Rehearsal:
         return self.follower.ask(question)
 
     @property
-    def follower(self) -> Follower:
+    def follower(self) -> AuditFollower:
         assert self._follower is not None
         return self._follower
 

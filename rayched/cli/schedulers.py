@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import NamedTuple
 
 from rayched.api import kinds
 from rayched.api.defaulting import DEFAULT_SCHEDULER
@@ -22,8 +23,22 @@ def served(client: Client) -> list[str]:
     return names or [DEFAULT_SCHEDULER]
 
 
-def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[str]:
-    """A sentence for each scheduler that pods wait for in vain; of one namespace or all, of one name or all."""
+class NotServed(NamedTuple):
+    """A scheduler that pods wait for in vain."""
+
+    scheduler: str
+    pods: tuple[str, ...]
+    """namespace/name."""
+    served: tuple[str, ...]
+
+    def __str__(self) -> str:
+        who = self.pods[0] if len(self.pods) == 1 else f"{self.pods[0]} and {len(self.pods) - 1} more"
+        verb = "waits" if len(self.pods) == 1 else "wait"
+        return f'{who} {verb} for the scheduler "{self.scheduler}", which is not served here; served: {", ".join(self.served)}'
+
+
+def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[NotServed]:
+    """The schedulers that pods wait for in vain, by name; of one namespace or all, of one name or all."""
     here = served(client)
     terms = ["spec.nodeName=", "status.phase=Pending", *(f"spec.schedulerName!={one}" for one in here)]
     if name:
@@ -32,7 +47,7 @@ def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[s
     for pod in client.list(kinds.POD, namespace=namespace, field_selector=",".join(terms)):
         if isinstance(pod, Pod):
             found[pod.spec.scheduler_name].append(f"{pod.metadata.namespace}/{pod.metadata.name}")
-    return [_sentence(scheduler, pods, here) for scheduler, pods in sorted(found.items())]
+    return [NotServed(scheduler, tuple(pods), tuple(here)) for scheduler, pods in sorted(found.items())]
 
 
 def missing_scheduler(client: Client, pod: Pod) -> str:
@@ -45,9 +60,3 @@ def missing_scheduler(client: Client, pod: Pod) -> str:
     except ApiError:
         return ""
     return "" if pod.spec.scheduler_name in here else f"not served here; served: {', '.join(here)}"
-
-
-def _sentence(scheduler: str, pods: list[str], here: list[str]) -> str:
-    who = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
-    verb = "waits" if len(pods) == 1 else "wait"
-    return f'{who} {verb} for the scheduler "{scheduler}", which is not served here; served: {", ".join(here)}'

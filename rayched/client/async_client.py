@@ -22,7 +22,7 @@ from rayched.client.async_bulk_submission import AsyncBulkSubmission
 from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
 from rayched.client.bindings import BoundWait, PodReference
-from rayched.client.calls import Call, Listing
+from rayched.client.calls import Listing, UnaryCall
 from rayched.client.client import BOUND_SECONDS, STREAM_PATIENCE_SECONDS
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
@@ -356,7 +356,7 @@ class AsyncClient:
 
     # ---------------------------------------------------------------------------------------------------------- private
 
-    async def _do(self, call: Call[R], timeout_seconds: float | None) -> R:
+    async def _do(self, call: UnaryCall[R], timeout_seconds: float | None) -> R:
         return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
 
     async def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:

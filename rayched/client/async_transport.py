@@ -14,7 +14,7 @@ import grpc
 import tenacity
 from google.protobuf.message import Message
 
-from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules, serialized
+from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, method, retry_rules, serialized
 from rayched.client.errors import ClientClosed
 
 
@@ -39,7 +39,7 @@ class AsyncTransport:
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         clock = asyncio.get_running_loop().time
         ends_at = clock() + total
-        failures = Failures()
+        failures = EndpointFailures()
         async for attempt in self.attempts(total):
             with attempt:
                 endpoint = self.endpoints.current()

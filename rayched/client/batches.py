@@ -7,7 +7,8 @@ from operator import methodcaller
 from typing import Any, Final, TypeVar
 
 MESSAGES_MAX: Final = 100
-BYTES_MAX: Final = 1 << 20
+BYTES_MAX: Final = 256 << 10
+"""A quarter of what a replica takes: large objects may come slowly, and each batch has to be answered in time."""
 _BYTES_A_MESSAGE: Final = 8
 """Tag and length around each message."""
 

@@ -40,7 +40,7 @@ class NotBound(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _WantedPods:
     namespace: str
     name: str
     uid: str
@@ -57,8 +57,8 @@ class BoundWait:
         self._wanted = [found for reference in references if (found := _wanted(reference, namespace)) is not None]
         self._by_uid = {wanted.uid: wanted for wanted in self._wanted if wanted.uid}
         self._by_name = {(wanted.namespace, wanted.name): wanted for wanted in self._wanted if wanted.name}
-        self._bound: dict[_Wanted, Pod] = {}
-        self._seen: dict[_Wanted, str] = {}
+        self._bound: dict[_WantedPods, Pod] = {}
+        self._seen: dict[_WantedPods, str] = {}
         """Why those are pending that were seen."""
 
     def is_done(self) -> bool:
@@ -113,13 +113,13 @@ class BoundWait:
         return {str(wanted): self._seen.get(wanted, "") for wanted in self._wanted if wanted not in self._bound}
 
 
-def _wanted(reference: PodReference, namespace: str) -> _Wanted | None:
+def _wanted(reference: PodReference, namespace: str) -> _WantedPods | None:
     match reference:
         case str():
             place, _, name = reference.rpartition("/")
-            return _Wanted(place or namespace, name, "")
+            return _WantedPods(place or namespace, name, "")
         case Submitted():
-            return _Wanted(reference.namespace, reference.name, reference.uid) if reference.kind == POD.name else None
+            return _WantedPods(reference.namespace, reference.name, reference.uid) if reference.kind == POD.name else None
         case SubmitResponse():
             return _of(reference.object)
         case Object():
@@ -131,11 +131,11 @@ def _wanted(reference: PodReference, namespace: str) -> _Wanted | None:
     return found
 
 
-def _of(item: Object) -> _Wanted | None:
+def _of(item: Object) -> _WantedPods | None:
     if item.WhichOneof("kind") != POD.field:
         return None
     metadata = item.pod.metadata
-    return _Wanted(metadata.namespace or "default", metadata.name, metadata.uid)
+    return _WantedPods(metadata.namespace or "default", metadata.name, metadata.uid)
 
 
 def _reason(pod: Pod) -> str:

@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[R]):
+class UnaryCall(Generic[R]):
     """One unary call. `R` is what the caller gets."""
 
     name: str
@@ -44,31 +44,31 @@ class Call(Generic[R]):
 # -------------------------------------------------------------------------------------------------------------- objects
 
 
-def submit(item: AnyObject | Object, dry_run: bool) -> Call[messages.SubmitResponse]:
-    return Call("Submission.Submit", messages.SubmitRequest(object=with_uid(item), dry_run=dry_run))
+def submit(item: AnyObject | Object, dry_run: bool) -> UnaryCall[messages.SubmitResponse]:
+    return UnaryCall("Submission.Submit", messages.SubmitRequest(object=with_uid(item), dry_run=dry_run))
 
 
-def apply(item: AnyObject | Object, dry_run: bool) -> Call[messages.ApplyResponse]:
-    return Call("Submission.Apply", messages.ApplyRequest(object=as_object(item), dry_run=dry_run))
+def apply(item: AnyObject | Object, dry_run: bool) -> UnaryCall[messages.ApplyResponse]:
+    return UnaryCall("Submission.Apply", messages.ApplyRequest(object=as_object(item), dry_run=dry_run))
 
 
-def get(kind: str | Kind, name: str, namespace: str) -> Call[AnyObject]:
+def get(kind: str | Kind, name: str, namespace: str) -> UnaryCall[AnyObject]:
     request = messages.GetRequest(key=key_of(kind, name, namespace))
-    return Call("Submission.Get", request, lambda response: unwrap(response.object))
+    return UnaryCall("Submission.Get", request, lambda response: unwrap(response.object))
 
 
 def delete(
     kind: str | Kind, name: str, namespace: str, uid: str, grace_period_seconds: int | None
-) -> Call[messages.DeleteResponse]:
+) -> UnaryCall[messages.DeleteResponse]:
     """Bound to a uid by pinned.py."""
     key = key_of(kind, name, namespace)
     request = messages.DeleteRequest(key=key, uid=uid, grace_period_seconds=grace_period_seconds)
-    return Call("Submission.Delete", request)
+    return UnaryCall("Submission.Delete", request)
 
 
 def evict(
     name: str, namespace: str, uid: str, resource_version: str, grace_period_seconds: int | None, dry_run: bool
-) -> Call[messages.EvictResponse]:
+) -> UnaryCall[messages.EvictResponse]:
     """Bound to a uid by pinned.py."""
     request = messages.EvictRequest(
         namespace=namespace,
@@ -78,7 +78,7 @@ def evict(
         grace_period_seconds=grace_period_seconds,
         dry_run=dry_run,
     )
-    return Call("Eviction.Evict", request)
+    return UnaryCall("Eviction.Evict", request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,68 +133,68 @@ def watch_request(
 # ---------------------------------------------------------------------------------------------------------------- nodes
 
 
-def register_node(node: Node) -> Call[messages.RegisterNodeResponse]:
-    return Call("Nodes.Register", messages.RegisterNodeRequest(node=node))
+def register_node(node: Node) -> UnaryCall[messages.RegisterNodeResponse]:
+    return UnaryCall("Nodes.Register", messages.RegisterNodeRequest(node=node))
 
 
-def heartbeats(nodes: Sequence[str]) -> Iterator[Call[tuple[str, ...]]]:
+def heartbeats(nodes: Sequence[str]) -> Iterator[UnaryCall[tuple[str, ...]]]:
     """The nodes that do not exist, call by call."""
     for start in range(0, len(nodes), NODES_A_HEARTBEAT):
         request = messages.HeartbeatRequest(nodes=nodes[start : start + NODES_A_HEARTBEAT])
-        yield Call("Nodes.Heartbeat", request, lambda response: tuple(response.unknown))
+        yield UnaryCall("Nodes.Heartbeat", request, lambda response: tuple(response.unknown))
 
 
-def update_node_status(name: str, status: NodeStatus) -> Call[messages.UpdateNodeStatusResponse]:
-    return Call("Nodes.UpdateNodeStatus", messages.UpdateNodeStatusRequest(name=name, status=status))
+def update_node_status(name: str, status: NodeStatus) -> UnaryCall[messages.UpdateNodeStatusResponse]:
+    return UnaryCall("Nodes.UpdateNodeStatus", messages.UpdateNodeStatusRequest(name=name, status=status))
 
 
-def update_pod_statuses(updates: Iterable[messages.PodStatusUpdate]) -> Iterator[Call[tuple[ApiError | None, ...]]]:
+def update_pod_statuses(updates: Iterable[messages.PodStatusUpdate]) -> Iterator[UnaryCall[tuple[ApiError | None, ...]]]:
     """One outcome for each update, in order, call by call."""
     for batch in batches(updates, UPDATES_A_CALL):
         request = messages.UpdatePodStatusRequest(updates=batch)
-        yield Call("Nodes.UpdatePodStatus", request, lambda response: tuple(map(outcome_error, response.outcomes)))
+        yield UnaryCall("Nodes.UpdatePodStatus", request, lambda response: tuple(map(outcome_error, response.outcomes)))
 
 
 # ---------------------------------------------------------------------------------------------------------------- admin
 
 
-def cordon(node: str, unschedulable: bool) -> Call[messages.CordonResponse]:
-    return Call("Admin.Cordon", messages.CordonRequest(node=node, unschedulable=unschedulable))
+def cordon(node: str, unschedulable: bool) -> UnaryCall[messages.CordonResponse]:
+    return UnaryCall("Admin.Cordon", messages.CordonRequest(node=node, unschedulable=unschedulable))
 
 
-def taint(node: str, add: Iterable[Taint], remove: Iterable[Taint], overwrite: bool) -> Call[messages.TaintResponse]:
-    return Call("Admin.Taint", messages.TaintRequest(node=node, add=add, remove=remove, overwrite=overwrite))
+def taint(node: str, add: Iterable[Taint], remove: Iterable[Taint], overwrite: bool) -> UnaryCall[messages.TaintResponse]:
+    return UnaryCall("Admin.Taint", messages.TaintRequest(node=node, add=add, remove=remove, overwrite=overwrite))
 
 
 def label(
     kind: str | Kind, name: str, namespace: str, add: Mapping[str, str] | None, remove: Iterable[str], overwrite: bool
-) -> Call[messages.LabelResponse]:
+) -> UnaryCall[messages.LabelResponse]:
     key = key_of(kind, name, namespace)
-    return Call("Admin.Label", messages.LabelRequest(key=key, set=add or {}, remove=remove, overwrite=overwrite))
+    return UnaryCall("Admin.Label", messages.LabelRequest(key=key, set=add or {}, remove=remove, overwrite=overwrite))
 
 
 # ----------------------------------------------------------------------------------------------- leadership, scheduling
 
 
-def leader() -> Call[messages.GetLeaderResponse]:
-    return Call("Leadership.GetLeader", messages.GetLeaderRequest())
+def leader() -> UnaryCall[messages.GetLeaderResponse]:
+    return UnaryCall("Leadership.GetLeader", messages.GetLeaderRequest())
 
 
-def scheduler_status() -> Call[messages.GetSchedulerStatusResponse]:
-    return Call("Scheduling.GetSchedulerStatus", messages.GetSchedulerStatusRequest())
+def scheduler_status() -> UnaryCall[messages.GetSchedulerStatusResponse]:
+    return UnaryCall("Scheduling.GetSchedulerStatus", messages.GetSchedulerStatusRequest())
 
 
-def queue(namespace: str, name: str, limit: int) -> Call[messages.ListQueueResponse]:
-    return Call("Scheduling.ListQueue", messages.ListQueueRequest(namespace=namespace, name=name, limit=limit))
+def queue(namespace: str, name: str, limit: int) -> UnaryCall[messages.ListQueueResponse]:
+    return UnaryCall("Scheduling.ListQueue", messages.ListQueueRequest(namespace=namespace, name=name, limit=limit))
 
 
-def explain(name: str, namespace: str, nodes: Iterable[str], limit: int) -> Call[messages.ExplainResponse]:
+def explain(name: str, namespace: str, nodes: Iterable[str], limit: int) -> UnaryCall[messages.ExplainResponse]:
     request = messages.ExplainRequest(namespace=namespace, name=name, nodes=nodes, limit=limit)
-    return Call("Scheduling.Explain", request)
+    return UnaryCall("Scheduling.Explain", request)
 
 
-def plan_basis() -> Call[messages.GetPlanBasisResponse]:
-    return Call("Scheduling.GetPlanBasis", messages.GetPlanBasisRequest())
+def plan_basis() -> UnaryCall[messages.GetPlanBasisResponse]:
+    return UnaryCall("Scheduling.GetPlanBasis", messages.GetPlanBasisRequest())
 
 
 # -------------------------------------------------------------------------------------------------------------- objects

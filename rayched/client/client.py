@@ -24,7 +24,7 @@ from rayched.api.kinds import AnyObject, Kind
 from rayched.client import calls, pinned
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.bulk_submission import BulkSubmission
-from rayched.client.calls import Call, Listing
+from rayched.client.calls import Listing, UnaryCall
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
@@ -356,7 +356,7 @@ class Client:
 
     # ---------------------------------------------------------------------------------------------------------- private
 
-    def _do(self, call: Call[R], timeout_seconds: float | None) -> R:
+    def _do(self, call: UnaryCall[R], timeout_seconds: float | None) -> R:
         return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
 
     def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:

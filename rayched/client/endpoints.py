@@ -135,7 +135,7 @@ class Endpoints:
 
 
 @dataclass(slots=True)
-class Failures:
+class EndpointFailures:
     """What the attempts of one call failed with, and what the caller is told of it."""
 
     _may_have_been_done: bool = False

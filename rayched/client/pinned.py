@@ -18,18 +18,18 @@ import grpc
 
 from rayched.api.kinds import POD, AnyObject, Kind
 from rayched.client import calls
-from rayched.client.calls import Call
+from rayched.client.calls import UnaryCall
 from rayched.client.errors import ApiError
 from rayched.v1.services_pb2 import DeleteResponse, EvictResponse
 
 R = TypeVar("R")
-Steps = Generator[Call[Any], Any, R]
+Steps = Generator[UnaryCall[Any], Any, R]
 
 
 def delete(kind: str | Kind, name: str, namespace: str, uid: str, grace_period_seconds: int | None) -> Steps[DeleteResponse]:
     """Deletes one object."""
 
-    def ask(pinned: str) -> Call[DeleteResponse]:
+    def ask(pinned: str) -> UnaryCall[DeleteResponse]:
         return calls.delete(kind, name, namespace, pinned, grace_period_seconds)
 
     return _pinned(calls.get(kind, name, namespace), uid, ask, DeleteResponse)
@@ -40,13 +40,13 @@ def evict(
 ) -> Steps[EvictResponse]:
     """Evicts one pod."""
 
-    def ask(pinned: str) -> Call[EvictResponse]:
+    def ask(pinned: str) -> UnaryCall[EvictResponse]:
         return calls.evict(name, namespace, pinned, resource_version, grace_period_seconds, dry_run)
 
     return _pinned(calls.get(POD, name, namespace), uid, ask, EvictResponse)
 
 
-def _pinned(look: Call[AnyObject], uid: str, ask: Callable[[str], Call[R]], nothing: Callable[[], R]) -> Steps[R]:
+def _pinned(look: UnaryCall[AnyObject], uid: str, ask: Callable[[str], UnaryCall[R]], nothing: Callable[[], R]) -> Steps[R]:
     while True:
         pinned = uid or (yield look).metadata.uid
         try:
@@ -69,7 +69,7 @@ def _pinned(look: Call[AnyObject], uid: str, ask: Callable[[str], Call[R]], noth
             raise failure
 
 
-def _present(look: Call[AnyObject]) -> Steps[AnyObject | None]:
+def _present(look: UnaryCall[AnyObject]) -> Steps[AnyObject | None]:
     try:
         found: AnyObject = yield look
     except ApiError as error:

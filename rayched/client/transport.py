@@ -16,7 +16,7 @@ import tenacity
 from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
-from rayched.client.endpoints import CHANNEL_OPTIONS, Endpoints, Failures, Patience, method, retry_rules, serialized
+from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, method, retry_rules, serialized
 from rayched.client.errors import ClientClosed
 
 # The thread that reads a stream takes its messages from the connection by itself.
@@ -44,7 +44,7 @@ class Transport:
         """The response to one unary call; raises ApiError."""
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         ends_at = time.monotonic() + total
-        failures = Failures()
+        failures = EndpointFailures()
         for attempt in self.attempts(total):
             with attempt:
                 endpoint = self.endpoints.current()

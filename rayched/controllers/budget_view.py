@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rayched.api import kinds
-from rayched.api.disruption import Controller, PodFacts, facts_of, judge, selector_of
+from rayched.api.disruption import BudgetedPod, Controller, facts_of, judge, selector_of
 from rayched.api.kinds import POD, POD_DISRUPTION_BUDGET, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET
 from rayched.api.selectors import LabelSelectorMatcher
 from rayched.store.codec import PoisonedObject, decode_entry, encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys, ObjectKey
-from rayched.store.list_watch import Changed, Listed
+from rayched.store.list_watch import Changed, ListedAll
 from rayched.store.transactions import GuardedPut
 from rayched.v1.core_pb2 import Pod, ReplicationController
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -41,11 +41,11 @@ LabelsKey = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _AlikePods:
     """Pods of one namespace with the same labels. `budgets` is None until it is asked for."""
 
     labels: dict[str, str]
-    pods: dict[bytes, PodFacts] = field(default_factory=dict)
+    pods: dict[bytes, BudgetedPod] = field(default_factory=dict)
     budgets: frozenset[bytes] | None = None
 
 
@@ -58,14 +58,14 @@ class _Budget:
 
 @dataclass(slots=True, eq=False)
 class _Namespace:
-    groups: dict[LabelsKey, _Group] = field(default_factory=dict)
+    groups: dict[LabelsKey, _AlikePods] = field(default_factory=dict)
     budgets: dict[bytes, _Budget] = field(default_factory=dict)
     controllers: dict[bytes, tuple[str, str]] = field(default_factory=dict)
     """Kind and uid of what lies under a key."""
     scales: dict[tuple[str, str], int] = field(default_factory=dict)
     """By kind and uid."""
 
-    def budgets_of(self, group: _Group) -> frozenset[bytes]:
+    def budgets_of(self, group: _AlikePods) -> frozenset[bytes]:
         if group.budgets is None:
             group.budgets = frozenset(key for key, budget in self.budgets.items() if budget.matcher.matches(group.labels))
         return group.budgets
@@ -101,7 +101,7 @@ class BudgetView:
 
     # -------------------------------------------------------------------------------------------------------- following
 
-    def listed(self, listed: Listed) -> None:
+    def listed(self, listed: ListedAll) -> None:
         """Everything there is; what was known before is forgotten."""
         self._namespaces.clear()
         self._group_of.clear()
@@ -131,7 +131,7 @@ class BudgetView:
         namespace = self._namespaces[name.namespace]
         message = self._message_of(change)
         labels_key: LabelsKey | None = None
-        facts: PodFacts | None = None
+        facts: BudgetedPod | None = None
         if isinstance(message, Pod):
             labels_key = tuple(sorted(message.metadata.labels.items()))
             facts = facts_of(message)
@@ -148,7 +148,7 @@ class BudgetView:
                     del namespace.groups[old_key]
         if labels_key is None or facts is None:
             return
-        group = namespace.groups.setdefault(labels_key, _Group(dict(labels_key)))
+        group = namespace.groups.setdefault(labels_key, _AlikePods(dict(labels_key)))
         group.pods[change.key] = facts
         self._group_of[change.key] = labels_key
         self._mark(name.namespace, namespace.budgets_of(group))

@@ -19,15 +19,15 @@ from typing import Final
 from leader.channel import open_channel
 from rayched.api.kinds import POD_DISRUPTION_BUDGET
 from rayched.controllers.budget_view import OP_BUDGET, BudgetView
-from rayched.controllers.looping import Looping
-from rayched.store.client import StoreClient
+from rayched.controllers.loop_thread import LoopThread
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, Following, OwnWatches
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.list_watch import Changed, Delivery, ListedAll
 from rayched.store.refusals import count_fenced_among
-from rayched.store.transactions import Guard, Refused, Unknown
+from rayched.store.transactions import Guard, OutcomeUnknown, TransactionRefused
 
 _LOOK_SECONDS: Final = 0.2
 """Between two looks at whether this replica leads, and at what is due."""
@@ -58,7 +58,7 @@ class BudgetStatus:
         self._epoch = epoch
         self._wall_clock = wall_clock
         self._changes = changes or OwnWatches(endpoints)
-        self._loop = Looping("budgets", self._run)
+        self._loop = LoopThread("budgets", self._run)
         self._stopped, self._wake = self._loop.stopped, self._loop.wake
         self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
@@ -78,7 +78,7 @@ class BudgetStatus:
 
         def look(delivery: Delivery) -> None:
             match delivery:
-                case Listed(entries) if entries:
+                case ListedAll(entries) if entries:
                     found.set()
                 case Changed(changes) if any(isinstance(change, Entry) for change in changes):
                     found.set()
@@ -98,7 +98,7 @@ class BudgetStatus:
         def take(delivery: Delivery) -> None:
             with lock:
                 match delivery:
-                    case Listed():
+                    case ListedAll():
                         view.listed(delivery)
                     case Changed():
                         view.changed(delivery)
@@ -131,8 +131,12 @@ class BudgetStatus:
         try:
             outcomes = store.commit(Guard(self._keys.epoch, epoch), writes)
         except StoreError as error:
-            outcomes = [Unknown(str(error))] * len(writes)
-        failed = [write for write, outcome in zip(writes, outcomes, strict=True) if isinstance(outcome, Unknown | Refused)]
+            outcomes = [OutcomeUnknown(str(error))] * len(writes)
+        failed = [
+            write
+            for write, outcome in zip(writes, outcomes, strict=True)
+            if isinstance(outcome, OutcomeUnknown | TransactionRefused)
+        ]
         if failed:
             log.warning("%d statuses of budgets could not be written; tried again in %.0f s", len(failed), _RETRY_SECONDS)
             with lock:

@@ -19,11 +19,11 @@ from rayched.api.termination import FINAL_PHASES
 from rayched.api.tolerations import NO_EXECUTE
 from rayched.controllers.node_taints import ready_status
 from rayched.queue.heap import KeyedHeap
-from rayched.store.alike_pods import AlikePods, part_behind
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Change, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.pod_layouts import AlikePods, part_behind
 from rayched.v1.core_pb2 import Node, Toleration
 from rayched.v1.storage_pb2 import Stored
 from rayched.v1.workloads_pb2 import Object
@@ -44,7 +44,7 @@ class NodeFacts:
     """It has a taint with the effect NoExecute."""
 
 
-class PodFacts(NamedTuple):
+class PodView(NamedTuple):
     """A pod on a node, or one without a node that is being deleted or has ended. Times are seconds of the wall clock."""
 
     key: bytes
@@ -60,6 +60,8 @@ class PodFacts(NamedTuple):
     """As it lies in the store."""
     goes_after: tuple[bool, float] = (True, 0.0)
     """Of one that has ended: whether it was not evicted, and when it was created. Where there are too many the lowest goes."""
+    grace_seconds: float = 0.0
+    """Its deletion_grace_period_seconds."""
 
     @property
     def tolerations(self) -> Sequence[Toleration]:
@@ -67,7 +69,7 @@ class PodFacts(NamedTuple):
         return Stored.FromString(self.value).object.pod.spec.tolerations
 
 
-def _name_of(facts: PodFacts) -> str:
+def _name_of(facts: PodView) -> str:
     return facts.key.decode()
 
 
@@ -83,30 +85,32 @@ class ClusterView:
         """Pods of which there is nothing to keep: the beginning of the keys of those without conditions that have not ended."""
         self.complete = False
         """The list has arrived."""
+        self.lists = 0
         self.revision = 0
         self.nodes: dict[str, NodeFacts] = {}
-        self.pods: dict[bytes, PodFacts] = {}
-        self.pods_on: dict[str, dict[bytes, PodFacts]] = {}
+        self.pods: dict[bytes, PodView] = {}
+        self.pods_on: dict[str, dict[bytes, PodView]] = {}
         """By name of node, also of nodes that are not there."""
-        self.ending: KeyedHeap[PodFacts] = KeyedHeap(_name_of, lambda facts: facts.ends_at)
+        self.ending: KeyedHeap[PodView] = KeyedHeap(_name_of, lambda facts: facts.ends_at)
         """Those that are being deleted, by the time at which they have to be gone. The owner takes out those whose time is up."""
-        self.ended: KeyedHeap[PodFacts] = KeyedHeap(_name_of, lambda facts: (facts.goes_after, facts.key))
+        self.ended: KeyedHeap[PodView] = KeyedHeap(_name_of, lambda facts: (facts.goes_after, facts.key))
         """Those that have ended, the first to go first. The owner takes out those that are too many."""
         self.nodes_to_look_at: set[str] = set()
-        self.pods_to_look_at: dict[bytes, None] = {}
-        """Pods that are being deleted and that changed. The owner empties it."""
+        self.pods_to_look_at: dict[bytes, bool] = {}
+        """Pods that are being deleted and that changed: True where the change was seen to happen. The owner empties it."""
 
     def deliver(self, delivery: Delivery) -> bool:
         """Takes in what the watch delivered; whether there is something new to look at."""
         before = len(self.nodes_to_look_at)
         match delivery:
-            case Listed(entries, revision):
+            case ListedAll(entries, revision):
                 self._list(entries)
+                self.lists += 1
                 self.revision, self.complete = revision, True
                 return True
             case Changed(changes, revision):
                 for change in changes:
-                    self._change(change)
+                    self._change(change, seen=True)
                 self.revision = revision
         return len(self.nodes_to_look_at) != before
 
@@ -118,12 +122,13 @@ class ClusterView:
         self.ended.clear()
         self.pods_to_look_at.clear()
         for entry in entries:
-            self._change(entry)
+            self._change(entry, seen=False)
         self.nodes_to_look_at = {*self.nodes, *self.pods_on}
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: Change, *, seen: bool) -> None:
+        """`seen`: it happened while this was followed."""
         if change.key.startswith(self._pods_prefix):
-            self._pod(change)
+            self._pod(change, seen=seen)
         elif change.key.startswith(self._nodes_prefix):
             self._node(change)
 
@@ -136,7 +141,7 @@ class ClusterView:
         else:
             self.nodes[name] = facts
 
-    def _pod(self, change: Change) -> None:
+    def _pod(self, change: Change, *, seen: bool) -> None:
         before = self.pods.pop(change.key, None)
         if before is not None:
             name = _name_of(before)
@@ -154,7 +159,7 @@ class ClusterView:
         self.pods[facts.key] = facts
         if facts.ends_at is not None:
             self.ending.add(facts)
-            self.pods_to_look_at[facts.key] = None
+            self.pods_to_look_at[facts.key] = seen
         if facts.ended:
             self.ended.add(facts)
         if facts.node_name:
@@ -175,7 +180,7 @@ class ClusterView:
         evicts = any(taint.effect == NO_EXECUTE for taint in node.spec.taints)
         return NodeFacts(entry.key, entry.mod_revision, node, ready_status(node), evicts)
 
-    def _pod_facts(self, entry: Entry, before: PodFacts | None) -> PodFacts | None:
+    def _pod_facts(self, entry: Entry, before: PodView | None) -> PodView | None:
         if self._alike.find(entry.value) is not None:
             return None
         bound = self._bound_facts(entry) if before is None else None
@@ -204,13 +209,16 @@ class ClusterView:
             # It named its node itself: it is there since it was made.
             since = float(metadata.creation_timestamp.seconds)
         ends_at = float(metadata.deletion_timestamp.seconds) if ending else None
-        facts = PodFacts(entry.key, entry.mod_revision, uid, node_name, since, ended, ready, ends_at, entry.value)
+        grace = float(metadata.deletion_grace_period_seconds)
+        facts = PodView(
+            entry.key, entry.mod_revision, uid, node_name, since, ended, ready, ends_at, entry.value, grace_seconds=grace
+        )
         if not ended:
             return facts
         evicted = status.phase == "Failed" and status.reason == "Evicted"
         return facts._replace(goes_after=(not evicted, float(metadata.creation_timestamp.seconds)))
 
-    def _bound_facts(self, entry: Entry) -> PodFacts | None:
+    def _bound_facts(self, entry: Entry) -> PodView | None:
         """Of a pod that had nothing to keep, and was bound. None: it has to be decoded."""
         parts = part_behind(entry.value)
         found = None if parts is None else self._alike.find(parts[0])
@@ -225,4 +233,4 @@ class ClusterView:
         if condition.type != "PodScheduled" or condition.status != "True":
             return None
         since = float(condition.last_transition_time.seconds)
-        return PodFacts(entry.key, entry.mod_revision, uid.decode(), node_name, since, False, False, None, entry.value)
+        return PodView(entry.key, entry.mod_revision, uid.decode(), node_name, since, False, False, None, entry.value)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from leader.channel import open_channel
-from rayched.controllers.looping import Looping
-from rayched.store.client import StoreClient
+from rayched.controllers.loop_thread import LoopThread
 from rayched.store.errors import StoreError
+from rayched.store.io.client import StoreClient
 
 _LOOK_SECONDS_MAX: Final = 60.0
 
@@ -41,7 +41,7 @@ class Housekeeping:
         self._endpoints = tuple(endpoints)
         self._duties = tuple(duties)
         self._epoch = epoch
-        self._loop = Looping("housekeeping", self._run)
+        self._loop = LoopThread("housekeeping", self._run)
         self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
     def _run(self) -> None:

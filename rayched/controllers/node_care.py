@@ -17,10 +17,10 @@ from typing import ClassVar
 
 from rayched.controllers.cluster_view import ClusterView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
-from rayched.controllers.node_lifecycle import End, NodeEdit, NodeLifecycle, PodEnd
+from rayched.controllers.node_lifecycle import EndKind, NodeEdit, NodeLifecycle, PodEnd
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
-from rayched.controllers.zones import Turn
+from rayched.controllers.zones import ZoneChange
 from rayched.store.codec import decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
@@ -30,7 +30,7 @@ from rayched.v1.workloads_pb2 import Object
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class CareDecision:
     """What is to be done under `epoch`, decided on the state of `revision`. `wall` is the wall clock's time, in seconds."""
 
     epoch: int
@@ -47,7 +47,7 @@ class Decided:
     @property
     def record_uids(self) -> list[str]:
         """Pods that may go at once: the records of their submissions have to be read too."""
-        return [end.facts.uid for end in self.ends if end.end in (End.EVICT, End.REMOVE) and _is_key_part(end.facts.uid)]
+        return [end.facts.uid for end in self.ends if end.end in (EndKind.EVICT, EndKind.REMOVE) and _is_key_part(end.facts.uid)]
 
 
 class NodeCare:
@@ -73,19 +73,19 @@ class NodeCare:
         """Takes in what the watch of the cluster delivered; whether there is something new to look at."""
         return self.view.deliver(delivery)
 
-    def judge(self, now: float) -> Turn:
+    def judge(self, now: float) -> ZoneChange:
         """After each reading of the heartbeats."""
-        return self._lifecycle.judge(now) if self.view.complete else Turn.NONE
+        return self._lifecycle.judge(now) if self.view.complete else ZoneChange.NONE
 
-    def decide(self, epoch: int | None, now: float, wall: float) -> Decided | None:
+    def decide(self, epoch: int | None, now: float, wall: float) -> CareDecision | None:
         """What is due, by a monotonic clock and the wall clock in seconds; None: nobody may decide anything now."""
         view = self.view
         if epoch is None or not view.complete or (view.revision < epoch and self.RULE_THE_VIEW_REACHES_THE_EPOCH):
             return None
         edits = self._lifecycle.edits_of_nodes(now, wall)
-        return Decided(epoch, view.revision, wall, edits, self._lifecycle.ends_of_pods(now, wall))
+        return CareDecision(epoch, view.revision, wall, edits, self._lifecycle.ends_of_pods(now, wall))
 
-    def writes(self, decided: Decided, pods: Sequence[Entry | None], records: Mapping[str, Entry]) -> list[Write]:
+    def writes(self, decided: CareDecision, pods: Sequence[Entry | None], records: Mapping[str, Entry]) -> list[Write]:
         """`pods` as read at `pod_keys`, `records` by uid. Only pods that are still as they were decided on are written."""
         epoch, revision = decided.epoch, decided.revision
         writes: list[Write] = [self._writes.of_node(edit, epoch, revision) for edit in decided.edits]
@@ -94,7 +94,7 @@ class NodeCare:
                 writes.append(self._writes.of_pod(end, entry, records, epoch, revision, decided.wall))
         return writes
 
-    def settle(self, decided: Decided, done: Collection[bytes]) -> None:
+    def settle(self, decided: CareDecision, done: Collection[bytes]) -> None:
         """The keys whose write was committed; all others are decided again."""
         for edit in decided.edits:
             if edit.facts.key not in done:

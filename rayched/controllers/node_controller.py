@@ -19,16 +19,16 @@ from typing import Final
 
 from leader.channel import open_channel
 from rayched.controllers.heartbeat_ages import HeartbeatAges
-from rayched.controllers.looping import Looping
+from rayched.controllers.loop_thread import LoopThread
 from rayched.controllers.node_care import NodeCare
-from rayched.controllers.node_lifecycle import End, NodeEdit, PodEnd
+from rayched.controllers.node_lifecycle import EndKind, NodeEdit, PodEnd
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
-from rayched.controllers.zones import Turn
-from rayched.store.client import StoreClient
+from rayched.controllers.zones import ZoneChange
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, OwnWatches
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.list_watch import Delivery
 from rayched.store.refusals import count_fenced_among
@@ -92,7 +92,7 @@ class NodeController:
         self._changes = changes or OwnWatches(endpoints)
         self._led: _Led | None = None
         self._next_reading = time.monotonic()
-        self._loop = Looping("node-controller", self._run)
+        self._loop = LoopThread("node-controller", self._run)
         self._stopped, self._wake = self._loop.stopped, self._loop.wake
         self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
@@ -148,7 +148,7 @@ class NodeController:
         with led.lock:
             self._ages.observed(revisions, time.monotonic())
             turn = led.care.judge(time.monotonic())
-        if turn is not Turn.NONE:
+        if turn is not ZoneChange.NONE:
             log.warning("%s", _TURNS[turn])
 
     def _act(self, store: StoreClient, led: _Led) -> None:
@@ -178,10 +178,10 @@ class NodeController:
         return {uid: entry for uid, entry in zip(uids, found, strict=True) if entry is not None}
 
 
-_DONE: Final = {End.EVICT: "evicted", End.FAIL: "failed", End.REMOVE: "removed"}
+_DONE: Final = {EndKind.EVICT: "evicted", EndKind.FAIL: "failed", EndKind.REMOVE: "removed"}
 _TURNS: Final = {
-    Turn.ALL_LOST: "no node is ready in any zone: nothing is evicted until one is",
-    Turn.FOUND_AGAIN: "nodes are ready again: evictions of lost nodes go on",
+    ZoneChange.ALL_LOST: "no node is ready in any zone: nothing is evicted until one is",
+    ZoneChange.FOUND_AGAIN: "nodes are ready again: evictions of lost nodes go on",
 }
 
 

@@ -24,8 +24,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from rayched.controllers.cluster_view import ClusterView, NodeFacts, PodFacts
+from rayched.controllers.cluster_view import ClusterView, NodeFacts, PodView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
+from rayched.controllers.measured_ends import MeasuredEnds
+from rayched.controllers.measured_taints import MeasuredTaints
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_taints import (
     EXCLUDED_LABEL,
@@ -38,7 +40,7 @@ from rayched.controllers.node_taints import (
 )
 from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
 from rayched.controllers.taint_eviction import NEVER, leaves_at, no_execute_taints
-from rayched.controllers.zones import Census, Turn, ZoneLimits
+from rayched.controllers.zones import Census, ZoneChange, ZoneLimits
 from rayched.v1.core_pb2 import Node
 
 PODS_AT_ONCE_MAX: Final = 500
@@ -55,7 +57,7 @@ class NodeEdit:
     heartbeat: int | None
 
 
-class End(enum.Enum):
+class EndKind(enum.Enum):
     """What is to be done with a pod."""
 
     EVICT = "a taint of its node"
@@ -68,8 +70,8 @@ class End(enum.Enum):
 class PodEnd:
     """`node_revision`: only if its node is still at this revision (0: not there); None: whatever became of the node."""
 
-    facts: PodFacts
-    end: End
+    facts: PodView
+    end: EndKind
     node_revision: int | None
     taints: str = ""
 
@@ -96,6 +98,8 @@ class NodeLifecycle:
         """Pods whose fate is to be found out, or is known and not seen yet."""
         self._too_many: set[bytes] = set()
         """Those of them that have ended, beyond the number that is kept."""
+        self._ends = MeasuredEnds(settings.termination_margin)
+        self._taints = MeasuredTaints()
         self._gone_since: dict[str, float] = {}
         """Names of nodes that pods are on and that are not there."""
         self._decided: dict[bytes, int] = {}
@@ -107,7 +111,7 @@ class NodeLifecycle:
 
     # ------------------------------------------------------------------------------------------------------------- nodes
 
-    def judge(self, now: float) -> Turn:
+    def judge(self, now: float) -> ZoneChange:
         """Who is lost, by the heartbeats last read, and how much of each zone."""
         settings, counts = self._settings, dict[str, list[int]]()
         self._lost.clear()
@@ -120,10 +124,10 @@ class NodeLifecycle:
                 counts.setdefault(zone_of(facts.node), [0, 0])[silent or facts.ready != "True"] += 1
         self._forget()
         turn = self._limits.census({zone: Census(*found) for zone, found in counts.items()}, now)
-        if turn is Turn.FOUND_AGAIN:
+        if turn is ZoneChange.FOUND_AGAIN:
             self._ages.forgive()
             self._lost.clear()
-        if turn is not Turn.NONE:
+        if turn is not ZoneChange.NONE:
             self._view.nodes_to_look_at.update(self._view.nodes)
         return turn
 
@@ -132,6 +136,7 @@ class NodeLifecycle:
         view = self._view
         changed, view.nodes_to_look_at = view.nodes_to_look_at, set()
         self._unscanned |= changed
+        self._taints.seen(((name, view.nodes[name].node) for name in changed if name in view.nodes), view.lists, now)
         # In order of names, so that the same happens each time.
         for name in sorted(changed):
             self._queue(name)
@@ -177,7 +182,7 @@ class NodeLifecycle:
     def ends_of_pods(self, now: float, wall: float) -> list[PodEnd]:
         """What is due of evictions and garbage, each pod once."""
         ends: dict[bytes, PodEnd] = {}
-        for end in chain(self._garbage(now, wall), self._evictions(wall)):
+        for end in chain(self._garbage(now, wall), self._evictions(now, wall)):
             if len(ends) >= PODS_AT_ONCE_MAX:
                 self._unscanned.add(end.facts.node_name)
             elif end.facts.key not in ends and not self._is_decided(end.facts):
@@ -185,7 +190,7 @@ class NodeLifecycle:
                 self._decided[end.facts.key] = end.facts.mod_revision
         return list(ends.values())
 
-    def _evictions(self, wall: float) -> Iterator[PodEnd]:
+    def _evictions(self, now: float, wall: float) -> Iterator[PodEnd]:
         due = [name for name, when in self._due.items() if when <= wall]
         names, self._unscanned = {*self._unscanned, *due}, set()
         for name in sorted(names):
@@ -195,12 +200,16 @@ class NodeLifecycle:
                 continue
             pods = list(self._view.pods_on.get(name, {}).values())
             if node.evicts:
-                yield from self._evictions_on(name, node, pods, wall)
+                yield from self._evictions_on(name, node, pods, now, wall)
             if node.ready in ("False", "Unknown"):
-                yield from (PodEnd(pod, End.NOT_READY, node.mod_revision) for pod in pods if pod.ready and not pod.ended)
+                yield from (PodEnd(pod, EndKind.NOT_READY, node.mod_revision) for pod in pods if pod.ready and not pod.ended)
 
-    def _evictions_on(self, name: str, node: NodeFacts, pods: Collection[PodFacts], wall: float) -> Iterator[PodEnd]:
-        taints = no_execute_taints(node.node, wall)
+    def _evictions_on(self, name: str, node: NodeFacts, pods: Collection[PodView], now: float, wall: float) -> Iterator[PodEnd]:
+        # As late as this leader saw them come, whatever the clock says that wrote their time.
+        taints = [
+            (taint, max(since, wall - now + self._taints.since(name, taint)))
+            for taint, since in no_execute_taints(node.node, wall)
+        ]
         first = NEVER
         for pod in pods:
             if pod.ends_at is not None:
@@ -209,7 +218,7 @@ class NodeLifecycle:
             if when > wall:
                 first = min(first, when)
             else:
-                yield PodEnd(pod, End.EVICT, node.mod_revision, ", ".join(sorted({taint.key for taint, _ in taints})))
+                yield PodEnd(pod, EndKind.EVICT, node.mod_revision, ", ".join(sorted({taint.key for taint, _ in taints})))
         if first != NEVER:
             self._due[name] = first
 
@@ -233,8 +242,10 @@ class NodeLifecycle:
     def _gather(self, now: float, wall: float) -> None:
         """Pods whose fate may have become another: they changed, their node did, their time is up, or there are too many."""
         view, to_judge = self._view, self._to_judge
-        to_judge.update(view.pods_to_look_at)
+        to_judge.update(dict.fromkeys(view.pods_to_look_at))
+        self._ends.seen(((view.pods[key], seen) for key, seen in view.pods_to_look_at.items() if key in view.pods), now)
         view.pods_to_look_at.clear()
+        to_judge.update(dict.fromkeys(self._ends.due(now)))
         for name, since in self._gone_since.items():
             if now - since >= self._settings.orphan_quarantine:
                 to_judge.update(dict.fromkeys(view.pods_on[name]))
@@ -251,22 +262,27 @@ class NodeLifecycle:
             self._too_many.add(key)
             to_judge[key] = None
 
-    def _fate(self, pod: PodFacts, now: float, wall: float) -> PodEnd | None:
+    def _fate(self, pod: PodView, now: float, wall: float) -> PodEnd | None:
         node = self._view.nodes.get(pod.node_name)
         gone_since = self._gone_since.get(pod.node_name)
+        ends_at, left = pod.ends_at, self._ends.left(pod, now)
+        if ends_at is not None and left and wall >= ends_at + self._settings.termination_margin:
+            # By another host's clock its time is up.
+            ends_at = wall + left
+            self._ends.postpone(pod.key, now + left)
         found = Circumstances(
             bound=bool(pod.node_name),
             ended=pod.ended,
-            ends_at=pod.ends_at,
+            ends_at=ends_at,
             too_many=pod.key in self._too_many,
             node_gone_seconds=None if gone_since is None else now - gone_since,
             node_out_of_service=node is not None and is_out_of_service(node.node),
         )
         match fate_of(found, self._settings, wall):
             case Fate.FAIL:
-                return PodEnd(pod, End.FAIL, 0)
+                return PodEnd(pod, EndKind.FAIL, 0)
             case Fate.REMOVE:
-                return PodEnd(pod, End.REMOVE, None if gone_since is None else 0)
+                return PodEnd(pod, EndKind.REMOVE, None if gone_since is None else 0)
             case Fate.STAY:
                 return None
 
@@ -282,6 +298,8 @@ class NodeLifecycle:
         """What the view no longer has."""
         view = self._view
         self._ages.keep(view.nodes)
+        self._ends.keep(view.pods)
+        self._taints.keep(view.nodes)
         present = {facts.key: facts.mod_revision for facts in view.nodes.values()}
         self._decided = {
             key: revision
@@ -289,7 +307,7 @@ class NodeLifecycle:
             if revision == (view.pods[key].mod_revision if key in view.pods else present.get(key))
         }
 
-    def _is_decided(self, facts: NodeFacts | PodFacts) -> bool:
+    def _is_decided(self, facts: NodeFacts | PodView) -> bool:
         """On this very state of the object; what was decided on an older one is forgotten."""
         revision = self._decided.get(facts.key)
         if revision == facts.mod_revision:

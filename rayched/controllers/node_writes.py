@@ -19,7 +19,7 @@ from rayched.api.termination import (
     ask_to_end,
     mark_disrupted,
 )
-from rayched.controllers.node_lifecycle import End, NodeEdit, PodEnd
+from rayched.controllers.node_lifecycle import EndKind, NodeEdit, PodEnd
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
@@ -32,7 +32,7 @@ OP_TAINT: Final = "taint"
 OP_EVICT: Final = "evict"
 OP_FAIL: Final = "fail"
 OP_STATUS: Final = "status"
-_OPS: Final = {End.EVICT: OP_EVICT, End.FAIL: OP_FAIL, End.NOT_READY: OP_STATUS}
+_OPS: Final = {EndKind.EVICT: OP_EVICT, EndKind.FAIL: OP_FAIL, EndKind.NOT_READY: OP_STATUS}
 
 
 class NodeWrites:
@@ -56,17 +56,17 @@ class NodeWrites:
         pod, name = decode_entry(entry).pod, end.facts.node_name
         also = () if end.node_revision is None else ((self._keys.object_key(NODE, "", name), end.node_revision),)
         match end.end:
-            case End.EVICT:
+            case EndKind.EVICT:
                 mark_disrupted(pod, DELETION_BY_TAINT_MANAGER, f"node {name} is tainted: {end.taints}", int(wall))
                 gone = ask_to_end(pod, None, int(wall)) is Ending.REMOVE
-            case End.FAIL:
+            case EndKind.FAIL:
                 mark_disrupted(pod, DELETION_BY_POD_GC, f"node {name} no longer exists", int(wall))
                 pod.status.phase = "Failed"
                 gone = False
-            case End.NOT_READY:
+            case EndKind.NOT_READY:
                 cut_off(pod, int(wall))
                 gone = False
-            case End.REMOVE:
+            case EndKind.REMOVE:
                 gone = True
         if gone:
             uid = end.facts.uid

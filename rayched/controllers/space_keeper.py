@@ -32,15 +32,15 @@ from leader.channel import open_channel
 from leader.record import read_stored_record
 from rayched.controllers.clock_skew import ClockSkew
 from rayched.controllers.compaction import compactable, moments_in, value_of, with_moment
-from rayched.controllers.looping import Looping
+from rayched.controllers.loop_thread import LoopThread
 from rayched.store.calls import Deadlines, MemberStatus
-from rayched.store.client import StoreClient
 from rayched.store.entries import Entry
 from rayched.store.errors import Compacted, StoreError
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.quota import quota_of
 from rayched.store.revision_clock import RevisionClock
-from rayched.store.space import SpaceGate, State, judge
+from rayched.store.space import SpaceGate, SpaceState, judge
 from rayched.store.transactions import GuardedPut
 
 _LOOK_SECONDS: Final = 2.0
@@ -50,7 +50,7 @@ _WATCHED_SHARE: Final = 0.3
 _ASK_SECONDS: Final = 60.0
 """Between two questions for quota and number of members."""
 _MOMENTS_SECONDS: Final = 30.0
-_COMPACT_SECONDS: Final = {State.AMPLE: 60.0, State.FILLING: 5.0, State.TIGHT: 2.0, State.FULL: 2.0}
+_COMPACT_SECONDS: Final = {SpaceState.AMPLE: 60.0, SpaceState.FILLING: 5.0, SpaceState.TIGHT: 2.0, SpaceState.FULL: 2.0}
 """Between two compactions."""
 _SETTLE_SECONDS: Final = 2.0
 """What was compacted is free a moment later; before that there is little to gain by defragmenting."""
@@ -110,18 +110,18 @@ class SpaceKeeper:
         self._defragment_at = 0.0
         self._defragmented = -1
         """The revision compacted to before the last one."""
-        self._told = State.AMPLE
+        self._told = SpaceState.AMPLE
         self._told_at = 0.0
         self._record_revision = 0
         self._renewed_at = 0.0
         """When the lease was last seen to be renewed."""
-        self._loop = Looping("space", self._run)
+        self._loop = LoopThread("space", self._run)
         self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
 
     def full(self) -> str | None:
         """For readyz: etcd takes no writes; what helps."""
         space = self.gate.space
-        return space.problem() if space.state is State.FULL else None
+        return space.problem() if space.state is SpaceState.FULL else None
 
     def problems(self) -> list[str]:
         """What people should know, one line each."""
@@ -145,7 +145,7 @@ class SpaceKeeper:
 
     def _pause(self) -> float:
         space = self.gate.space
-        fills = space.state > State.AMPLE or (space.quota_bytes and space.in_use_bytes >= _WATCHED_SHARE * space.quota_bytes)
+        fills = space.state > SpaceState.AMPLE or (space.quota_bytes and space.in_use_bytes >= _WATCHED_SHARE * space.quota_bytes)
         return min(self._look_seconds, _LOOK_FILLING_SECONDS) if fills else self._look_seconds
 
     def look(self, stores: Sequence[StoreClient]) -> None:
@@ -175,7 +175,7 @@ class SpaceKeeper:
             # Until then nothing more is compacted: that would have to settle in its turn, for ever.
             has_more = settling >= _SETTLED_SECONDS and self._forget_history(store, now)
             # A full one gains by it once for all that was deleted and compacted since the last.
-            if not has_more and (space.state is not State.FULL or self._compacted > self._defragmented):
+            if not has_more and (space.state is not SpaceState.FULL or self._compacted > self._defragmented):
                 self._defragment(store, now)
         self._disarm(store, complete=complete)
 
@@ -206,14 +206,14 @@ class SpaceKeeper:
 
     def _tell(self, now: float) -> None:
         space = self.gate.space
-        again = space.state >= State.TIGHT and now - self._told_at >= _TOLD_AGAIN_SECONDS
+        again = space.state >= SpaceState.TIGHT and now - self._told_at >= _TOLD_AGAIN_SECONDS
         if space.state == self._told and not again:
             return
-        if space.state >= State.TIGHT:
+        if space.state >= SpaceState.TIGHT:
             log.error("%s", space.problem())
-        elif self._told >= State.TIGHT:
+        elif self._told >= SpaceState.TIGHT:
             log.warning("etcd has room again: %s", space.words)
-        elif space.state is State.FILLING:
+        elif space.state is SpaceState.FILLING:
             log.warning("etcd fills: %s; history is kept for %.0f s", space.words, space.kept_seconds)
         self._told, self._told_at = space.state, now
 
@@ -244,7 +244,7 @@ class SpaceKeeper:
         if now >= self._moments_at:
             self._moments_at = now + _MOMENTS_SECONDS
             target = self._recorded(store)
-        if space.state > State.AMPLE and now >= self._compact_at:
+        if space.state > SpaceState.AMPLE and now >= self._compact_at:
             target = max(target, self._clock.revision_at(now - space.kept_seconds))
         if target <= self._compacted and target <= self._clock.revision:
             return False
@@ -257,7 +257,7 @@ class SpaceKeeper:
         self._compacted, self._compacted_at = target, now
         self._compact_at = now + _COMPACT_SECONDS[space.state]
         _COMPACTIONS.inc()
-        level = logging.INFO if space.state is State.AMPLE else logging.DEBUG
+        level = logging.INFO if space.state is SpaceState.AMPLE else logging.DEBUG
         log.log(level, "etcd compacted to revision %d", target)
         return True
 

@@ -31,7 +31,7 @@ class ZoneState(enum.Enum):
     FULL = enum.auto()
 
 
-class Turn(enum.Enum):
+class ZoneChange(enum.Enum):
     """What has changed for the whole cluster."""
 
     NONE = enum.auto()
@@ -56,7 +56,7 @@ def zone_state(census: Census, threshold: float) -> ZoneState:
     return ZoneState.NORMAL
 
 
-class _Bucket:
+class _TokenBucket:
     """Holds one token at most; begins with it."""
 
     def __init__(self, rate: float, now: float) -> None:
@@ -86,19 +86,19 @@ class ZoneLimits:
 
     def __init__(self, settings: NodeSettings) -> None:
         self._settings = settings
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, _TokenBucket] = {}
         self.states: dict[str, ZoneState] = {}
         self.all_lost = False
 
-    def census(self, zones: Mapping[str, Census], now: float) -> Turn:
+    def census(self, zones: Mapping[str, Census], now: float) -> ZoneChange:
         """The nodes of all zones that have some."""
         states = {zone: zone_state(found, self._settings.unhealthy_zone_threshold) for zone, found in zones.items()}
         all_lost = bool(states) and all(state is ZoneState.FULL for state in states.values())
-        turn = Turn.NONE
+        turn = ZoneChange.NONE
         if all_lost and not self.all_lost:
-            turn = Turn.ALL_LOST
+            turn = ZoneChange.ALL_LOST
         elif self.all_lost and not all_lost:
-            turn = Turn.FOUND_AGAIN
+            turn = ZoneChange.FOUND_AGAIN
         self.states, self.all_lost = states, all_lost
         for zone in [zone for zone in self._buckets if zone not in states]:
             del self._buckets[zone]
@@ -106,7 +106,7 @@ class ZoneLimits:
             rate = self._rate(state, zones[zone])
             bucket = self._buckets.get(zone)
             if bucket is None:
-                self._buckets[zone] = _Bucket(rate, now)
+                self._buckets[zone] = _TokenBucket(rate, now)
             elif bucket.rate != rate:
                 bucket.set_rate(rate, now)
         return turn

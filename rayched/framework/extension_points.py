@@ -1,7 +1,8 @@
 """The extension points of a profile: their names in a configuration file and what a plugin must have to take part.
 
 MULTI_POINT is no extension point of its own: a plugin enabled there takes part in all that it has methods for. PreScore has no
-method of its own either: what a Score plugin prepares for a pod is its `prepare`.
+method of its own either: what a Score plugin prepares for a pod is its `prepare`. Only one that refuses pods there says so
+(`PreScorePlugin`): enabled at PreScore and not at Score it is asked for scores, which count nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rayched.framework.plugin import (
     PostFilterPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
+    PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
@@ -54,6 +56,7 @@ PROTOCOLS: Final[Mapping[ExtensionPoint, Any]] = {
     ExtensionPoint.PRE_FILTER: NarrowingPlugin,
     ExtensionPoint.FILTER: FilterPlugin,
     ExtensionPoint.POST_FILTER: PostFilterPlugin,
+    ExtensionPoint.PRE_SCORE: PreScorePlugin,
     ExtensionPoint.SCORE: ScorePlugin,
     ExtensionPoint.RESERVE: ReservePlugin,
     ExtensionPoint.PERMIT: PermitPlugin,

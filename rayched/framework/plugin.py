@@ -1,15 +1,16 @@
 """The contract between plugins and the framework: one Protocol for each extension point.
 
-A plugin is a stateless object with a `name`; it takes part in the extension points whose methods it has. Two families:
+A plugin is a stateless object with a `name`; it takes part in the extension points whose methods it has (`contract` proves it).
+Beside the simple form, which `simple_plugin` lifts to columns, there are three families:
 
-* **Column plugins** (PreFilter, Filter, PreScore, Score, NormalizeScore) work on columns. `key(pod)` is what the plugin reads
+* **Column plugins** filter and score nodes, and work on columns. `key(pod)` is what the plugin reads
   of the pod, `reads` what it reads of the cluster; whatever it has not declared it may not read. From these the engine knows when
   a column may be kept, which rows to evaluate again and which cluster events can help a pod that the plugin rejected.
   A column plugin evaluates any set of rows: the whole table, a shard, three rows that changed, rows as they would be.
 * **Counting plugins** are column plugins whose value of a row depends on pods bound to other rows too. They count nothing
   themselves: the snapshot keeps counters, `count` adds them up over domains once a cycle, and rows are evaluated against that.
-* **Per-pod plugins** (PreEnqueue, QueueSort, PostFilter, Reserve, Permit, PreBind, Bind, PostBind) are called once for each pod
-  that reaches them, with the CycleState of its attempt.
+  What a column plugin may say once more, faster, is in `accelerated`.
+* **Per-pod plugins** are called once for each pod that reaches them; after Filter with the CycleState of its attempt.
 
 Order of an attempt: PreEnqueue and QueueSort in the queue; then PreFilter, Filter, (PostFilter where no node is feasible),
 PreScore, Score, NormalizeScore, Reserve, Permit in the scheduling cycle; then PreBind, Bind, PostBind in the binding cycle.
@@ -19,17 +20,15 @@ Source: fwk interfaces of kube-scheduler 1.34.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
-from rayched.snapshot.domains import Refusals
-from rayched.snapshot.row_groups import RowGroups
-from rayched.snapshot.row_states import PlainRow
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
@@ -73,26 +72,29 @@ class ColumnPlugin(Plugin, Protocol):
         """The frozen state that `filter`, `score` and `narrow` work on; computed once for each key."""
 
 
-@runtime_checkable
-class ToleratingPlugin(ColumnPlugin, Protocol):
-    """A plugin that reads tolerations to see which taints of nodes they cover, and for nothing else, or not at all.
+class PodPart(enum.Flag):
+    """Parts of a pod of which a plugin reads no more than it has to."""
 
-    `key` and `prepare` then get a pod without the tolerations that cover no taint of any node, see `KnownTaints`.
+    LABELS_BY_SELECTOR = enum.auto()
+    """Labels through selectors alone, be they its own or others', or not at all.
+
+    It is given the pod without the labels that no selector mentions, and with "*" in place of values that none mentions, see
+    `ReferencedLabels`.
+    """
+    TOLERATIONS_OF_TAINTS = enum.auto()
+    """Tolerations to see which taints of nodes they cover, and for nothing else, or not at all.
+
+    It is given the pod without the tolerations that cover no taint of any node, see `PresentTaints`.
     """
 
-    @property
-    def reads_tolerations_of_known_taints_alone(self) -> bool:
-        """True: it can be relied upon."""
-
 
 @runtime_checkable
-class ContainerlessPlugin(ColumnPlugin, Protocol):
-    """A plugin that reads nothing of the pod's containers, init containers among them: pods that differ in these alone have the
-    same key. One that derives from such a plugin, and reads them, says False."""
+class PodReadingPlugin(ColumnPlugin, Protocol):
+    """A plugin that says how it reads the pod; another one is given all of it. Pods that are alike to all plugins cost less."""
 
     @property
-    def reads_no_containers(self) -> bool:
-        """True: it can be relied upon."""
+    def reads_pod(self) -> PodPart:
+        """What `key` and `prepare` make do with. It holds for subclasses, too: one that reads more says so."""
 
 
 @runtime_checkable
@@ -118,30 +120,6 @@ class FilterPlugin(ColumnPlugin, Protocol):
         """
 
 
-class RoomNeed(NamedTuple):
-    """So much of a resource has to be free: allocatable, and not requested by bound pods."""
-
-    resource: str
-    """One that no node offers is free nowhere."""
-    amount: int
-    """Above zero: milli-CPU, bytes or counts."""
-    reason: str
-    """Why a row is rejected where less is free. No other need has the same."""
-    is_final: bool
-    """Where less is allocatable, whether or not it is requested, no removal of pods can help."""
-
-
-@runtime_checkable
-class RoomPlugin(FilterPlugin, Protocol):
-    """A filter that rejects a row where one of a few amounts is not free there, and for nothing else.
-
-    Needs say the same as `filter` and `reasons`, faster where single rows are looked at. It reads usage and nothing else.
-    """
-
-    def needs(self, state: Any) -> Sequence[RoomNeed] | None:
-        """One at least; a rejected row has the reason of each need that is not met there. None: there is more to it."""
-
-
 @runtime_checkable
 class ScorePlugin(ColumnPlugin, Protocol):
     def score(self, state: Any, rows: Rows) -> ScoreColumn | None:
@@ -149,36 +127,13 @@ class ScorePlugin(ColumnPlugin, Protocol):
 
 
 @runtime_checkable
-class StackingPlugin(ColumnPlugin, Protocol):
-    """A plugin that can be asked about one row on behalf of many keys: what was bound there concerns all of them.
+class PreScorePlugin(ScorePlugin, Protocol):
+    """One that can end an attempt before nodes are scored: also where it is enabled at PreScore and not at Score.
 
-    It reads usage and nothing else, and does not normalise. So it may be asked about rows that there might be: of these nothing
-    but usage is there.
+    It does so by raising when it is asked for scores; what it answers then counts nothing.
     """
 
-    def stack(self, states: Sequence[Any]) -> Any:
-        """A state that stands for these, of which there is one at least. None: for some of them that cannot be done.
-
-        `filter` and `score`, asked with it about exactly one row, answer for each of the states in turn what they would say with
-        that state alone. Shape (states,) instead of (1,). Asked about as many rows as there are states, they answer of each row
-        for its own state. One such state, several times, can be put together again.
-        """
-
-
-@runtime_checkable
-class PlainFilterPlugin(StackingPlugin, FilterPlugin, Protocol):
-    """A stacking filter that can also be asked about one row in plain integers: for a few rows that takes less than arrays do."""
-
-    def filter_plain(self, state: Any, row: PlainRow) -> int | None:
-        """The Code that `filter` has for the row; None: ask that one."""
-
-
-@runtime_checkable
-class PlainScorePlugin(StackingPlugin, ScorePlugin, Protocol):
-    """The same of scores."""
-
-    def score_plain(self, state: Any, row: PlainRow) -> int | None:
-        """What `score` has for the row; None: ask that one."""
+    ends_attempts_at_pre_score: bool
 
 
 @runtime_checkable
@@ -217,58 +172,11 @@ class CountingPlugin(ColumnPlugin, Protocol):
 
 
 @runtime_checkable
-class SelectingPlugin(ColumnPlugin, Protocol):
-    """A plugin that reads labels of the incoming pod through selectors alone, be they its own or others', or not at all.
-
-    `key` and `prepare` then get a pod without the labels that no selector mentions, and with "*" in place of values that none
-    mentions, see `MentionedLabels`.
-    """
-
-    @property
-    def reads_mentioned_labels_alone(self) -> bool:
-        """True: it can be relied upon."""
-
-
-@runtime_checkable
-class RefusingPlugin(CountingPlugin, FilterPlugin, Protocol):
-    """A counting plugin whose filter rejects a row for the domains that it is in, and for nothing else.
-
-    Refusals say the same as `filter` of rows as they are, faster: of a binding only the domains are looked at that it changed.
-    """
-
-    def refusals(self, state: Any) -> Sequence[Refusals]:
-        """For what `count` gave: a row is rejected where any of these refuses its domain.
-
-        The same objects for as long as they follow their domains; their topologies are refreshed already.
-        """
-
-
-@runtime_checkable
 class CountingScorePlugin(CountingPlugin, ScorePlugin, Protocol):
     """A counting plugin that scores."""
 
     def normalize_rows(self, state: Any, rows: Rows, raw: ScoreColumn) -> ScoreColumn:
         """The raw scores of all feasible rows turned into 0..100. Shape (rows,), int64."""
-
-
-@runtime_checkable
-class GroupingScorePlugin(CountingScorePlugin, Protocol):
-    """A counting plugin whose score of a row depends on nothing but the row's group and on which groups have a feasible row.
-
-    Groups say the same as `score` and `normalize_rows`, faster: a row's score is that of its group.
-    """
-
-    def groups(self, state: Any) -> RowGroups | None:
-        """The groups, for what `count` gave; the same object for as long as the groups keep their numbers.
-
-        None: rows are to be scored one by one.
-        """
-
-    def score_groups(self, state: Any, groups: RowGroups, present: Sequence[int], feasible: BoolColumn) -> Sequence[int] | None:
-        """Scores 0..100 of the groups that have a feasible row, which are `present`, ascending and at least one; in their order.
-
-        None, whatever the rows: the plugin adds nothing. `feasible` has the shape (n_rows,).
-        """
 
 
 # --------------------------------------------------------------------------------------------------- per-pod plugins

@@ -1,6 +1,6 @@
 """Arguments of the in-tree plugins as frozen values with their defaults, and Kubernetes' rules for them.
 
-Reading them out of a configuration file is `framework.plugin_args_file`. All violations come at once, as FieldErrors whose paths
+`configuration.plugin_args_file` reads them out of a configuration file. All violations come at once, as FieldErrors whose paths
 start at `path`, the place of the arguments.
 
 Source: the *Args types of kubescheduler.config.k8s.io/v1, their defaults and validation, kube-scheduler 1.34.

@@ -1,6 +1,6 @@
 """A profile: the plugins of one scheduler name, in order, with the weights of those that score.
 
-Immutable once built; `framework.profile_building` makes profiles out of a configuration and a registry. A plugin that takes
+Immutable once built; `configuration.profile_building` makes profiles out of a configuration and a registry. A plugin that takes
 part in several extension points is one object in all of them. Profiles of one scheduler have equal QueueSort plugins.
 
 Source: KubeSchedulerProfile and frameworkImpl of kube-scheduler 1.34.
@@ -60,7 +60,7 @@ class Profile:
     post_filter: tuple[PostFilterPlugin, ...] = ()
     score: tuple[ScorePlugin, ...] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
-    """Weight, 1 or more, of each plugin in `score`, by its name."""
+    """Of each plugin in `score`, by its name: 1 or more, or 0 where it is enabled at PreScore alone."""
     reserve: tuple[ReservePlugin, ...] = ()
     permit: tuple[PermitPlugin, ...] = ()
     pre_bind: tuple[PreBindPlugin, ...] = ()

@@ -13,9 +13,9 @@ What a hint function may rely on:
 * It depends on nothing else, and SKIP is a promise: this occurrence does not change the plugin's mind about this pod.
 
 A plain hint function is asked for each template of waiting pods and each event. A `PreparedHint` is the same in two halves: what
-is read of the pending pod (a `Question`, compiled once) and what is read of the change (a `Look`, made once an event). Then pods
-that ask the same are asked together, whatever else differs between them; changes that look the same are asked about once; and a
-question that names labels is not asked about a change that has none of them.
+is read of the pending pod (a `HintQuestion`, compiled once) and what is read of the change (a `Look`, made once an event). Then
+pods that ask the same are asked together, whatever else differs between them; changes that look the same are asked about once;
+and a question that names labels is not asked about a change that has none of them.
 
 Source: fwk.QueueingHintFn, fwk.ClusterEventWithHint of kube-scheduler 1.34.
 """
@@ -83,7 +83,7 @@ class Look:
                     yield namespace, key, value
 
 
-class Question(Protocol):
+class HintQuestion(Protocol):
     """What a prepared hint reads of a pending pod. Hashable; equal ones get equal answers."""
 
     @property
@@ -111,7 +111,7 @@ class ReadsNoLabels:
         return ((ANYTHING,),)
 
 
-def _ask(question: Question, look: Look) -> Hint:
+def _ask(question: HintQuestion, look: Look) -> Hint:
     return question(look)
 
 
@@ -119,10 +119,10 @@ def _ask(question: Question, look: Look) -> Hint:
 class PreparedHint:
     """A hint function in two halves. Called as a plain one it goes through both."""
 
-    question: Callable[[Pod], Question]
+    question: Callable[[Pod], HintQuestion]
     look: Callable[[Any, Any], Look]
     """Of the object before and after."""
-    ask: Callable[[Question, Look], Hint] = field(default=_ask, compare=False)
+    ask: Callable[[HintQuestion, Look], Hint] = field(default=_ask, compare=False)
 
     def __call__(self, pod: Pod, old: Any, new: Any) -> Hint:
         return self.ask(self.question(pod), self.look(old, new))

@@ -13,7 +13,7 @@ import traceback
 from types import TracebackType
 from typing import Final
 
-from rayched.framework.plugin_calls import PluginError
+from rayched.framework.plugin_error import PluginError
 
 PLACES_MAX: Final = 200
 """Places told of; a plugin that raises at more of them is known well enough."""

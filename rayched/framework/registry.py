@@ -2,8 +2,7 @@
 
 A factory gets the plugin's arguments: for in-tree plugins a value of `framework.plugin_args` (or None for a plugin without
 arguments), for plugins of users what stands under `args` in the configuration file, as plain dicts, lists and scalars, or None.
-The in-tree table lives in `plugins.in_tree`; this room knows no concrete plugin. Plugins of users are installed packages with an
-entry point in the group `rayched.plugins`: its name is the plugin's name, its value the factory, usually the class.
+The in-tree table lives in `plugins.in_tree`; this room knows no concrete plugin. `actors.entry_points` finds those of users.
 
 Source: Registry and its Merge of kube-scheduler 1.34.
 """
@@ -11,15 +10,10 @@ Source: Registry and its Merge of kube-scheduler 1.34.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import metadata
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from rayched.framework import simple_plugin
-from rayched.framework.plugin import Plugin
-
-ENTRY_POINT_GROUP: Final = "rayched.plugins"
-
-PluginFactory: TypeAlias = Callable[[Any], Plugin]
+PluginFactory: TypeAlias = Callable[[Any], Any]
+"""Gives a plugin of any form; whoever builds profiles proves it."""
 Registry: TypeAlias = Mapping[str, PluginFactory]
 
 
@@ -36,26 +30,3 @@ def merge(*registries: Registry) -> Registry:
                 raise RegistryError(f'plugin "{name}" exists twice: give the one of the entry point another name')
             merged[name] = factory
     return merged
-
-
-def load_entry_points() -> Registry:
-    """The installed plugins of users. Reads the environment's package metadata and imports what it names."""
-    return registry_of(metadata.entry_points(group=ENTRY_POINT_GROUP))
-
-
-def registry_of(entry_points: metadata.EntryPoints) -> Registry:
-    """The factories behind these entry points; simple plugins are lifted to rows."""
-    found: dict[str, PluginFactory] = {}
-    for entry_point in entry_points:
-        try:
-            factory = entry_point.load()
-        except Exception as problem:
-            raise RegistryError(
-                f'plugin "{entry_point.name}" ({entry_point.value}) cannot be imported: {type(problem).__name__}: {problem}'
-            ) from problem
-        if not callable(factory):
-            raise RegistryError(f'plugin "{entry_point.name}" ({entry_point.value}) is no class or function that makes a plugin')
-        if entry_point.name in found:
-            raise RegistryError(f'plugin "{entry_point.name}" ({entry_point.value}) exists twice among the installed packages')
-        found[entry_point.name] = simple_plugin.lifting(entry_point.name, factory)
-    return found

@@ -11,15 +11,15 @@ has `metadata`, `spec` and `status` as a Node message has them (name, labels, ta
 and in a what-if. A class may narrow `reads` (a Log); what belongs to aspects that it does not read is left empty.
 
 The functions must depend on nothing but their arguments. What they raise ends the attempt with an error that names the plugin. A
-class of this form has no methods of other forms.
+class of this form has no methods of other forms (`contract`), and is lifted where profiles are built.
 Cost: one Python call and one view for each row, 10 µs and up: fine for hundreds of nodes, for workers, and for few changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,12 +31,6 @@ from rayched.v1.core_pb2 import Node, NodeSpec, NodeStatus, Pod
 from rayched.v1.meta_pb2 import ObjectMeta
 
 READS_BY_DEFAULT: Final = Log.LABELS | Log.TAINTS | Log.UNSCHEDULABLE | Log.USAGE
-
-
-_OF_OTHER_FORMS: Final = (
-    *("key", "prepare", "narrow", "filter", "reasons", "score", "normalize", "count", "normalize_rows", "registrations"),
-    *("pre_enqueue", "sort_key", "post_filter", "reserve", "unreserve", "permit", "pre_bind", "bind", "post_bind"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +56,28 @@ class NodeView:
         return self.node.status
 
 
-FilterNode = Callable[[Pod, NodeView], bool | str | None]
-ScoreNode = Callable[[Pod, NodeView], int]
+class SimplePlugin(Protocol):
+    """What simple plugins have in common: no more than their form."""
 
 
-def lifting(name: str, factory: Callable[[Any], Any]) -> Callable[[Any], Plugin]:
-    """A factory whose products are lifted if they are simple plugins, and left alone otherwise."""
-
-    def make(args: Any) -> Plugin:
-        made = factory(args)
-        return lift(name, made) if hasattr(made, "filter_node") or hasattr(made, "score_node") else made
-
-    return make
+@runtime_checkable
+class FilterNodePlugin(SimplePlugin, Protocol):
+    def filter_node(self, pod: Pod, node: NodeView) -> bool | str | None: ...
 
 
-def lift(name: str, simple: Any) -> Plugin:
-    """A column plugin that asks a simple one for each row.
+@runtime_checkable
+class ScoreNodePlugin(SimplePlugin, Protocol):
+    def score_node(self, pod: Pod, node: NodeView) -> int: ...
 
-    Raises ValueError for one with methods of other forms: nobody would call them.
-    """
-    others = sorted(method for method in _OF_OTHER_FORMS if hasattr(simple, method))
-    if others:
-        raise ValueError(
-            f"{', '.join(others)} would not be called beside filter_node and score_node: make it a plugin of its own"
-        )
+
+def lift(name: str, simple: FilterNodePlugin | ScoreNodePlugin) -> Plugin:
+    """A column plugin that asks a simple one for each row."""
     reads = getattr(simple, "reads", READS_BY_DEFAULT)
-    filter_node: Any = getattr(simple, "filter_node", None)
-    score_node: Any = getattr(simple, "score_node", None)
-    if filter_node is None:
-        return _LiftedScore(name, reads, score_node)
-    if score_node is None:
-        return _LiftedFilter(name, reads, filter_node)
-    return _Lifted(name, reads, filter_node, score_node)
+    if not isinstance(simple, FilterNodePlugin):
+        return _LiftedScore(name, reads, simple)
+    if not isinstance(simple, ScoreNodePlugin):
+        return _LiftedFilter(name, reads, simple)
+    return _Lifted(name, reads, simple, simple)
 
 
 class _PerNode:
@@ -111,9 +95,9 @@ class _PerNode:
 
 
 class _LiftedFilter(_PerNode):
-    def __init__(self, name: str, reads: Log, filter_node: FilterNode) -> None:
+    def __init__(self, name: str, reads: Log, simple: FilterNodePlugin) -> None:
         super().__init__(name, reads)
-        self._filter_node = filter_node
+        self._filter_node = simple.filter_node
 
     def filter(self, state: Pod, rows: Rows) -> CodeColumn:
         """Shape (rows,), uint8. Removing pods can help only a plugin that reads usage."""
@@ -138,9 +122,9 @@ class _LiftedFilter(_PerNode):
 
 
 class _LiftedScore(_PerNode):
-    def __init__(self, name: str, reads: Log, score_node: ScoreNode) -> None:
+    def __init__(self, name: str, reads: Log, simple: ScoreNodePlugin) -> None:
         super().__init__(name, reads)
-        self._score_node = score_node
+        self._score_node = simple.score_node
 
     def score(self, state: Pod, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""
@@ -157,9 +141,9 @@ class _LiftedScore(_PerNode):
 
 
 class _Lifted(_LiftedFilter):
-    def __init__(self, name: str, reads: Log, filter_node: FilterNode, score_node: ScoreNode) -> None:
-        super().__init__(name, reads, filter_node)
-        self._scoring = _LiftedScore(name, reads, score_node)
+    def __init__(self, name: str, reads: Log, filtering: FilterNodePlugin, scoring: ScoreNodePlugin) -> None:
+        super().__init__(name, reads, filtering)
+        self._scoring = _LiftedScore(name, reads, scoring)
 
     def score(self, state: Pod, rows: Rows) -> ScoreColumn:
         """Shape (rows,), int64, 0..100."""

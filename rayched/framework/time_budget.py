@@ -20,20 +20,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from rayched.framework.contract import COLUMN_METHODS
+from rayched.framework.plugin import PermitPlugin, ReservePlugin
 from rayched.framework.profile import Profile, TimeBudget, WhenExceeded
 
-_ON_COLUMNS: Final = frozenset(
-    (
-        *("key", "prepare", "count", "narrow", "filter", "reasons", "score", "normalize", "normalize_rows"),
-        *("filter_plain", "score_plain", "stack", "needs", "refusals", "groups", "score_groups"),
-    )
-)
-_ON_A_POD: Final = frozenset(("reserve", "permit"))
+_ON_A_POD: Final = frozenset((ReservePlugin.reserve.__name__, PermitPlugin.permit.__name__))
 
 T = TypeVar("T")
 
 
-class OverBudget(Exception):
+class PluginOverBudget(Exception):
     """A plugin has used up its time in this cycle."""
 
 
@@ -95,7 +91,7 @@ class CycleMeter:
         if budget is None:
             return plugin
         if id(plugin) not in watched:
-            measured = _ON_COLUMNS if budget.when_exceeded is WhenExceeded.SKIP else _ON_COLUMNS | _ON_A_POD
+            measured = COLUMN_METHODS if budget.when_exceeded is WhenExceeded.SKIP else COLUMN_METHODS | _ON_A_POD
             attributes: dict[str, Any] = {}
             for name in dir(plugin):
                 if not name.startswith("_"):
@@ -111,13 +107,13 @@ class CycleMeter:
             if not self._running:
                 return method(*arguments)
             if self._is_over(plugin, budget):
-                raise OverBudget(self.complaint(plugin))
+                raise PluginOverBudget(self.complaint(plugin))
             began = self._clock()
             answer = method(*arguments)
             self._spent[plugin] = self._spent.get(plugin, 0.0) + self._clock() - began
             if self._is_over(plugin, budget):
                 self._last_calls[plugin] = name
-                raise OverBudget(self.complaint(plugin))
+                raise PluginOverBudget(self.complaint(plugin))
             return answer
 
         return call

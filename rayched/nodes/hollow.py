@@ -34,7 +34,7 @@ from rayched.api.termination import FINAL_PHASES
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.client.watch import EventType, WatchStream
-from rayched.nodes.node_admission import NodeAdmission, Refusal
+from rayched.nodes.node_admission import NodeAdmission, NodeRefusal
 from rayched.nodes.shapes import ready_condition, wants_hollow_agent
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate
@@ -310,7 +310,7 @@ def _running(pod: Pod) -> PodStatusUpdate:
     return _update(pod, status)
 
 
-def _refused(pod: Pod, refusal: Refusal) -> PodStatusUpdate:
+def _refused(pod: Pod, refusal: NodeRefusal) -> PodStatusUpdate:
     return _update(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message))
 
 

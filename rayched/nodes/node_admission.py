@@ -29,7 +29,7 @@ HostPort = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NodeRefusal:
     """Why a node does not take a pod."""
 
     reason: str
@@ -58,7 +58,7 @@ class NodeAdmission:
     def holds(self, uid: str) -> bool:
         return uid in self._taken
 
-    def take(self, pod: Pod) -> Refusal | None:
+    def take(self, pod: Pod) -> NodeRefusal | None:
         """Takes the pod, or says why not. A pod that is there already is there."""
         uid = pod.metadata.uid
         if uid in self._taken:
@@ -88,7 +88,7 @@ class NodeAdmission:
             self._used[name] += amount
         self._ports.update(ports)
 
-    def _misplaced(self, pod: Pod) -> Refusal | None:
+    def _misplaced(self, pod: Pod) -> NodeRefusal | None:
         labels = self.node.metadata.labels
         required = pod.spec.affinity.node_affinity
         name = "required_during_scheduling_ignored_during_execution"
@@ -97,33 +97,33 @@ class NodeAdmission:
             selected = NodeSelectorMatcher(getattr(required, name)).matches(self.node.metadata.name, labels)
         if selected:
             return None
-        return Refusal(
+        return NodeRefusal(
             "NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
         )
 
-    def _too_large(self, needs: Mapping[str, int]) -> Refusal | None:
+    def _too_large(self, needs: Mapping[str, int]) -> NodeRefusal | None:
         for name, amount in needs.items():
             used, offered = self._used[name], self._offers.get(name, 0)
             if amount and used + amount > offered:
                 words = f"Node didn't have enough resource: {name}, requested: {amount}, used: {used}, capacity: {offered}"
-                return Refusal(f"OutOf{name}", f"Pod was rejected: {words}")
+                return NodeRefusal(f"OutOf{name}", f"Pod was rejected: {words}")
         return None
 
-    def _port_conflict(self, ports: frozenset[HostPort]) -> Refusal | None:
+    def _port_conflict(self, ports: frozenset[HostPort]) -> NodeRefusal | None:
         for protocol, port, address in ports:
             for (other_protocol, other_port, other_address), count in self._ports.items():
                 same = (protocol, port) == (other_protocol, other_port) and count > 0
                 if same and (address == other_address or "" in (address, other_address)):
                     words = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-                    return Refusal("NodePorts", f"Pod was rejected: {words}")
+                    return NodeRefusal("NodePorts", f"Pod was rejected: {words}")
         return None
 
-    def _repelled(self, pod: Pod) -> Refusal | None:
+    def _repelled(self, pod: Pod) -> NodeRefusal | None:
         """By a taint that would evict the pod at once."""
         if first_untolerated(pod.spec.tolerations, self.node.spec.taints, (NO_EXECUTE,)) is None:
             return None
         words = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
-        return Refusal("TaintToleration", f"Pod was rejected: {words}")
+        return NodeRefusal("TaintToleration", f"Pod was rejected: {words}")
 
 
 def offers_of(node: Node) -> dict[str, int]:

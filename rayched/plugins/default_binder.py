@@ -12,11 +12,12 @@ from typing import Final
 
 from rayched.framework import names
 from rayched.framework.cycle_state import CycleState
+from rayched.framework.plugin import BindPlugin
 from rayched.framework.status import SUCCESS, Status
 from rayched.v1.core_pb2 import Pod
 
 
-class DefaultBinder:
+class DefaultBinder(BindPlugin):
     name: Final = names.DEFAULT_BINDER
     takes_every_pod: Final = True
     """So that it need not be asked."""

@@ -24,7 +24,7 @@ from typing import Final, cast
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
 from rayched.framework.cycle_state import CycleState
-from rayched.framework.plugin import PostFilterResult
+from rayched.framework.plugin import PostFilterPlugin, PostFilterResult, RegisteringPlugin
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.preemption import FAILED_ATTEMPT, FailedAttempt
 from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, Way
@@ -32,7 +32,7 @@ from rayched.framework.status import Status, error
 from rayched.v1.core_pb2 import Pod
 
 
-class DefaultPreemption:
+class DefaultPreemption(PostFilterPlugin, RegisteringPlugin):
     name: Final = names.DEFAULT_PREEMPTION
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:
@@ -49,11 +49,13 @@ class DefaultPreemption:
         return result, Status(status.code, (f"preemption: {status.message()}",))
 
     def registrations(self) -> Sequence[Registration]:
-        return (Registration(ClusterEvent(Resource.POD, Action.DELETE), PreparedHint(lambda _: _AfterDeletion(), _deletion)),)
+        return (
+            Registration(ClusterEvent(Resource.POD, Action.DELETE), PreparedHint(lambda _: _VictimDeletionHint(), _deletion)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _AfterDeletion(ReadsNoLabels):
+class _VictimDeletionHint(ReadsNoLabels):
     """Those who rejected the pod tell whether the end of another helps it; having tried to preempt adds nothing to that."""
 
     @property

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from rayched.framework import names
-from rayched.framework.plugin import MAX_NODE_SCORE
+from rayched.framework.plugin import MAX_NODE_SCORE, PodPart, PodReadingPlugin, ScorePlugin
 from rayched.snapshot.columns import Log, ScoreColumn
 from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Pod
@@ -36,11 +36,10 @@ class Images:
     containers: int
 
 
-class ImageLocality:
+class ImageLocality(ScorePlugin, PodReadingPlugin):
     name: Final = names.IMAGE_LOCALITY
     reads: Final = Log.IMAGES
-    reads_mentioned_labels_alone: Final = True
-    reads_tolerations_of_known_taints_alone: Final = True
+    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
 
     def key(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         """The images with their tags, in any order."""

@@ -6,7 +6,8 @@ Filter: all labels of nodeSelector and one of the required terms must match, and
 looked at first and has its own reason. A required term that does not parse matches no node. The code is
 UNSCHEDULABLE_AND_UNRESOLVABLE.
 Score: the sum of the weights of the preferred terms that match, the pod's and addedAffinity's; normalised so that the highest
-gets 100. A preferred term that does not parse ends the attempt with an error, once there is a node to score.
+gets 100. A preferred term that does not parse ends the attempt with an error, once there is a node to score; also where the
+plugin is switched off for Score alone, as its PreScore is not.
 
 Source: pod.spec.nodeSelector, pod.spec.affinity.nodeAffinity (core/v1), NodeAffinityArgs, kube-scheduler 1.34.
 Cost: a few numpy calls for each requirement; pods that ask for nothing are skipped.
@@ -23,6 +24,15 @@ import numpy as np
 from rayched.api.selectors import NAME_FIELD, NodeSelectorMatcher, NodeTermMatcher
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.plugin import (
+    FilterPlugin,
+    NarrowingPlugin,
+    NormalizingPlugin,
+    PodPart,
+    PodReadingPlugin,
+    PreScorePlugin,
+    RegisteringPlugin,
+)
 from rayched.framework.plugin_args import NodeAffinityArgs
 from rayched.framework.queueing_hints import PreparedHint, Registration
 from rayched.framework.status import Code, Status, unresolvable
@@ -62,12 +72,11 @@ class Wishes:
     """What is wrong with the preferred terms."""
 
 
-class NodeAffinity:
+class NodeAffinity(NarrowingPlugin, FilterPlugin, PreScorePlugin, NormalizingPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_AFFINITY
     reads: Final = Log.LABELS
-    reads_mentioned_labels_alone: Final = True
-    reads_tolerations_of_known_taints_alone: Final = True
-    reads_no_containers: Final = True
+    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+    ends_attempts_at_pre_score = True
 
     def __init__(self, args: NodeAffinityArgs) -> None:
         added = args.added_affinity or NodeAffinityTerms()
@@ -146,9 +155,9 @@ class NodeAffinity:
         hint = PreparedHint(self._after_node, node_affinity_hints.look)
         return (Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), hint),)
 
-    def _after_node(self, pod: Pod) -> node_affinity_hints.AfterNode:
+    def _after_node(self, pod: Pod) -> node_affinity_hints.NodeAffinityNodeHint:
         required = _required_of(pod.spec.affinity.node_affinity)
-        return node_affinity_hints.AfterNode.of(pod.spec.node_selector, required, self._added_required)
+        return node_affinity_hints.NodeAffinityNodeHint.of(pod.spec.node_selector, required, self._added_required)
 
 
 def _required_of(affinity: NodeAffinityTerms) -> NodeSelector | None:

@@ -27,7 +27,7 @@ _NAME: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class AfterNode:
+class NodeAffinityNodeHint:
     """What a pod, and its profile, ask of a node."""
 
     labels: Requirements
@@ -39,7 +39,9 @@ class AfterNode:
     """The same for all pods of the profile."""
 
     @classmethod
-    def of(cls, labels: Mapping[str, str], required: NodeSelector | None, added: NodeSelectorMatcher | None) -> AfterNode:
+    def of(
+        cls, labels: Mapping[str, str], required: NodeSelector | None, added: NodeSelectorMatcher | None
+    ) -> NodeAffinityNodeHint:
         conditions = tuple(Requirement(key, Operator.IN, frozenset((labels[key],))) for key in sorted(labels))
         if required is None:
             return cls(Requirements(conditions), None, None, added)

@@ -14,6 +14,7 @@ from typing import Final
 
 from rayched.framework import names
 from rayched.framework.cluster_event import NODE_ADD
+from rayched.framework.plugin import FilterPlugin, PodPart, PodReadingPlugin, RegisteringPlugin
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
@@ -25,12 +26,10 @@ from rayched.v1.core_pb2 import Pod
 REASON: Final = "node(s) didn't match the requested node name"
 
 
-class NodeName:
+class NodeName(FilterPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_NAME
     reads: Final = Log.LABELS
-    reads_mentioned_labels_alone: Final = True
-    reads_tolerations_of_known_taints_alone: Final = True
-    reads_no_containers: Final = True
+    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
 
     def key(self, pod: Pod) -> str | None:
         return pod.spec.node_name or None

@@ -17,6 +17,7 @@ import numpy as np
 
 from rayched.framework import names
 from rayched.framework.cluster_event import NODE_ADD, Action, ClusterEvent, Resource
+from rayched.framework.plugin import FilterPlugin, PodPart, PodReadingPlugin, RegisteringPlugin
 from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
@@ -28,11 +29,10 @@ from rayched.v1.core_pb2 import Pod
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 
 
-class NodePorts:
+class NodePorts(FilterPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_PORTS
     reads: Final = Log.PORTS
-    reads_mentioned_labels_alone: Final = True
-    reads_tolerations_of_known_taints_alone: Final = True
+    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
 
     def key(self, pod: Pod) -> tuple[HostPort, ...] | None:
         return host_ports_of(pod) or None
@@ -57,12 +57,12 @@ class NodePorts:
         return ((REASON, codes != Code.SUCCESS),)
 
     def registrations(self) -> Sequence[Registration]:
-        hint = PreparedHint(lambda pod: _AfterDeletion(host_ports_of(pod)), _held)
+        hint = PreparedHint(lambda pod: _PortDeletionHint(host_ports_of(pod)), _held)
         return (Registration(ClusterEvent(Resource.POD, Action.DELETE), hint), Registration(NODE_ADD))
 
 
 @dataclass(frozen=True, slots=True)
-class _AfterDeletion(ReadsNoLabels):
+class _PortDeletionHint(ReadsNoLabels):
     """A pod that is gone helps when it held a port that this one wants."""
 
     wanted: tuple[HostPort, ...]

@@ -17,6 +17,7 @@ from rayched.api.tolerations import NO_SCHEDULE, tolerated
 from rayched.api.well_known_taints import UNSCHEDULABLE
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.plugin import FilterPlugin, PodPart, PodReadingPlugin, RegisteringPlugin
 from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.coding import coded
@@ -28,12 +29,10 @@ REASON: Final = "node(s) were unschedulable"
 _CORDON: Final = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(FilterPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.NODE_UNSCHEDULABLE
     reads: Final = Log.UNSCHEDULABLE
-    reads_mentioned_labels_alone: Final = True
-    reads_tolerations_of_known_taints_alone: Final = True
-    reads_no_containers: Final = True
+    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
 
     def key(self, pod: Pod) -> tuple[()] | None:
         """None for pods that tolerate the cordon; all others are alike."""
@@ -52,16 +51,17 @@ class NodeUnschedulable:
     def registrations(self) -> Sequence[Registration]:
         return (
             Registration(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), PreparedHint(lambda _: _AfterNode(), _nodes)
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
+                PreparedHint(lambda _: _CordonNodeHint(), _nodes),
             ),
             Registration(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), PreparedHint(_AfterTolerations.of, _tolerations)
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), PreparedHint(_CordonTolerationsHint.of, _tolerations)
             ),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _AfterNode(ReadsNoLabels):
+class _CordonNodeHint(ReadsNoLabels):
     """A node helps when it is open and was not there or cordoned before. All pods that were rejected are alike."""
 
     def __call__(self, look: Look) -> Hint:
@@ -73,13 +73,13 @@ def _nodes(old: Node | None, new: Node) -> Look:
 
 
 @dataclass(frozen=True, slots=True)
-class _AfterTolerations(ReadsNoLabels):
+class _CordonTolerationsHint(ReadsNoLabels):
     """The pod's own tolerations help where they cover a cordon: it was rejected, so they did not before."""
 
     uid: str
 
     @classmethod
-    def of(cls, pod: Pod) -> _AfterTolerations:
+    def of(cls, pod: Pod) -> _CordonTolerationsHint:
         return cls(pod.metadata.uid)
 
     def __call__(self, look: Look) -> Hint:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.framework import names
-from rayched.framework.plugin import QueuedPod
+from rayched.framework.plugin import QueuedPod, QueueSortPlugin
 
 
-class PrioritySort:
+class PrioritySort(QueueSortPlugin):
     name: Final = names.PRIORITY_SORT
 
     def sort_key(self, pod: QueuedPod) -> tuple[int, float, str]:

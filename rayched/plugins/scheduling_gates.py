@@ -14,12 +14,13 @@ from typing import Final
 
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.plugin import PreEnqueuePlugin, RegisteringPlugin
 from rayched.framework.queueing_hints import Hint, Registration, is_itself, queue_if
 from rayched.framework.status import SUCCESS, Status, unresolvable
 from rayched.v1.core_pb2 import Pod
 
 
-class SchedulingGates:
+class SchedulingGates(PreEnqueuePlugin, RegisteringPlugin):
     name: Final = names.SCHEDULING_GATES
 
     def pre_enqueue(self, pod: Pod) -> Status:

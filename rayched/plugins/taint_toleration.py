@@ -20,6 +20,7 @@ import numpy as np
 from rayched.api.tolerations import EQUAL, PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
+from rayched.framework.plugin import FilterPlugin, NormalizingPlugin, PodPart, PodReadingPlugin, RegisteringPlugin
 from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels, Registration, queue_if
 from rayched.framework.status import Code
 from rayched.plugins.normalizing import fewest_first
@@ -37,12 +38,10 @@ class Tolerations:
     """Those that cover taints of the effect PreferNoSchedule."""
 
 
-class TaintToleration:
+class TaintToleration(FilterPlugin, NormalizingPlugin, PodReadingPlugin, RegisteringPlugin):
     name: Final = names.TAINT_TOLERATION
     reads: Final = Log.TAINTS
-    reads_mentioned_labels_alone: Final = True
-    reads_tolerations_of_known_taints_alone: Final = True
-    reads_no_containers: Final = True
+    reads_pod: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
 
     def key(self, pod: Pod) -> TolerationKey:
         """The tolerations, each once, in any order."""
@@ -80,9 +79,11 @@ class TaintToleration:
 
     def registrations(self) -> Sequence[Registration]:
         return (
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), PreparedHint(_AfterNode.of, _nodes)),
             Registration(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), PreparedHint(_AfterTolerations.of, _tolerations)
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), PreparedHint(_TaintNodeHint.of, _nodes)
+            ),
+            Registration(
+                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), PreparedHint(_TaintTolerationsHint.of, _tolerations)
             ),
         )
 
@@ -95,7 +96,7 @@ def _present(rows: Rows) -> list[tuple[int, tuple[Taint, ...]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _AfterNode(ReadsNoLabels):
+class _TaintNodeHint(ReadsNoLabels):
     """A node helps when the pod tolerates all its taints and did not before."""
 
     tolerations: tuple[bytes, ...]
@@ -103,7 +104,7 @@ class _AfterNode(ReadsNoLabels):
     own: tuple[Toleration, ...] = field(compare=False)
 
     @classmethod
-    def of(cls, pod: Pod) -> _AfterNode:
+    def of(cls, pod: Pod) -> _TaintNodeHint:
         own = tuple(pod.spec.tolerations)
         return cls(tuple(one.SerializeToString(deterministic=True) for one in own), own)
 
@@ -135,13 +136,13 @@ def _serialised(taints: tuple[Taint, ...]) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _AfterTolerations(ReadsNoLabels):
+class _TaintTolerationsHint(ReadsNoLabels):
     """The pod's own tolerations help; they can only be added."""
 
     uid: str
 
     @classmethod
-    def of(cls, pod: Pod) -> _AfterTolerations:
+    def of(cls, pod: Pod) -> _TaintTolerationsHint:
         return cls(pod.metadata.uid)
 
     def __call__(self, look: Look) -> Hint:

@@ -40,11 +40,11 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
 )
 from rayched.queue.changes import is_pod_updated, pod_change_events
+from rayched.queue.event_batch import EventBatch
 from rayched.queue.hints import HintTable, Requeue
-from rayched.queue.in_flight import Occurrence
+from rayched.queue.in_flight import InFlightEvent
 from rayched.queue.places import Places
-from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
-from rayched.queue.several import Several
+from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPodInfo
 
 JOURNAL_MAX: Final = 1_024
 """Events that the audit remembers."""
@@ -57,7 +57,7 @@ _NEEDS_NO_EVENT: Final = frozenset(
     {UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label, FORCE_ACTIVATE.label, GIVEN_BACK, INVARIANT_REPAIR}
 )
 
-PreCheck = Callable[[QueuedPod], bool]
+PreCheck = Callable[[QueuedPodInfo], bool]
 
 
 class Invariant(enum.StrEnum):
@@ -88,7 +88,7 @@ class Standing(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class QueueViolation:
     invariant: Invariant
     uid: str
     key: str
@@ -100,7 +100,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Event(Occurrence):
+class _Event(InFlightEvent):
     pre_check: PreCheck | None = None
 
 
@@ -114,7 +114,7 @@ class QueueAudit:
         self._journal: deque[_Event] = deque(maxlen=JOURNAL_MAX)
         self._answers: dict[tuple[int, object, str, frozenset[str]], bool] = {}
         self._wakes = 0
-        self._round: list[QueuedPod] = []
+        self._round: list[QueuedPodInfo] = []
         self.violations: Counter[str] = Counter() if violations is None else violations
 
     # --------------------------------------------------------------------------------------------------------- journal
@@ -126,9 +126,9 @@ class QueueAudit:
         new: object,
         position: int,
         pre_check: PreCheck | None = None,
-        news: Several | None = None,
+        news: EventBatch | None = None,
     ) -> None:
-        """To be told before the queue is; `news` as in `Occurrence`."""
+        """To be told before the queue is; `news` as in `InFlightEvent`."""
         if self._hints.is_of_interest(event):
             self._journal.append(_Event(position, event, old, new, "", news, pre_check))
 
@@ -155,7 +155,7 @@ class QueueAudit:
             self._round = [*self._places.queued.values(), *(flight.pod for flight in self._places.in_flight)]
         return tuple((pod.uid, pod.key) for pod in (self._round.pop() for _ in range(min(n, len(self._round)))))
 
-    def check(self, uid: str, key: str, standing: Standing, now: float) -> tuple[list[Violation], Moves]:
+    def check(self, uid: str, key: str, standing: Standing, now: float) -> tuple[list[QueueViolation], Moves]:
         """To be called when the log was applied and time's work is done. Counts, repairs, and tells what moves that brought."""
         found = list(self.faults(uid, key, standing, now))
         moves: list[Move] = []
@@ -164,7 +164,7 @@ class QueueAudit:
             self._repair(uid, key, standing, now, moves)
         return found, tuple(moves)
 
-    def woke(self, moves: Moves, now: float) -> list[Violation]:
+    def woke(self, moves: Moves, now: float) -> list[QueueViolation]:
         """An event moved these pods just now."""
         self._wakes += 1
         if self._wakes % WAKES_PER_LOOK != 1:
@@ -172,15 +172,15 @@ class QueueAudit:
         pod = self._places.queued.get(moves[0].key)
         if pod is None or pod.uid != moves[0].uid:
             return []
-        found = [Violation(invariant, pod.uid, pod.key, what) for invariant, what in self._without_cause(pod, now)]
+        found = [QueueViolation(invariant, pod.uid, pod.key, what) for invariant, what in self._without_cause(pod, now)]
         self.violations.update(one.invariant.value for one in found)
         return found
 
-    def faults(self, uid: str, key: str, standing: Standing, now: float, *, flushed: bool = True) -> Iterator[Violation]:
+    def faults(self, uid: str, key: str, standing: Standing, now: float, *, flushed: bool = True) -> Iterator[QueueViolation]:
         """What is wrong about one pod. `flushed`: nothing that is over may be left. Changes nothing."""
 
-        def violated(invariant: Invariant, what: str) -> Violation:
-            return Violation(invariant, uid, key, what)
+        def violated(invariant: Invariant, what: str) -> QueueViolation:
+            return QueueViolation(invariant, uid, key, what)
 
         flight = self._places.in_flight.get(uid)
         holders = [(place, pod) for place, pod in self._places.holders(key) if pod.uid == uid]
@@ -203,7 +203,7 @@ class QueueAudit:
                 for invariant, what in self._faults_of_place(*holders[0], now, flushed):
                     yield violated(invariant, what)
 
-    def _faults_of_place(self, place: Place, pod: QueuedPod, now: float, flushed: bool) -> Iterator[tuple[Invariant, str]]:
+    def _faults_of_place(self, place: Place, pod: QueuedPodInfo, now: float, flushed: bool) -> Iterator[tuple[Invariant, str]]:
         if pod.place is not place or self._places.queued.get(pod.key) is not pod:
             yield Invariant.ONE_PLACE, f"is {place.value}, but known as {pod.place.value}"
             return
@@ -217,7 +217,7 @@ class QueueAudit:
                 yield from ((Invariant.TIMER, what) for what in self._places.wrong_timers(pod, now, flushed))
                 yield from self._without_cause(pod, now)
 
-    def _missed(self, pod: QueuedPod) -> Iterator[tuple[Invariant, str]]:
+    def _missed(self, pod: QueuedPodInfo) -> Iterator[tuple[Invariant, str]]:
         if not pod.rejectors:
             yield Invariant.MISSED_EVENT, "waits for an event, but no plugin holds it"
             return
@@ -228,7 +228,7 @@ class QueueAudit:
                 yield Invariant.MISSED_EVENT, f"still waits, although {event.event.label} was worth an attempt"
                 return
 
-    def _without_cause(self, pod: QueuedPod, now: float) -> Iterator[tuple[Invariant, str]]:
+    def _without_cause(self, pod: QueuedPodInfo, now: float) -> Iterator[tuple[Invariant, str]]:
         label = pod.woken_by
         if not pod.rejectors or label in _NEEDS_NO_EVENT:
             return
@@ -245,10 +245,10 @@ class QueueAudit:
             elif event is None and self._remembers(pod.woken_at):
                 yield Invariant.CAUSE, f"was woken by {label}, which did not happen"
 
-    def _concerns(self, event: _Event, pod: QueuedPod) -> bool:
+    def _concerns(self, event: _Event, pod: QueuedPodInfo) -> bool:
         return event.uid in ("", pod.uid) and (event.pre_check is None or event.pre_check(pod))
 
-    def _is_worth(self, event: _Event, pod: QueuedPod) -> bool:
+    def _is_worth(self, event: _Event, pod: QueuedPodInfo) -> bool:
         """One answer serves all pods of a template that the same plugins hold."""
         if pod.template is None or event.uid:
             return self._judged(event, pod)
@@ -260,7 +260,7 @@ class QueueAudit:
             known = self._answers[question] = self._judged(event, pod)
         return known
 
-    def _judged(self, event: _Event, pod: QueuedPod) -> bool:
+    def _judged(self, event: _Event, pod: QueuedPodInfo) -> bool:
         judge = self._hints.judge
         # Objects are made for the hints alone.
         return self._hints.may_wake(pod, event.event) and any(

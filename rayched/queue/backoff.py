@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rayched.queue.heap import KeyedHeap
-from rayched.queue.queued_pod import Place, QueuedPod
+from rayched.queue.queued_pod import Place, QueuedPodInfo
 
 WINDOW_SECONDS: Final = 1
 """Ends of waits fall on multiples of this."""
@@ -62,10 +62,10 @@ class BackoffQueue:
 
     __slots__ = ("_errors", "_policy", "_rejected")
 
-    def __init__(self, policy: BackoffPolicy, sort_key: Callable[[QueuedPod], Any]) -> None:
+    def __init__(self, policy: BackoffPolicy, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
         self._policy = policy
-        self._rejected: KeyedHeap[QueuedPod] = KeyedHeap(_key, lambda pod: (self.ends(pod), sort_key(pod)))
-        self._errors: KeyedHeap[QueuedPod] = KeyedHeap(_key, self.ends)
+        self._rejected: KeyedHeap[QueuedPodInfo] = KeyedHeap(_key, lambda pod: (self.ends(pod), sort_key(pod)))
+        self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(_key, self.ends)
 
     @property
     def n_rejected(self) -> int:
@@ -75,7 +75,7 @@ class BackoffQueue:
     def n_errors(self) -> int:
         return len(self._errors)
 
-    def ends(self, pod: QueuedPod) -> float:
+    def ends(self, pod: QueuedPodInfo) -> float:
         """The second in which the pod's wait ends; -inf where nothing has failed yet."""
         if pod.backoff_until is None:
             failures = pod.consecutive_errors or pod.unschedulable_count
@@ -84,14 +84,14 @@ class BackoffQueue:
             pod.backoff_until = _window(pod.timestamp + self._policy.duration(failures))
         return pod.backoff_until
 
-    def is_backing_off(self, pod: QueuedPod, now: float) -> bool:
+    def is_backing_off(self, pod: QueuedPodInfo, now: float) -> bool:
         return self.ends(pod) >= _window(now)
 
-    def seconds_left(self, pod: QueuedPod, now: float) -> float:
+    def seconds_left(self, pod: QueuedPodInfo, now: float) -> float:
         """Until the pod may be moved to activeQ; 0 where it may be already."""
         return max(0.0, self.ends(pod) + WINDOW_SECONDS - now) if self.is_backing_off(pod, now) else 0.0
 
-    def add(self, pod: QueuedPod) -> None:
+    def add(self, pod: QueuedPodInfo) -> None:
         """Also puts a pod that changed to its new place."""
         if pod.rejectors:
             pod.place = Place.BACKOFF
@@ -100,10 +100,10 @@ class BackoffQueue:
             pod.place = Place.ERROR_BACKOFF
             self._errors.add(pod)
 
-    def remove(self, pod: QueuedPod) -> None:
+    def remove(self, pod: QueuedPodInfo) -> None:
         (self._rejected if pod.place is Place.BACKOFF else self._errors).delete(pod.key)
 
-    def holders(self, key: str) -> Iterator[tuple[Place, QueuedPod]]:
+    def holders(self, key: str) -> Iterator[tuple[Place, QueuedPodInfo]]:
         """Where a pod of this name is: in one of the two, or not here, if all is well."""
         for place, heap in ((Place.BACKOFF, self._rejected), (Place.ERROR_BACKOFF, self._errors)):
             if (pod := heap.get(key)) is not None:
@@ -115,17 +115,17 @@ class BackoffQueue:
             if key in heap:
                 heap.delete(key)
 
-    def ends_at_most(self, pod: QueuedPod) -> float:
+    def ends_at_most(self, pod: QueuedPodInfo) -> float:
         """No wait of a pod that failed last at its timestamp is longer."""
         return pod.timestamp + self._policy.max_seconds
 
-    def pop(self) -> QueuedPod:
+    def pop(self) -> QueuedPodInfo:
         """The rejected pod whose wait ends first, however long that is."""
         return self._rejected.pop()
 
-    def completed(self, now: float) -> list[QueuedPod]:
+    def completed(self, now: float) -> list[QueuedPodInfo]:
         """Takes out all pods whose wait is over. Looks no further than the first that still waits."""
-        over: list[QueuedPod] = []
+        over: list[QueuedPodInfo] = []
         for heap in (self._rejected, self._errors):
             while (first := heap.peek()) is not None and not self.is_backing_off(first, now):
                 over.append(heap.pop())
@@ -136,11 +136,11 @@ class BackoffQueue:
         firsts = [first for first in (self._rejected.peek(), self._errors.peek()) if first is not None]
         return min((self.ends(first) + WINDOW_SECONDS for first in firsts), default=None)
 
-    def __iter__(self) -> Iterator[QueuedPod]:
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
         yield from self._rejected
         yield from self._errors
 
-    def in_order(self, limit: int | None = None) -> list[QueuedPod]:
+    def in_order(self, limit: int | None = None) -> list[QueuedPodInfo]:
         """`limit`: of each kind."""
         return [*self._rejected.in_order(limit), *self._errors.in_order(limit)]
 
@@ -163,5 +163,5 @@ def _window(seconds: float) -> float:
     return math.floor(seconds / WINDOW_SECONDS) * float(WINDOW_SECONDS)
 
 
-def _key(pod: QueuedPod) -> str:
+def _key(pod: QueuedPodInfo) -> str:
     return pod.key

@@ -18,30 +18,30 @@ from collections.abc import Callable
 from typing import Any
 
 from rayched.queue.heap import KeyedHeap
-from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.queued_pod import QueuedPodInfo
 
 
-class FairActiveQueue(KeyedHeap[QueuedPod]):
+class FairActiveQueue(KeyedHeap[QueuedPodInfo]):
     """See the module."""
 
     __slots__ = ("_limit", "_retries", "_waiting")
 
-    def __init__(self, sort_key: Callable[[QueuedPod], Any], limit: int) -> None:
+    def __init__(self, sort_key: Callable[[QueuedPodInfo], Any], limit: int) -> None:
         super().__init__(_key, sort_key)
         self._limit = limit
         self._retries = 0
         """Attempts of pods that were tried before since somebody had his turn."""
-        self._waiting: KeyedHeap[QueuedPod] = KeyedHeap(_key, lambda pod: pod.timestamp)
+        self._waiting: KeyedHeap[QueuedPodInfo] = KeyedHeap(_key, lambda pod: pod.timestamp)
 
-    def add(self, item: QueuedPod) -> bool:
+    def add(self, item: QueuedPodInfo) -> bool:
         self._waiting.add(item)
         return super().add(item)
 
-    def delete(self, key: str) -> QueuedPod:
+    def delete(self, key: str) -> QueuedPodInfo:
         self._waiting.delete(key)
         return super().delete(key)
 
-    def pop(self) -> QueuedPod:
+    def pop(self) -> QueuedPodInfo:
         head = self.peek()
         if head is not None and head.attempts:
             self._retries += 1
@@ -64,5 +64,5 @@ class FairActiveQueue(KeyedHeap[QueuedPod]):
         return wrong
 
 
-def _key(pod: QueuedPod) -> str:
+def _key(pod: QueuedPodInfo) -> str:
     return pod.key

@@ -16,7 +16,7 @@ from rayched.framework.plugin import PreEnqueuePlugin
 from rayched.framework.raised import Raised
 from rayched.framework.status import CODE_LABELS, SUCCESS, Status, error
 from rayched.queue.durations import PreEnqueueDurations
-from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.queued_pod import QueuedPodInfo
 
 PreEnqueuePlugins = Mapping[str, Sequence[PreEnqueuePlugin]]
 """By scheduler name, in the order of the profile."""
@@ -37,7 +37,7 @@ class EntryGate:
         self._plugins = {profile: tuple(of_profile) for profile, of_profile in plugins.items()}
         self._durations = durations
 
-    def examine(self, pod: QueuedPod) -> Status:
+    def examine(self, pod: QueuedPodInfo) -> Status:
         """SUCCESS, or the refusal with its plugin's name. The pod is left as it is."""
         durations = self._durations
         if durations is None:
@@ -47,7 +47,7 @@ class EntryGate:
         durations.extension_point.observe((CODE_LABELS[status.code], pod.scheduler_name), durations.stopwatch() - began)
         return status
 
-    def _ask(self, pod: QueuedPod, durations: PreEnqueueDurations | None) -> Status:
+    def _ask(self, pod: QueuedPodInfo, durations: PreEnqueueDurations | None) -> Status:
         plugins = self._plugins.get(pod.scheduler_name, _NO_PLUGINS)
         if pod.gating_plugin:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != pod.gating_plugin))
@@ -66,7 +66,7 @@ class EntryGate:
                 return status.by(plugin.name)
         return SUCCESS
 
-    def __call__(self, pod: QueuedPod) -> bool:
+    def __call__(self, pod: QueuedPodInfo) -> bool:
         """Examines the pod and writes the answer into it. True: it may enter."""
         status = self.examine(pod)
         if status.ok:

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from rayched.framework.queueing_hints import Handle, Hint, Look, PreparedHint, Question, ReadsNoLabels
-from rayched.queue.queued_pod import QueuedPod
+from rayched.framework.queueing_hints import Handle, Hint, HintQuestion, Look, PreparedHint, ReadsNoLabels
+from rayched.queue.queued_pod import QueuedPodInfo
 
 QUESTIONS_MAX: Final = 16_384
 """Compiled questions that are remembered by template."""
@@ -26,7 +26,7 @@ REMEMBERED_MIN: Final = 4
 """Under a handle with fewer questions it is as quick to ask."""
 
 
-class Broken(ReadsNoLabels):
+class UnreadableHint(ReadsNoLabels):
     """The question of a pod that its hint failed to read: it fails at each change."""
 
     __slots__ = ("_problem",)
@@ -38,15 +38,15 @@ class Broken(ReadsNoLabels):
         raise self._problem
 
 
-class Questions:
+class TemplateHints:
     """Compiled once a template."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Hashable, PreparedHint], Question] = {}
+        self._known: dict[tuple[Hashable, PreparedHint], HintQuestion] = {}
 
-    def of(self, pod: QueuedPod, hint: PreparedHint) -> Question:
+    def of(self, pod: QueuedPodInfo, hint: PreparedHint) -> HintQuestion:
         if pod.template is None:
             return _compiled(pod, hint)
         key = pod.template, hint
@@ -58,32 +58,32 @@ class Questions:
         return found
 
 
-def _compiled(pod: QueuedPod, hint: PreparedHint) -> Question:
+def _compiled(pod: QueuedPodInfo, hint: PreparedHint) -> HintQuestion:
     try:
         return hint.question(pod.pod)
     except Exception as problem:
-        return Broken(problem)
+        return UnreadableHint(problem)
 
 
-class Asking:
+class HintEntry:
     """A question and the pods that ask it, by name."""
 
     __slots__ = ("handles", "number", "pods", "question")
 
-    def __init__(self, number: int, question: Question, handles: tuple[Handle, ...]) -> None:
+    def __init__(self, number: int, question: HintQuestion, handles: tuple[Handle, ...]) -> None:
         self.number = number
         self.question = question
         self.handles = handles
-        self.pods: dict[str, QueuedPod] = {}
+        self.pods: dict[str, QueuedPodInfo] = {}
 
 
-class _Bucket:
+class _QuestionBucket:
     """Questions under one handle, in the order in which they came."""
 
     __slots__ = ("askings", "skipped")
 
     def __init__(self) -> None:
-        self.askings: dict[int, Asking] = {}
+        self.askings: dict[int, HintEntry] = {}
         self.skipped: dict[Hashable, int] = {}
         """The number of the last question that a look was answered for."""
 
@@ -94,27 +94,27 @@ class HintIndex:
     __slots__ = ("_askings", "_buckets", "_keys", "_last", "_remembered")
 
     def __init__(self) -> None:
-        self._askings: dict[Question, Asking] = {}
-        self._buckets: dict[Handle, _Bucket] = {}
+        self._askings: dict[HintQuestion, HintEntry] = {}
+        self._buckets: dict[Handle, _QuestionBucket] = {}
         self._keys: Counter[str] = Counter()
         self._last = 0
         self._remembered = 0
 
-    def add(self, pod: QueuedPod, question: Question) -> Asking:
+    def add(self, pod: QueuedPodInfo, question: HintQuestion) -> HintEntry:
         asking = self._askings.get(question)
         if asking is None:
             self._last += 1
-            asking = self._askings[question] = Asking(self._last, question, self._handles(question))
+            asking = self._askings[question] = HintEntry(self._last, question, self._handles(question))
             for handle in asking.handles:
                 bucket = self._buckets.get(handle)
                 if bucket is None:
-                    bucket = self._buckets[handle] = _Bucket()
+                    bucket = self._buckets[handle] = _QuestionBucket()
                 bucket.askings[asking.number] = asking
             self._keys.update(question.keys)
         asking.pods[pod.key] = pod
         return asking
 
-    def remove(self, pod: QueuedPod, asking: Asking) -> None:
+    def remove(self, pod: QueuedPodInfo, asking: HintEntry) -> None:
         del asking.pods[pod.key]
         if asking.pods:
             return
@@ -130,13 +130,13 @@ class HintIndex:
             if not self._keys[key]:
                 del self._keys[key]
 
-    def holds(self, pod: QueuedPod, asking: Asking) -> bool:
+    def holds(self, pod: QueuedPodInfo, asking: HintEntry) -> bool:
         return self._askings.get(asking.question) is asking and asking.pods.get(pod.key) is pod
 
-    def askings(self) -> Iterator[Asking]:
+    def askings(self) -> Iterator[HintEntry]:
         return iter(self._askings.values())
 
-    def concerned(self, look: Look, *, anew: bool) -> Iterator[list[Asking]]:
+    def concerned(self, look: Look, *, anew: bool) -> Iterator[list[HintEntry]]:
         """Questions that the change may help and that have not answered it. `anew`: whatever was answered before.
 
         Whoever goes through all of them, and takes out the pods of those that do not answer SKIP, need not ask them again.
@@ -150,7 +150,7 @@ class HintIndex:
                 yield list(bucket.askings.values())
                 continue
             through = bucket.skipped.get(seen, 0)
-            fresh: list[Asking] = []
+            fresh: list[HintEntry] = []
             for asking in reversed(bucket.askings.values()):
                 if asking.number <= through:
                     break
@@ -159,7 +159,7 @@ class HintIndex:
                 yield fresh[::-1]
                 self._remember(bucket, seen, fresh[0].number)
 
-    def _remember(self, bucket: _Bucket, seen: Hashable, through: int) -> None:
+    def _remember(self, bucket: _QuestionBucket, seen: Hashable, through: int) -> None:
         if self._remembered >= LOOKS_MAX:
             for one in self._buckets.values():
                 one.skipped.clear()
@@ -167,7 +167,7 @@ class HintIndex:
         self._remembered += seen not in bucket.skipped
         bucket.skipped[seen] = through
 
-    def _handles(self, question: Question) -> tuple[Handle, ...]:
+    def _handles(self, question: HintQuestion) -> tuple[Handle, ...]:
         """For each way the handles that fewest others have."""
         found: dict[Handle, None] = {}
         for way in question.ways:

@@ -7,7 +7,7 @@ and may reject at Reserve, Permit or PreBind is asked about every event, so that
 What a hint function is given and what it may read stands in `framework.queueing_hints`. This room never imports a concrete
 plugin; whoever builds a queue hands the table in. Immutable once built.
 
-`judge` asks about one pod; a whole class of them is asked through its indexes (`queue.wakes`).
+`judge` asks about one pod; a whole class of them is asked through its indexes (`queue.requeue_matcher`).
 
 Source: fwk.EnqueueExtensions, buildQueueingHintMap, isPodWorthRequeuing of kube-scheduler 1.34. One rule of 1.34 looks odd and is
 kept: a plugin registered for Node/Add but not for changed taints is woken by changed taints, whatever its hint would say.
@@ -31,7 +31,9 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
     Resource,
 )
+from rayched.framework.contract import has_form
 from rayched.framework.plugin import (
+    ColumnPlugin,
     FilterPlugin,
     NarrowingPlugin,
     PermitPlugin,
@@ -43,8 +45,8 @@ from rayched.framework.plugin import (
 )
 from rayched.framework.profile import Profile
 from rayched.framework.queueing_hints import Hint, HintFunction, PreparedHint, Registration
-from rayched.queue.hint_index import Questions
-from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.hint_index import TemplateHints
+from rayched.queue.queued_pod import QueuedPodInfo
 from rayched.snapshot.columns import Log
 
 
@@ -90,14 +92,14 @@ def default_events(reads: Log) -> frozenset[ClusterEvent]:
 
 def registrations_of(plugin: Plugin) -> tuple[Registration, ...]:
     """What the plugin says, or what follows from its kind and its `reads`."""
-    if isinstance(plugin, RegisteringPlugin):
+    if isinstance(plugin, RegisteringPlugin) and has_form(plugin, RegisteringPlugin):
         return tuple(plugin.registrations())
-    if isinstance(plugin, (ReservePlugin, PermitPlugin, PreBindPlugin)):
+    if any(has_form(plugin, form) for form in (ReservePlugin, PermitPlugin, PreBindPlugin)):
         return (Registration(EVERY_EVENT),)
     events: set[ClusterEvent] = set()
-    if isinstance(plugin, (FilterPlugin, NarrowingPlugin)):
+    if isinstance(plugin, ColumnPlugin) and (has_form(plugin, FilterPlugin) or has_form(plugin, NarrowingPlugin)):
         events |= default_events(plugin.reads)
-    if isinstance(plugin, PreEnqueuePlugin):
+    if has_form(plugin, PreEnqueuePlugin):
         events.add(UNSCHEDULABLE_POD_UPDATE)
     return tuple(Registration(event) for event in sorted(events, key=lambda event: event.label))
 
@@ -206,7 +208,7 @@ class HintTable:
         registrations = (registration for plugin in rejectors for registration in plugins.get(plugin, ()))
         return tuple(sorted({part.label for registration in registrations for part in registration.event.parts()}))
 
-    def may_wake(self, pod: QueuedPod, event: ClusterEvent) -> bool:
+    def may_wake(self, pod: QueuedPodInfo, event: ClusterEvent) -> bool:
         """Whether `judge` may say anything but SKIP, whatever the objects are."""
         if not pod.rejectors or event.is_wildcard or not self.knows(pod.scheduler_name):
             return True
@@ -214,12 +216,12 @@ class HintTable:
 
     def judge(
         self,
-        pod: QueuedPod,
+        pod: QueuedPodInfo,
         event: ClusterEvent,
         old: object,
         new: object,
         failed: HintFailure,
-        questions: Questions | None = None,
+        questions: TemplateHints | None = None,
     ) -> Requeue:
         """What the event means for a pod whose last attempt was rejected. A hint function that raises counts as QUEUE.
 
@@ -246,11 +248,11 @@ class HintTable:
 def _answer(
     hint: HintFunction,
     plugin: str,
-    pod: QueuedPod,
+    pod: QueuedPodInfo,
     old: object,
     new: object,
     failed: HintFailure,
-    questions: Questions | None,
+    questions: TemplateHints | None,
 ) -> Hint:
     try:
         if questions is not None and isinstance(hint, PreparedHint):

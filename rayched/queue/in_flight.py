@@ -23,12 +23,12 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from rayched.framework.cluster_event import ClusterEvent
-from rayched.queue.queued_pod import QueuedPod
-from rayched.queue.several import Several
+from rayched.queue.event_batch import EventBatch
+from rayched.queue.queued_pod import QueuedPodInfo
 
 EVENTS_MAX: Final = 65_536
 """Events kept for pods in flight: half a minute of 2,000 a second, far beyond any attempt's time."""
@@ -38,7 +38,7 @@ _TRIM_MIN: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
+class InFlightEvent:
     """An event that came about while pods were in flight."""
 
     position: int
@@ -47,7 +47,7 @@ class Occurrence:
     new: object
     uid: str = ""
     """The only pod that it concerns; "" for all."""
-    news: Several | None = None
+    news: EventBatch | None = None
     """What took the place of `new` in so many events of this kind at this position."""
 
     @property
@@ -60,10 +60,10 @@ class Occurrence:
 
 
 @dataclass(slots=True)
-class Flight:
+class InFlightPod:
     """A popped pod until its attempt has ended."""
 
-    pod: QueuedPod
+    pod: QueuedPodInfo
     began: int
     """Events up to this position were known when the pod was popped."""
     since: float
@@ -80,10 +80,10 @@ class InFlightPods:
     __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "_put_off", "n_events", "position")
 
     def __init__(self, limit: int = EVENTS_MAX) -> None:
-        self._flights: OrderedDict[str, Flight] = OrderedDict()
-        self._put_off: dict[str, Flight] = {}
-        self._by_key: dict[str, Flight] = {}
-        self._events: list[Occurrence] = []
+        self._flights: OrderedDict[str, InFlightPod] = OrderedDict()
+        self._put_off: dict[str, InFlightPod] = {}
+        self._by_key: dict[str, InFlightPod] = {}
+        self._events: list[InFlightEvent] = []
         self._head = 0
         self._limit = limit
         self.n_events = 0
@@ -96,7 +96,7 @@ class InFlightPods:
     def __len__(self) -> int:
         return len(self._flights) + len(self._put_off)
 
-    def __iter__(self) -> Iterator[Flight]:
+    def __iter__(self) -> Iterator[InFlightPod]:
         return chain(self._flights.values(), self._put_off.values())
 
     def events(self) -> Counter[str]:
@@ -106,10 +106,10 @@ class InFlightPods:
             found[occurrence.event.label] += occurrence.n_events
         return found
 
-    def get(self, uid: str) -> Flight | None:
+    def get(self, uid: str) -> InFlightPod | None:
         return self._flights.get(uid) or self._put_off.get(uid)
 
-    def by_key(self, key: str) -> Flight | None:
+    def by_key(self, key: str) -> InFlightPod | None:
         """The flight of the pod that has this name now; none for a pod that was deleted in flight."""
         return self._by_key.get(key)
 
@@ -122,18 +122,18 @@ class InFlightPods:
         self.position = position
         return position
 
-    def record(self, event: ClusterEvent, old: object, new: object, uid: str = "", news: Several | None = None) -> None:
+    def record(self, event: ClusterEvent, old: object, new: object, uid: str = "", news: EventBatch | None = None) -> None:
         """The event belongs to the current position; with `news` there are as many events."""
         if not self._flights:
             return
-        occurrence = Occurrence(self.position, event, old, new, uid, news)
+        occurrence = InFlightEvent(self.position, event, old, new, uid, news)
         self._events.append(occurrence)
         self.n_events += occurrence.n_events
         if self.n_events > self._limit and len(self._events) > self._head + 1:
             self._forget_older_half()
 
-    def begin(self, pod: QueuedPod, now: float) -> None:
-        flight = Flight(pod, self.position, now)
+    def begin(self, pod: QueuedPodInfo, now: float) -> None:
+        flight = InFlightPod(pod, self.position, now)
         self._flights[pod.uid] = flight
         self._by_key[pod.key] = flight
 
@@ -156,12 +156,12 @@ class InFlightPods:
         for flight in self._flights.values():
             flight.woken = True
 
-    def mark_deleted(self, flight: Flight) -> None:
+    def mark_deleted(self, flight: InFlightPod) -> None:
         flight.deleted = True
         if self._by_key.get(flight.pod.key) is flight:
             del self._by_key[flight.pod.key]
 
-    def end(self, uid: str) -> Flight | None:
+    def end(self, uid: str) -> InFlightPod | None:
         """Idempotent; events that nobody needs any more are dropped."""
         flight = self._flights.pop(uid, None) or self._put_off.pop(uid, None)
         if flight is None:
@@ -171,7 +171,7 @@ class InFlightPods:
         self._drop_unneeded()
         return flight
 
-    def since(self, flight: Flight, began: int | None) -> Iterator[Occurrence] | None:
+    def since(self, flight: InFlightPod, began: int | None) -> Iterator[InFlightEvent] | None:
         """What the attempt could not know: the events after its cycle began. None: some of them were forgotten."""
         start = flight.began if began is None else max(flight.began, began)
         if start < self._forgotten_through:
@@ -182,15 +182,14 @@ class InFlightPods:
 
     def verify(self) -> list[str]:
         wrong: list[str] = []
-        last = -1
+        for earlier, later in pairwise(self._flights.values()):
+            if later.began < earlier.began:
+                wrong.append(f"{later.pod.key} is in flight out of order")
         for uid, flight in self._flights.items():
-            if flight.began < last:
-                wrong.append(f"{flight.pod.key} is in flight out of order")
             if flight.pod.uid != uid:
                 wrong.append(f"{flight.pod.key} is in flight under another pod's uid")
             if not flight.deleted and self._by_key.get(flight.pod.key) is not flight:
                 wrong.append(f"{flight.pod.key} is in flight and cannot be found by its name")
-            last = flight.began
         wrong += [f"{flight.pod.key} is in flight and put off" for uid, flight in self._put_off.items() if uid in self._flights]
         if len(self._by_key) != sum(not flight.deleted for flight in self):
             wrong.append("pods are found in flight by name that are not in flight")
@@ -224,5 +223,5 @@ class InFlightPods:
         self._head = 0
 
 
-def _position(occurrence: Occurrence) -> int:
+def _position(occurrence: InFlightEvent) -> int:
     return occurrence.position

@@ -22,11 +22,11 @@ from rayched.queue.fair_active import FairActiveQueue
 from rayched.queue.gate import EntryGate
 from rayched.queue.heap import KeyedHeap
 from rayched.queue.hints import HintTable, Requeue
-from rayched.queue.in_flight import Flight, InFlightPods
-from rayched.queue.queued_pod import NO_PLUGINS, Move, PendingPod, Place, QueuedPod
+from rayched.queue.in_flight import InFlightPod, InFlightPods
+from rayched.queue.queued_pod import NO_PLUGINS, Move, PendingPod, Place, QueuedPodInfo
 from rayched.queue.unschedulable import FLUSH_PERIOD_SECONDS, UnschedulablePods
 
-SortKey = Callable[[QueuedPod], Any]
+SortKey = Callable[[QueuedPodInfo], Any]
 """QueueSort of the profiles, which share one: lowest first."""
 
 INCOMING_LABELS: Final = {
@@ -60,16 +60,16 @@ class Places:
         self._hints = hints
         self._settings = settings
         limit = settings.retries_in_a_row_max
-        self.active = FairActiveQueue(sort_key, limit) if limit else KeyedHeap[QueuedPod](lambda pod: pod.key, sort_key)
+        self.active = FairActiveQueue(sort_key, limit) if limit else KeyedHeap[QueuedPodInfo](lambda pod: pod.key, sort_key)
         self.backoff = BackoffQueue(settings.backoff, sort_key)
         self.pool = UnschedulablePods(hints)
         self.in_flight = InFlightPods()
-        self.queued: dict[str, QueuedPod] = {}
+        self.queued: dict[str, QueuedPodInfo] = {}
         """Every pod by namespace/name, except those in flight."""
         self.incoming: Counter[tuple[str, str]] = Counter()
         self.held: Counter[tuple[str, str]] = Counter()
 
-    def find(self, key: str) -> QueuedPod | None:
+    def find(self, key: str) -> QueuedPodInfo | None:
         pod = self.queued.get(key)
         if pod is None:
             flight = self.in_flight.by_key(key)
@@ -78,12 +78,12 @@ class Places:
 
     # ------------------------------------------------------------------------------------------------- into a queue
 
-    def enter(self, pod: QueuedPod, label: str, now: float, moves: list[Move]) -> bool:
+    def enter(self, pod: QueuedPodInfo, label: str, now: float, moves: list[Move]) -> bool:
         """A pod that is new. False: it is gated."""
         self.queued[pod.key] = pod
         return self.to_active(pod, label, now, moves)
 
-    def requeue(self, pod: QueuedPod, requeue: Requeue, label: str, now: float, moves: list[Move]) -> None:
+    def requeue(self, pod: QueuedPodInfo, requeue: Requeue, label: str, now: float, moves: list[Move]) -> None:
         """To activeQ or backoffQ as the verdict says; SKIP, of a pod that comes from an attempt, to the pool."""
         if requeue is Requeue.SKIP:
             self._to_pool(pod, label, now, moves)
@@ -92,7 +92,7 @@ class Places:
         else:
             self.to_active(pod, label, now, moves)
 
-    def to_active(self, pod: QueuedPod, label: str, now: float, moves: list[Move], *, examined: bool = False) -> bool:
+    def to_active(self, pod: QueuedPodInfo, label: str, now: float, moves: list[Move], *, examined: bool = False) -> bool:
         """`examined`: PreEnqueue has let the pod in before. False: it is gated."""
         was = pod.place
         self._leave(pod)
@@ -111,7 +111,7 @@ class Places:
             pod.place = Place.NOWHERE
             self.to_active(pod, BACKOFF_COMPLETE, now, moves, examined=True)
 
-    def _to_backoff(self, pod: QueuedPod, label: str, now: float, moves: list[Move]) -> None:
+    def _to_backoff(self, pod: QueuedPodInfo, label: str, now: float, moves: list[Move]) -> None:
         was = pod.place
         self._leave(pod)
         if self._may_enter(pod):
@@ -120,7 +120,7 @@ class Places:
         else:
             self._to_pool(pod, label, now, moves, was)
 
-    def _to_pool(self, pod: QueuedPod, label: str, now: float, moves: list[Move], was: Place = Place.NOWHERE) -> None:
+    def _to_pool(self, pod: QueuedPodInfo, label: str, now: float, moves: list[Move], was: Place = Place.NOWHERE) -> None:
         flush_due: float | None = pod.timestamp + self._settings.unschedulable_seconds_max
         if pod.gated:
             if self._hints.gate_reacts(pod.scheduler_name, pod.gating_plugin, UNSCHEDULABLE_TIMEOUT):
@@ -133,7 +133,7 @@ class Places:
 
     # -------------------------------------------------------------------------------------------------- out of a queue
 
-    def pop(self, now: float) -> QueuedPod | None:
+    def pop(self, now: float) -> QueuedPodInfo | None:
         """The first pod of activeQ, or of backoffQ where that is empty, now in flight."""
         if self.active:
             pod = self.active.pop()
@@ -152,7 +152,7 @@ class Places:
         self.in_flight.begin(pod, now)
         return pod
 
-    def land(self, flight: Flight) -> QueuedPod:
+    def land(self, flight: InFlightPod) -> QueuedPodInfo:
         """The pod is no longer in flight and goes to a queue next."""
         pod = flight.pod
         self.in_flight.end(pod.uid)
@@ -161,13 +161,13 @@ class Places:
             self.held[plugin, pod.scheduler_name] += 1
         return pod
 
-    def forget(self, pod: QueuedPod) -> None:
+    def forget(self, pod: QueuedPodInfo) -> None:
         """A pod of a queue is gone."""
         self._leave(pod)
         self._release(pod)
         del self.queued[pod.key]
 
-    def _leave(self, pod: QueuedPod) -> None:
+    def _leave(self, pod: QueuedPodInfo) -> None:
         """Takes the pod out of where it is, if it is in a queue."""
         match pod.place:
             case Place.ACTIVE:
@@ -180,7 +180,7 @@ class Places:
 
     # --------------------------------------------------------------------------------------------------------- in place
 
-    def absorb(self, pod: QueuedPod, pending: PendingPod) -> None:
+    def absorb(self, pod: QueuedPodInfo, pending: PendingPod) -> None:
         """The pod's object changed; it stays where it is, in its new place there."""
         match pod.place:
             case Place.ACTIVE:
@@ -206,7 +206,7 @@ class Places:
         longest = self._settings.unschedulable_seconds_max
         return any(now > pod.timestamp + longest for _, gated in self.pool.gates() for pod in gated.values())
 
-    def in_order(self, limit: int | None = None) -> Iterator[QueuedPod]:
+    def in_order(self, limit: int | None = None) -> Iterator[QueuedPodInfo]:
         yield from self.active.in_order(limit)
         yield from self.backoff.in_order(limit)
         yield from self.pool
@@ -214,7 +214,7 @@ class Places:
 
     # ------------------------------------------------------------------------------------------------------- for the audit
 
-    def holders(self, key: str) -> Iterator[tuple[Place, QueuedPod]]:
+    def holders(self, key: str) -> Iterator[tuple[Place, QueuedPodInfo]]:
         """Every queue that holds a pod of this name, and the pod: one of each, or none if it is in flight or unknown."""
         if (pod := self.active.get(key)) is not None:
             yield Place.ACTIVE, pod
@@ -222,11 +222,11 @@ class Places:
         if (pod := self.pool.get(key)) is not None:
             yield (Place.GATED if pod.gated else Place.UNSCHEDULABLE), pod
 
-    def flush_due(self, pod: QueuedPod) -> float:
+    def flush_due(self, pod: QueuedPodInfo) -> float:
         """After this a pod that was unschedulable all the time is tried again."""
         return pod.timestamp + self._settings.unschedulable_seconds_max
 
-    def wrong_timers(self, pod: QueuedPod, now: float, flushed: bool) -> Iterator[str]:
+    def wrong_timers(self, pod: QueuedPodInfo, now: float, flushed: bool) -> Iterator[str]:
         """Of a pod in a queue. `flushed`: whatever was due has been done."""
         match pod.place:
             case Place.BACKOFF | Place.ERROR_BACKOFF:
@@ -243,7 +243,7 @@ class Places:
             case _:
                 pass
 
-    def take_out(self, pod: QueuedPod) -> None:
+    def take_out(self, pod: QueuedPodInfo) -> None:
         """Whatever is left of the pod in any queue."""
         if pod.key in self.active:
             self.active.delete(pod.key)
@@ -277,7 +277,7 @@ class Places:
 
     # ---------------------------------------------------------------------------------------------------------- private
 
-    def _may_enter(self, pod: QueuedPod) -> bool:
+    def _may_enter(self, pod: QueuedPodInfo) -> bool:
         """Asks PreEnqueue; a refusal makes the pod gated."""
         before = pod.rejectors
         enters = self._gate(pod)
@@ -285,12 +285,12 @@ class Places:
             self.held[pod.gating_plugin, pod.scheduler_name] += 1
         return enters
 
-    def _release(self, pod: QueuedPod) -> None:
+    def _release(self, pod: QueuedPodInfo) -> None:
         """No plugin holds the pod any more."""
         for plugin in pod.rejectors:
             self.held[plugin, pod.scheduler_name] -= 1
 
-    def _moved(self, pod: QueuedPod, label: str, moves: list[Move]) -> None:
+    def _moved(self, pod: QueuedPodInfo, label: str, moves: list[Move]) -> None:
         self.incoming[INCOMING_LABELS[pod.place], label] += 1
         pod.woken_by = label
         moves.append(Move(pod.uid, pod.key, label, pod.place))

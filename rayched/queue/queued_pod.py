@@ -1,6 +1,6 @@
 """A pending pod: what the caller hands in, what the queue keeps about it, and what it tells about its moves.
 
-`PendingPod` is the caller's value. `QueuedPod` is the queue's own record of it, changed only by this room; callers read it.
+`PendingPod` is the caller's value. `QueuedPodInfo` is the queue's own record of it, changed only by this room; callers read it.
 A pod is identified by its uid and, among the pods that are pending, by namespace/name.
 
 The Pod message may be the pod's own, or one that all pods of its template share (then name, uid and status are empty in it and
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rayched.v1.core_pb2 import Pod
 
 if TYPE_CHECKING:
-    from rayched.queue.hint_index import Asking
+    from rayched.queue.hint_index import HintEntry
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
@@ -75,7 +75,7 @@ class Move(NamedTuple):
 Moves = tuple[Move, ...]
 
 
-class QueuedPod:
+class QueuedPodInfo:
     """The queue's record of one pending pod. Times are in seconds."""
 
     __slots__ = (
@@ -132,7 +132,7 @@ class QueuedPod:
         """The second in which the backoff ends; kept until the next pop."""
         self.flush_due: float | None = None
         """After this the pod is tried again whatever happens; set while it is among the unschedulable ones."""
-        self.askings: tuple[Asking, ...] = ()
+        self.askings: tuple[HintEntry, ...] = ()
         """Where it lies under what the hints ask about it, while it is unschedulable."""
         self.place = Place.NOWHERE
         self.seen_through = 0
@@ -159,4 +159,4 @@ class QueuedPod:
         self.nominated_node_name = pending.nominated_node_name
 
     def __repr__(self) -> str:
-        return f"QueuedPod({self.key}, {self.place}, attempts={self.attempts})"
+        return f"QueuedPodInfo({self.key}, {self.place}, attempts={self.attempts})"

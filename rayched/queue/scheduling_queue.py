@@ -49,21 +49,21 @@ from rayched.framework.cluster_event import (
 from rayched.framework.raised import Raised
 from rayched.queue.changes import is_pod_updated, pod_change_events
 from rayched.queue.durations import PreEnqueueDurations
+from rayched.queue.event_batch import EventBatch
 from rayched.queue.gate import EntryGate, PreEnqueuePlugins
 from rayched.queue.hints import HintTable, Requeue
-from rayched.queue.in_flight import Flight
+from rayched.queue.in_flight import InFlightPod
 from rayched.queue.nominator import Nominator
 from rayched.queue.pending import PendingCounts, PendingPodView
 from rayched.queue.places import INCOMING_LABELS, Places, QueueSettings, SortKey
-from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
-from rayched.queue.several import Several
-from rayched.queue.wakes import Wakes, Worth
+from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPodInfo
+from rayched.queue.requeue_matcher import RequeueMatcher, Worth
 from rayched.v1.core_pb2 import Pod
 
 _ADDED: Final = UNSCHEDULABLE_POD_ADD.label
 _UPDATED: Final = UNSCHEDULABLE_POD_UPDATE.label
 
-PreCheck = Callable[[QueuedPod], bool]
+PreCheck = Callable[[QueuedPodInfo], bool]
 """False: the event is not for this pod."""
 
 
@@ -110,7 +110,7 @@ class SchedulingQueue:
         self._gate = EntryGate(pre_enqueue or {}, durations, self.raised)
         self.places = Places(sort_key, self._gate, hints, settings or QueueSettings())
         self._closed = False
-        self._wakes = Wakes(hints, self.places, self.raised)
+        self._wakes = RequeueMatcher(hints, self.places, self.raised)
         self.nominator = Nominator()
         self.scheduling_cycle = 0
         """How many pods were popped."""
@@ -158,14 +158,14 @@ class SchedulingQueue:
 
     # ------------------------------------------------------------------------------------------------------- attempts
 
-    def pop(self, now: float) -> QueuedPod | None:
+    def pop(self, now: float) -> QueuedPodInfo | None:
         """The next pod to schedule, now in flight; None where there is none. Raises QueueClosed."""
         popped = self.pop_batch(1, now)
         return popped[0] if popped else None
 
-    def pop_batch(self, limit: int, now: float) -> list[QueuedPod]:
+    def pop_batch(self, limit: int, now: float) -> list[QueuedPodInfo]:
         """Up to `limit` pods, as single pops would give them. Raises QueueClosed where there is none and none will come."""
-        popped: list[QueuedPod] = []
+        popped: list[QueuedPodInfo] = []
         take = self.places.pop
         while len(popped) < limit and (pod := take(now)) is not None:
             popped.append(pod)
@@ -283,11 +283,11 @@ class SchedulingQueue:
         yield from self._wake(event, now, old, new, pre_check, moves)
         return tuple(moves)
 
-    def move_all_for_each(self, event: ClusterEvent, now: float, news: Several, *, position: int | None = None) -> Moves:
+    def move_all_for_each(self, event: ClusterEvent, now: float, news: EventBatch, *, position: int | None = None) -> Moves:
         """As `move_all` for each of these objects in turn, all at one position. Costs next to nothing where nobody waits."""
         return finished(self.moving_all_for_each(event, now, news, position=position))
 
-    def moving_all_for_each(self, event: ClusterEvent, now: float, news: Several, *, position: int | None = None) -> Moving:
+    def moving_all_for_each(self, event: ClusterEvent, now: float, news: EventBatch, *, position: int | None = None) -> Moving:
         """`move_all_for_each` piece by piece."""
         self.places.in_flight.advance(position)
         if not self.hints.is_of_interest(event):
@@ -395,18 +395,18 @@ class SchedulingQueue:
         """Events kept for pods that are being scheduled."""
         return self.places.in_flight.n_events
 
-    def find(self, key: str) -> QueuedPod | None:
+    def find(self, key: str) -> QueuedPodInfo | None:
         """The pod of this namespace/name, wherever it is."""
         return self.places.find(key)
 
-    def in_order(self, limit: int | None = None) -> Iterator[QueuedPod]:
+    def in_order(self, limit: int | None = None) -> Iterator[QueuedPodInfo]:
         """All pods: activeQ and backoffQ as they would leave, then those waiting for an event, then those in flight.
 
         `limit`: no more are wanted, which spares sorting the rest. The turns of a head-of-line limit are not foreseen.
         """
         return self.places.in_order(limit)
 
-    def view(self, pod: QueuedPod, now: float) -> PendingPodView:
+    def view(self, pod: QueuedPodInfo, now: float) -> PendingPodView:
         """What people want to know of a pending pod."""
         waits = pod.place in (Place.BACKOFF, Place.ERROR_BACKOFF, Place.UNSCHEDULABLE)
         return PendingPodView(
@@ -442,7 +442,7 @@ class SchedulingQueue:
                 self._update_in_flight(flight, pending)
                 return ()
             self.places.in_flight.end(pending.uid)
-        pod = QueuedPod(pending, now)
+        pod = QueuedPodInfo(pending, now)
         known = self.places.find(pending.key)
         if known is not None:
             if known.uid != pod.uid:
@@ -457,7 +457,7 @@ class SchedulingQueue:
             self.nominator.add(pod.uid, pending.nominated_node_name)
         return tuple(moves)
 
-    def _update_in_flight(self, flight: Flight, pending: PendingPod) -> None:
+    def _update_in_flight(self, flight: InFlightPod, pending: PendingPod) -> None:
         pod = flight.pod
         old = pod.pod
         self.nominator.update(pod.uid, pod.nominated_node_name, pending)
@@ -466,7 +466,7 @@ class SchedulingQueue:
             for event in pod_change_events(old, pod.pod):
                 self.places.in_flight.record(event, old, pod.pod, pod.uid)
 
-    def _wake_by_its_update(self, pod: QueuedPod, old: Pod, now: float) -> Moves:
+    def _wake_by_its_update(self, pod: QueuedPodInfo, old: Pod, now: float) -> Moves:
         moves: list[Move] = []
         for event in pod_change_events(old, pod.pod):
             requeue = self.hints.judge(pod, event, old, pod.pod, self._wakes.hint_failed, self.places.pool.questions)

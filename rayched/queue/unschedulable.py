@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rayched.queue.heap import KeyedHeap
-from rayched.queue.hint_index import HintIndex, Indexes, Questions
+from rayched.queue.hint_index import HintIndex, Indexes, TemplateHints
 from rayched.queue.hints import HintTable
-from rayched.queue.queued_pod import Place, QueuedPod
+from rayched.queue.queued_pod import Place, QueuedPodInfo
 
 RejectionClass = tuple[str, frozenset[str], frozenset[str]]
 """(scheduler name, unschedulable plugins, pending plugins)."""
@@ -37,17 +37,17 @@ class UnschedulablePods:
 
     def __init__(self, hints: HintTable) -> None:
         self._hints = hints
-        self.questions = Questions()
-        self._pods: dict[str, QueuedPod] = {}
-        self._classes: dict[RejectionClass, dict[object, dict[str, QueuedPod]]] = {}
+        self.questions = TemplateHints()
+        self._pods: dict[str, QueuedPodInfo] = {}
+        self._classes: dict[RejectionClass, dict[object, dict[str, QueuedPodInfo]]] = {}
         self._indexes: dict[RejectionClass, Indexes] = {}
-        self._gates: dict[Gate, dict[str, QueuedPod]] = {}
+        self._gates: dict[Gate, dict[str, QueuedPodInfo]] = {}
         self._gated = 0
         self.version = 0
         """Changes with each class or gate that comes."""
-        self._timeouts: KeyedHeap[QueuedPod] = KeyedHeap(lambda pod: pod.key, lambda pod: pod.flush_due)
+        self._timeouts: KeyedHeap[QueuedPodInfo] = KeyedHeap(lambda pod: pod.key, lambda pod: pod.flush_due)
 
-    def __iter__(self) -> Iterator[QueuedPod]:
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(self._pods.values())
 
     @property
@@ -58,10 +58,10 @@ class UnschedulablePods:
     def n_gated(self) -> int:
         return self._gated
 
-    def get(self, key: str) -> QueuedPod | None:
+    def get(self, key: str) -> QueuedPodInfo | None:
         return self._pods.get(key)
 
-    def add(self, pod: QueuedPod, flush_due: float | None) -> None:
+    def add(self, pod: QueuedPodInfo, flush_due: float | None) -> None:
         """A pod that is not here. `flush_due`: when it is to be tried again without any event; None for never."""
         self._pods[pod.key] = pod
         pod.flush_due = flush_due
@@ -87,7 +87,7 @@ class UnschedulablePods:
             indexes = self._indexes[found].items()
             pod.askings = tuple(index.add(pod, self.questions.of(pod, hint)) for hint, index in indexes)
 
-    def remove(self, pod: QueuedPod) -> None:
+    def remove(self, pod: QueuedPodInfo) -> None:
         del self._pods[pod.key]
         if pod.flush_due is not None:
             self._timeouts.delete(pod.key)
@@ -110,7 +110,7 @@ class UnschedulablePods:
             if not templates:
                 del self._classes[_class(pod)], self._indexes[_class(pod)]
 
-    def take_out(self, pod: QueuedPod) -> None:
+    def take_out(self, pod: QueuedPodInfo) -> None:
         """Whatever is left of the pod here, wherever it was filed. O(classes)."""
         self._pods.pop(pod.key, None)
         if pod.key in self._timeouts:
@@ -130,7 +130,7 @@ class UnschedulablePods:
                 del self._classes[found], self._indexes[found]
         pod.askings = ()
 
-    def misfilings(self, pod: QueuedPod) -> list[str]:
+    def misfilings(self, pod: QueuedPodInfo) -> list[str]:
         """Why no event would find a pod that lies here."""
         if pod.gated != (pod.place is Place.GATED):
             return ["is filed where no event would find it"]
@@ -142,14 +142,14 @@ class UnschedulablePods:
             return ["is filed under a plugin that does not gate it"]
         return []
 
-    def _is_indexed(self, pod: QueuedPod) -> bool:
+    def _is_indexed(self, pod: QueuedPodInfo) -> bool:
         """By everything that is to be asked about it."""
         indexes = self._indexes[_class(pod)]
         if len(pod.askings) != len(indexes):
             return False
         return all(index.holds(pod, asking) for index, asking in zip(indexes.values(), pod.askings, strict=True))
 
-    def wrong_timers(self, pod: QueuedPod) -> list[str]:
+    def wrong_timers(self, pod: QueuedPodInfo) -> list[str]:
         """Why a pod that lies here might wait for ever."""
         wrong: list[str] = []
         if (pod.flush_due is not None) != (pod.key in self._timeouts):
@@ -162,7 +162,7 @@ class UnschedulablePods:
         """Those that hold pods."""
         return self._classes.keys()
 
-    def pods_of(self, rejection: RejectionClass) -> Iterable[Mapping[str, QueuedPod]]:
+    def pods_of(self, rejection: RejectionClass) -> Iterable[Mapping[str, QueuedPodInfo]]:
         """The pods of a class, those of one template together, never none. Views: no pod may be moved meanwhile."""
         return self._classes.get(rejection, {}).values()
 
@@ -170,17 +170,17 @@ class UnschedulablePods:
         """The pods of a class by what its prepared hints ask. No pod may be put in while they are gone through."""
         return self._indexes.get(rejection, {})
 
-    def gated_by(self, gate: Gate) -> Mapping[str, QueuedPod]:
+    def gated_by(self, gate: Gate) -> Mapping[str, QueuedPodInfo]:
         """A view: no pod may be moved meanwhile."""
         return self._gates.get(gate, {})
 
-    def gates(self) -> Iterator[tuple[Gate, Mapping[str, QueuedPod]]]:
+    def gates(self) -> Iterator[tuple[Gate, Mapping[str, QueuedPodInfo]]]:
         """Each gate with the pods it holds. Views: no pod may be moved meanwhile."""
         yield from self._gates.items()
 
-    def overdue(self, now: float) -> list[QueuedPod]:
+    def overdue(self, now: float) -> list[QueuedPodInfo]:
         """The pods whose time here has passed `flush_due`. They stay."""
-        over: list[QueuedPod] = []
+        over: list[QueuedPodInfo] = []
         while (first := self._timeouts.peek()) is not None and first.flush_due is not None and now > first.flush_due:
             over.append(self._timeouts.pop())
         for pod in over:
@@ -218,14 +218,14 @@ class UnschedulablePods:
         return wrong
 
 
-def _class(pod: QueuedPod) -> RejectionClass:
+def _class(pod: QueuedPodInfo) -> RejectionClass:
     return pod.scheduler_name, pod.unschedulable_plugins, pod.pending_plugins
 
 
-def _gate(pod: QueuedPod) -> Gate:
+def _gate(pod: QueuedPodInfo) -> Gate:
     return pod.scheduler_name, pod.gating_plugin
 
 
-def _sharing(pod: QueuedPod) -> object:
+def _sharing(pod: QueuedPodInfo) -> object:
     """What pods have in common whose hints agree; a pod without a template shares with none."""
     return pod if pod.template is None else ("template", pod.template)

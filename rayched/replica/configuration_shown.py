@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rayched.framework.configuration import PluginConfig
-from rayched.framework.configuration_file import Loaded
+from rayched.configuration.configuration import PluginConfig
+from rayched.configuration.configuration_file import Loaded
 from rayched.framework.extension_points import ExtensionPoint
 from rayched.framework.profile import Profile
 from rayched.replica.settings import ReplicaSettings

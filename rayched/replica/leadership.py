@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from prometheus_client import Metric
 
 from leader.belief import BeliefCell
-from leader.config import ElectionConfig, Profile
+from leader.config import ElectionConfig, TimingProfile
 from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
 from leader.lock import Callbacks
@@ -65,7 +65,7 @@ class Leadership:
         version: str,
         endpoints: Sequence[str],
         keys: Keys,
-        durations: Profile,
+        durations: TimingProfile,
         belief: BeliefCell,
         work: LeadersWork,
     ) -> None:

@@ -31,16 +31,16 @@ from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from rayched.replica.actor_supervisor import ActorSupervisor
 from rayched.replica.configuration_shown import configuration_shown
 from rayched.replica.families import merged
 from rayched.replica.leadership import Leadership
+from rayched.replica.ray.actor_supervisor import ActorSupervisor
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
 from rayched.replica.source_commit import source_commit
 from rayched.server.app import ApiServer
-from rayched.server.health_checks import PING, Check, HealthChecks
-from rayched.server.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
+from rayched.server.http.health_checks import PING, Check, HealthChecks
+from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0

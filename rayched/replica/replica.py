@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from leader.belief import BeliefCell
-from leader.channel import EndpointError, open_channel
+from leader.channel import EndpointError
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget
 from rayched.controllers.budgets import BudgetStatus
@@ -33,26 +33,24 @@ from rayched.controllers.garbage import SubmissionGarbage
 from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.controllers.node_controller import NodeController
 from rayched.controllers.space_keeper import SpaceKeeper
-from rayched.replica.actor_supervisor import ActorSupervisor
-from rayched.replica.etcd_keeper import EtcdKeeper
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_keeper import EtcdKeeper
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.etcd_wait import ask, wait_for_etcd
 from rayched.replica.leadership import Leadership
 from rayched.replica.log_lines import level_of, log_to_stderr
 from rayched.replica.log_receiving import LogReceiver
 from rayched.replica.observability import Observability, ended
 from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory, remove_own_directory
-from rayched.replica.processes import adopt_orphans
+from rayched.replica.ray.actor_supervisor import ActorSupervisor
+from rayched.replica.ray.processes import adopt_orphans
 from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
 from rayched.server.app import ApiServer, ListenError, ServerOptions
-from rayched.store.calls import Deadlines
-from rayched.store.client import StoreClient
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 
-_ETCD_ANSWER_SECONDS: Final = 5.0
 _LOOP_SECONDS_MAX: Final = 0.5
 Loop = Housekeeping | BudgetStatus | NodeController | SpaceKeeper
 
@@ -91,7 +89,9 @@ def run(settings: ReplicaSettings) -> int:
         owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
         keeper = None if etcd is None else owned.enter_context(EtcdKeeper(etcd, stopping.fail))
         endpoints = settings.etcd_endpoints if keeper is None else (keeper.etcd.endpoint,)
-        _check_etcd(endpoints, given=etcd is None)
+        if not _etcd_answers(endpoints, stopping, given=etcd is None):
+            log.info("stopped")
+            return 0
         belief_file = owned.enter_context(_belief_file())
         logs = owned.enter_context(LogReceiver(belief_file.with_name("logs"), level_of(settings.log_level))).target
         owned.callback(stopping.end_processes)
@@ -160,7 +160,7 @@ class _Replica:
             problems=self._space.problems,
         )
         self._server = ApiServer(options, self.leadership, self._actors)
-        duties: list[Duty] = [SubmissionGarbage(keys)]
+        duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there)]
         self._housekeeping = Housekeeping(endpoints, duties, self.leadership.epoch)
         self._observability = Observability(
             settings, scheduler, version, self.leadership, self._actors, self._server, self._problem_of_storage
@@ -242,18 +242,20 @@ def _check_listen(flag: str, host: str, port: int) -> None:
         raise ReplicaError(f"{flag} {host}:{port}: {error.strerror}; choose an address of this host with a free port") from error
 
 
-def _check_etcd(endpoints: tuple[str, ...], *, given: bool) -> None:
-    """One linearizable read, so that a wrong endpoint is told at once and in one line."""
+def _etcd_answers(endpoints: tuple[str, ...], stopping: Stopping, *, given: bool) -> bool:
+    """False where the replica is told to stop before. An own etcd was ready, so one that does not answer then is an error."""
+    stop = threading.Event()
+    stopping.when_asked(stop.set)
     try:
-        with open_channel(endpoints) as channel:
-            StoreClient(channel, Deadlines(patience_seconds=_ETCD_ANSWER_SECONDS)).revision()
+        if given:
+            return wait_for_etcd(endpoints, stop)
+        ask(endpoints)
+        return not stop.is_set()
     except EndpointError as error:
         raise ReplicaError(f"--etcd-endpoints: {error}") from error
     except StoreError as error:
         flag = "--etcd-endpoints " if given else ""
-        raise ReplicaError(
-            f"{flag}{','.join(endpoints)}: no etcd answers there ({error}); start one, or leave the flag out for one of its own"
-        ) from error
+        raise ReplicaError(f"{flag}{','.join(endpoints)}: {error}") from error
 
 
 @contextmanager

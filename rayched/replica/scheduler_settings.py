@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from leader.config import KUBE, PROFILES, ElectionConfig, ElectionConfigError, Profile, check_config
-from rayched.framework.configuration import LeaderElectionConfiguration
-from rayched.framework.configuration_file import ConfigurationErrors, Loaded, load
-from rayched.framework.registry import RegistryError, load_entry_points, merge
+from leader.config import KUBE, PROFILES, ElectionConfig, ElectionConfigError, TimingProfile, check_config
+from rayched.actors.entry_points import load_entry_points
+from rayched.configuration.configuration import LeaderElectionConfiguration
+from rayched.configuration.configuration_file import ConfigurationErrors, Loaded, load
+from rayched.framework.registry import RegistryError, merge
 from rayched.plugins.in_tree import IN_TREE
 
 _DEFAULT_TEXT: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -40,12 +41,12 @@ class SchedulerSettings:
     loaded: Loaded
     """What it says, for people."""
 
-    def durations(self, profile: str) -> Profile:
+    def durations(self, profile: str) -> TimingProfile:
         """Of the election: those of the configuration, else those of the profile."""
         return election_durations(profile, self.loaded.configuration.leader_election)
 
 
-def election_durations(profile: str, given: LeaderElectionConfiguration) -> Profile:
+def election_durations(profile: str, given: LeaderElectionConfiguration) -> TimingProfile:
     """The durations of a profile of the election, or those that a configuration gives; kube-scheduler's stand in for what it
     leaves out then. Raises SchedulerSettingsError.
     """
@@ -54,7 +55,7 @@ def election_durations(profile: str, given: LeaderElectionConfiguration) -> Prof
         return PROFILES[profile]
     usual = (KUBE.lease_duration, KUBE.renew_deadline, KUBE.retry_period)
     lease, renew, retry = (usual[i] if seconds is None else seconds for i, seconds in enumerate(found))
-    durations = Profile(lease, renew, retry, max(_STORE_TTL_SECONDS_MIN, math.ceil(lease), math.ceil(1.5 * renew)))
+    durations = TimingProfile(lease, renew, retry, max(_STORE_TTL_SECONDS_MIN, math.ceil(lease), math.ceil(1.5 * renew)))
     try:
         check_config(ElectionConfig.of(durations, identity="any"), on_started_leading=any, on_stopped_leading=any, lock=any)
     except ElectionConfigError as error:

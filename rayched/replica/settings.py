@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rayched.api.well_known_taints import DefaultTolerations
+from rayched.configuration.yaml_fields import duration_seconds
 from rayched.controllers.node_settings import NodeSettings
-from rayched.framework.yaml_fields import duration_seconds
 
 DEFAULT_PORT = 7420
 """Of the first replica; those of `up` count on from here."""

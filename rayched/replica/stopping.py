@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.own_directories import remove_own
-from rayched.replica.processes import end_descendants
+from rayched.replica.ray.processes import end_descendants
 from rayched.replica.stop_signals import on_stop_signals
 
 STOP_SECONDS_MAX: Final = 5.0

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from leader.channel import open_channel
-from rayched.store.client import StoreClient
 from rayched.store.errors import StoreError
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys, KeyTextError
 from rayched.v1.storage_pb2 import Suspect
 

@@ -35,7 +35,7 @@ class HasPod(Protocol):
         """Not to be changed."""
 
 
-class Phase(enum.Enum):
+class AttemptPhase(enum.Enum):
     WAITING = "waiting"
     """A Permit plugin asked to wait."""
     READY = "ready"
@@ -63,7 +63,7 @@ class Attempt:
     node_name: str = ""
     id: str = ""
     """Goes with the binding into the store; "" before its binding cycle."""
-    phase: Phase = Phase.READY
+    phase: AttemptPhase = AttemptPhase.READY
     _state: CycleState | None = None
 
     @property
@@ -92,7 +92,7 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AttemptFailure:
     """Why an attempt did not lead to a binding. Without any plugin it failed with an error."""
 
     status: Status
@@ -111,16 +111,16 @@ class Failure:
         return self.status.rejected
 
 
-def failed_on_node(status: Status) -> Failure:
+def failed_on_node(status: Status) -> AttemptFailure:
     """Reserve, Permit, PreBind or Bind turned the pod down, or broke, after a node was chosen. A nomination ends with it.
 
     Source: the FitError of one node that kube-scheduler 1.34 makes of it.
     """
     if not status.rejected:
-        return Failure(status, status.message(), nominated_node_name="")
+        return AttemptFailure(status, status.message(), nominated_node_name="")
     plugins = frozenset({status.plugin} - {""})
     pending = plugins if status.code is Code.PENDING else NO_PLUGINS
-    return Failure(status, _none_of_one_node(status.reasons), plugins - pending, pending, nominated_node_name="")
+    return AttemptFailure(status, _none_of_one_node(status.reasons), plugins - pending, pending, nominated_node_name="")
 
 
 def _none_of_one_node(reasons: Iterable[str]) -> str:

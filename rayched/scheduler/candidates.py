@@ -42,7 +42,7 @@ class Victim(NamedTuple):
         return -self.pod.template.priority, self.pod.facts.started
 
 
-class Candidate(NamedTuple):
+class PreemptionCandidate(NamedTuple):
     row: int
     victims: tuple[Victim, ...]
     """One at least, the most important first."""
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
     """Lower is better."""
 
 
-def candidate(row: int, victims: Sequence[Victim], n_violating: int) -> Candidate:
+def candidate(row: int, victims: Sequence[Victim], n_violating: int) -> PreemptionCandidate:
     """Of victims in the order of their importance."""
     # The most important one has the highest priority, and of those the earliest start.
     first, count = victims[0].pod, len(victims)
@@ -60,10 +60,10 @@ def candidate(row: int, victims: Sequence[Victim], n_violating: int) -> Candidat
     for victim in victims:
         total += victim.pod.template.priority
     rank = n_violating, first.template.priority, total, count, -first.facts.started
-    return Candidate(row, tuple(victims), n_violating, rank)
+    return PreemptionCandidate(row, tuple(victims), n_violating, rank)
 
 
-def best(candidates: Sequence[Candidate]) -> list[Candidate]:
+def best(candidates: Sequence[PreemptionCandidate]) -> list[PreemptionCandidate]:
     """Those that no criterion tells apart, in their order; one at least is given."""
     return [candidates[place] for place in lowest(np.array([one.rank for one in candidates])).tolist()]
 

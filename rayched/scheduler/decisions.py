@@ -24,10 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from rayched.engine.evaluation import Evaluation
+from rayched.engine.runners_up import row_of, total_of
 from rayched.framework.diagnosis import Diagnosis
-from rayched.framework.evaluation import Evaluation
-from rayched.framework.ranking import row_of, total_of
-from rayched.scheduler.attempt import Attempt, Failure
+from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
@@ -91,7 +91,7 @@ class _Names:
         self.next: _Names | None = None
 
 
-class _Batch:
+class _DecisionBatch:
     """What the decisions of a batch have in common."""
 
     __slots__ = ("ended", "names", "revision")
@@ -108,7 +108,7 @@ class _Chosen(NamedTuple):
 
     number: int
     uid: str
-    batch: _Batch
+    batch: _DecisionBatch
     began: float
     template: int
     row: int
@@ -118,7 +118,7 @@ class _Chosen(NamedTuple):
     """The rows that tie, and after them the ranks of others."""
 
 
-_ChosenFields = tuple[int, str, _Batch, float, int, int, int, int, Sequence[int]]
+_ChosenFields = tuple[int, str, _DecisionBatch, float, int, int, int, int, Sequence[int]]
 
 
 class Rejections(NamedTuple):
@@ -145,7 +145,7 @@ class Decisions:
         self._nodes_seen = self._nodes.end
         self._names_seen = list(snapshot.names)
         """As of `_nodes_seen`."""
-        self._batch = _Batch(0, _Names())
+        self._batch = _DecisionBatch(0, _Names())
         self._best: Sequence[int] = ()
         """Those noted last. Where many tie they stay the same for long, and many decisions share them."""
         self._ring: deque[Decision | _ChosenFields] = deque(maxlen=DECISIONS_MAX)
@@ -164,7 +164,7 @@ class Decisions:
     def begin(self, revision: int) -> None:
         """A batch begins; the snapshot has seen everything up to `revision`."""
         if self.keeps:
-            self._batch = _Batch(revision, self._batch.names)
+            self._batch = _DecisionBatch(revision, self._batch.names)
 
     def end(self, now: float) -> None:
         """The batch is done."""
@@ -206,7 +206,7 @@ class Decisions:
             self._keep(Decision(*self._head(attempt), self._names[row], 0))
             self._counts_wanted(attempt.template)
 
-    def failed(self, attempt: Attempt, diagnosis: Diagnosis, failure: Failure) -> None:
+    def failed(self, attempt: Attempt, diagnosis: Diagnosis, failure: AttemptFailure) -> None:
         """The attempt found no node."""
         if self.keeps:
             preemption, nominated = failure.preemption, failure.nominated_node_name or ""
@@ -243,7 +243,7 @@ class Decisions:
         if changed:
             then, now = self._batch.names, _Names()
             then.changed, then.next = changed, now
-            self._batch = _Batch(self._batch.revision, now)
+            self._batch = _DecisionBatch(self._batch.revision, now)
 
     # ----------------------------------------------------------------------------------------------------------- asking
 

@@ -4,7 +4,7 @@ A pod has at most one nomination. It comes from the pod's status, or from the sc
 the pod that knows nothing of it does not undo it, one that removes or changes it in the status does. A nomination to a node that
 is not there holds nobody back, and counts again should the node return; a new term starts without such nominations.
 
-Nominated pods of equal or higher priority are taken into account wherever a pod is to go, see `framework.nominations`.
+Nominated pods of equal or higher priority are taken into account wherever a pod is to go, see `engine.nominations`.
 
 Owner: the Scheduler. Source: nominator of kube-scheduler 1.34.
 Cost: O(1) for each change; for a decision 30 ns for each nominated pod, nothing while there is none.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rayched.framework.nominations import Nomination
+from rayched.engine.nominations import Nomination
 from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import Log
 from rayched.snapshot.table import NodeTable
@@ -22,14 +22,13 @@ from rayched.snapshot.templates import PodTemplate
 
 
 class Nominations:
-    """Pods by the node they are nominated to."""
+    """Pods and the nodes they are nominated to."""
 
-    __slots__ = ("_of", "_on", "_rows", "_rows_position", "_table", "log")
+    __slots__ = ("_of", "_rows", "_rows_position", "_table", "log")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._of: dict[str, tuple[PodTemplate, str]] = {}
-        self._on: dict[str, dict[str, PodTemplate]] = {}
         self._rows: dict[str, Nomination] = {}
         """What `beside` chooses from, as of the nodes that there were at `_rows_position`."""
         self._rows_position = -1
@@ -55,7 +54,7 @@ class Nominations:
 
     def below(self, priority: int, node_name: str) -> tuple[str, ...]:
         """uids of pods of lower priority that are nominated to the node, first one first."""
-        return tuple(uid for uid, template in self._on.get(node_name, {}).items() if template.priority < priority)
+        return tuple(uid for uid, (template, on) in self._of.items() if on == node_name and template.priority < priority)
 
     def _with_rows(self) -> dict[str, Nomination]:
         # Labels tell of nodes that come and go.
@@ -83,7 +82,6 @@ class Nominations:
         self.forget(uid)
         if node_name:
             self._of[uid] = template, node_name
-            self._on.setdefault(node_name, {})[uid] = template
             self._place(uid, template, node_name)
 
     def status_seen(self, uid: str, template: PodTemplate, before: str, now: str) -> None:
@@ -95,13 +93,7 @@ class Nominations:
 
     def forget(self, uid: str) -> None:
         """The pod has a node, or is not pending any more. Idempotent."""
-        known = self._of.pop(uid, None)
-        if known is None:
-            return
-        there = self._on[known[1]]
-        del there[uid]
-        if not there:
-            del self._on[known[1]]
+        self._of.pop(uid, None)
         placed = self._rows.pop(uid, None)
         if placed is not None:
             self.log.append(placed[1])
@@ -109,7 +101,6 @@ class Nominations:
     def restart(self, pending: Iterable[tuple[str, PodTemplate, str]]) -> None:
         """A new term: what statuses of pending pods say, as far as the nodes are there."""
         self._of.clear()
-        self._on.clear()
         self._rows.clear()
         self.log.cut()
         for uid, template, node_name in pending:

@@ -16,13 +16,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.framework.room_trials import PodsOfRows
+from rayched.engine.resource_trials import PodsOfRows
 from rayched.scheduler.candidates import Victim
 from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.snapshot import Snapshot
 
 
-class _Pods(NamedTuple):
+class _PodsOfRow(NamedTuple):
     by_importance: list[Victim]
     falling: list[int]
     """Their priorities with the sign turned, so that they rise."""
@@ -47,7 +47,7 @@ class PotentialVictims:
         self._snapshot = snapshot
         self._logs: tuple[ChangeLog, ...] = (snapshot.usage_log, snapshot.facts_log)
         self._positions = [log.end for log in self._logs]
-        self._rows: dict[int, _Pods] = {}
+        self._rows: dict[int, _PodsOfRow] = {}
         self._columns: dict[int, _Columns] = {}
         self._numbered = 0
         """The generation of the numbers in these."""
@@ -93,7 +93,7 @@ class PotentialVictims:
         first = bisect_left(pods.falling, 1 - priority)
         return pods.by_importance[first:] if first else pods.by_importance
 
-    def _pods(self, row: int) -> _Pods:
+    def _pods(self, row: int) -> _PodsOfRow:
         pods = self._rows.get(row)
         if pods is None:
             self._snapshot.work.spend()
@@ -109,7 +109,7 @@ class PotentialVictims:
         self._columns[row] = found
         return found
 
-    def _look(self, row: int) -> _Pods:
+    def _look(self, row: int) -> _PodsOfRow:
         snapshot = self._snapshot
         # By importance, and in their order where that is equal; as plain tuples, as this is most of what a new row takes.
         there = []
@@ -117,4 +117,4 @@ class PotentialVictims:
             pod = snapshot.known(uid)
             there.append((-pod.template.priority, pod.facts.started, place, Victim(uid, pod)))
         there.sort()
-        return _Pods([victim for _, _, _, victim in there], [falling for falling, _, _, _ in there])
+        return _PodsOfRow([victim for _, _, _, victim in there], [falling for falling, _, _, _ in there])

@@ -5,7 +5,7 @@
 * Potential rows are those that a filter found UNSCHEDULABLE; UNSCHEDULABLE_AND_UNRESOLVABLE ones no removal of pods can help.
 * Dry runs begin at a drawn row and go round. They end when a share of the potential rows are candidates (the arguments say how
   many) and one of them violates no budget.
-* Rows are tried many at a time, see `framework.dry_run`; nothing is copied but a few numbers of each row. What was found out for
+* Rows are tried many at a time, see `engine.dry_run`; nothing is copied but a few numbers of each row. What was found out for
   one preemptor is kept for the next equal one, see `row_outcomes`.
 
 It decides and changes nothing. Owner: the Scheduler. Source: preemption.Evaluator and DefaultPreemption of kube-scheduler 1.34.
@@ -21,17 +21,17 @@ from typing import Final
 
 import numpy as np
 
+from rayched.engine.engine import Engine
+from rayched.engine.nominations import Nomination
 from rayched.framework.diagnosis import Diagnosis, none_available
-from rayched.framework.engine import Engine
-from rayched.framework.nominations import Nomination
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.status import SUCCESS, Code, Status, unschedulable
-from rayched.scheduler.candidates import Candidate
+from rayched.scheduler.candidates import PreemptionCandidate
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.row_outcomes import CLEAN, NO_CANDIDATE, NO_VICTIMS, RowOutcomes, Trials, counted
-from rayched.scheduler.selection import Chance
+from rayched.scheduler.selection import TieBreaker
 from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
@@ -68,7 +68,7 @@ class Evaluator:
     """Looks for victims with one profile's engine."""
 
     def __init__(
-        self, snapshot: Snapshot, engine: Engine, nominations: Nominations, chance: Chance, potential: PotentialVictims
+        self, snapshot: Snapshot, engine: Engine, nominations: Nominations, chance: TieBreaker, potential: PotentialVictims
     ) -> None:
         self._snapshot = snapshot
         self._nominations = nominations
@@ -122,7 +122,7 @@ class Evaluator:
 
     # ------------------------------------------------------------------------------------------------------- candidates
 
-    def candidates(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> tuple[list[Candidate], list[Status]]:
+    def candidates(self, preemptor: Preemptor, args: DefaultPreemptionArgs) -> tuple[list[PreemptionCandidate], list[Status]]:
         """Where room can be made, as far as was looked; where there is no such row, what is in the way on each."""
         rows, trials = self._potential_rows(preemptor), self._trials(preemptor, args)
         found = _search(rows, trials, args)

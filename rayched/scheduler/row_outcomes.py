@@ -22,12 +22,12 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.framework.dry_run import DryRun
-from rayched.framework.engine import Engine
-from rayched.framework.nominations import Nomination
+from rayched.engine.dry_run import DryRun
+from rayched.engine.engine import Engine
+from rayched.engine.nominations import Nomination
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.status import Status, error, unresolvable
-from rayched.scheduler.candidates import PRIORITIES_BELOW_ZERO, RANKS, Candidate, Ranks, Victim, candidate, lowest
+from rayched.scheduler.candidates import PRIORITIES_BELOW_ZERO, RANKS, PreemptionCandidate, Ranks, Victim, candidate, lowest
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption_budgets import parted, within_hard_limits
@@ -50,7 +50,7 @@ NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 Sides: TypeAlias = tuple[list[Victim], list[Victim]]
 """Pods that may have to go: those that would violate a budget, and the others."""
 
-Outcome: TypeAlias = Candidate | Status | None
+Outcome: TypeAlias = PreemptionCandidate | Status | None
 """Room can be made; it cannot and why; it cannot, and nobody asked why."""
 
 
@@ -83,7 +83,7 @@ class _Kept:
 
     def keep(self, row: int, outcome: Outcome) -> None:
         self.by_row[row] = outcome
-        if type(outcome) is Candidate:
+        if type(outcome) is PreemptionCandidate:
             self.kinds[row] = VIOLATING if outcome.n_violating else CLEAN
             self.ranks[row] = outcome.rank
         else:
@@ -207,13 +207,13 @@ class Trials:
         found: RowIndex = rows[lowest(self._known.ranks[rows])]
         return found
 
-    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+    def candidates(self, rows: Sequence[int]) -> list[PreemptionCandidate]:
         """Of rows that are known to be candidates, in full. Raises PluginError."""
         by_row = self._known.by_row
         untold = [row for row in rows if row not in by_row]
         if untold:
             self._try(untold, why=False)
-        return cast(list[Candidate], [by_row[row] for row in rows])
+        return cast(list[PreemptionCandidate], [by_row[row] for row in rows])
 
     def refused(self, rows: Sequence[int]) -> dict[int, Status]:
         """Why no room can be made on rows where that is so. Raises PluginError."""
@@ -283,7 +283,7 @@ class Trials:
         if len(odd):
             self._try(index[odd].tolist(), why=False)
 
-    def _outcome(self, row: int, order: Sequence[Victim], stay: Sequence[bool], n_first: int) -> Candidate | Status:
+    def _outcome(self, row: int, order: Sequence[Victim], stay: Sequence[bool], n_first: int) -> PreemptionCandidate | Status:
         """`n_first` of the pods would violate a budget; they stand first."""
         victims = [victim for victim, stays in zip(order, stay, strict=True) if not stays]
         if not victims:

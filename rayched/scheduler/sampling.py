@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from rayched.framework.evaluation import Evaluation
+from rayched.engine.evaluation import Evaluation
 from rayched.scheduler.node_order import NodeOrder
 from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.table import NodeTable

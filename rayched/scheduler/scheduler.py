@@ -2,8 +2,8 @@
 
 A cycle: the node that the pod is nominated to, if it fits there; else evaluate its template over all nodes and choose among the
 best. Then assume, Reserve, Permit. Pod i+1 sees what pod i did, and leaves room for nominated pods of at least its priority.
-What it decides is data: an Attempt that may go on to its binding, or a Failure. The binding itself is a write that somebody
-else sends; PreBind and Bind run before it, PostBind after it was committed.
+What it decides is data: an Attempt that may go on to its binding, or an AttemptFailure. The binding itself is a write that
+somebody else sends; PreBind and Bind run before it, PostBind after it was committed.
 
 Rules:
 
@@ -24,34 +24,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from rayched.engine.engine import Engine
+from rayched.engine.evaluation import Evaluation
+from rayched.engine.nominations import Nomination
+from rayched.engine.shards import ShardEvaluator
 from rayched.framework.diagnosis import Diagnosis
-from rayched.framework.engine import Engine, PluginError
-from rayched.framework.evaluation import Evaluation
 from rayched.framework.lifecycle import Lifecycle
 from rayched.framework.measured_lifecycle import ATTEMPTS_SAMPLED_EVERY, FILTER, MeasuredLifecycle, PointDurations, Stopwatch
-from rayched.framework.nominations import Nomination
 from rayched.framework.plugin import PostFilterResult
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.preemption import FAILED_ATTEMPT
 from rayched.framework.profile import ALL_NODES, Profile
 from rayched.framework.raised import Raised
-from rayched.framework.shards import ShardEvaluator
 from rayched.framework.status import Code, Status, error
 from rayched.framework.time_budget import CycleMeter, without
-from rayched.scheduler.attempt import Attempt, Failure, HasPod, Phase, Preemption, failed_on_node
+from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase, HasPod, Preemption, failed_on_node
 from rayched.scheduler.decisions import Decisions
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.sampling import Sampling
-from rayched.scheduler.selection import Chance, SeededChance
+from rayched.scheduler.selection import SeededTieBreaker, TieBreaker
 from rayched.scheduler.shadow import Shadow, ShadowRecords
 from rayched.scheduler.waiting import UsesPermitHandle, WaitingPods
 from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
-from rayched.snapshot.work_budget import OverBudget
+from rayched.snapshot.work_budget import AttemptOverBudget
 from rayched.v1.core_pb2 import Pod
 
 DIAGNOSIS: Final = "Diagnosis"
@@ -113,7 +114,7 @@ class Scheduler:
         profiles: Mapping[str, Profile],
         seed: int,
         shards: Callable[[str], ShardEvaluator] | None = None,
-        chance: Chance | None = None,
+        chance: TieBreaker | None = None,
         stopwatch: Stopwatch = lambda: 0.0,
     ) -> None:
         """`shards` gives the port for the engine of a profile, by the scheduler's name; `chance` stands in for the seed's.
@@ -130,7 +131,7 @@ class Scheduler:
         self.freed: list[Attempt] = []
         """Attempts undone after their own cycle: others may wait for the room that they held. Whoever tells of it clears this."""
         self._snapshot = snapshot
-        self._chance = chance or SeededChance(seed)
+        self._chance = chance or SeededTieBreaker(seed)
         self._decisions = 0
         self.durations = PointDurations(stopwatch)
         self.decisions = Decisions(snapshot, stopwatch)
@@ -206,7 +207,7 @@ class Scheduler:
         allowed: float = ATTEMPT_SECONDS,
         *,
         goes_on: bool = False,
-    ) -> Attempt | Failure:
+    ) -> Attempt | AttemptFailure:
         """One cycle. The attempt that comes back holds room on its node and is READY or WAITING.
 
         `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for. `allowed`: seconds that
@@ -237,7 +238,7 @@ class Scheduler:
         now_unix: float,
         sampled: bool,
         skipped: frozenset[str] = frozenset(),
-    ) -> Attempt | Failure:
+    ) -> Attempt | AttemptFailure:
         """`skipped`: plugins that the runner is without, as they took too long."""
         try:
             nominated: Sequence[Nomination] = ()
@@ -256,7 +257,7 @@ class Scheduler:
                     runner.shadow.ask(attempt, row, nominated, self.shadows)
             else:
                 self.decisions.kept(attempt, row)
-        except OverBudget as problem:
+        except AttemptOverBudget as problem:
             if self._goes_on:
                 raise
             return self._over_budget(attempt, problem)
@@ -279,14 +280,14 @@ class Scheduler:
         attempt.node_name = self._snapshot.name_of(row)
         return self._take(attempt, now)
 
-    def decided_waits(self, now: float) -> Iterator[tuple[Attempt, Failure | None]]:
+    def decided_waits(self, now: float) -> Iterator[tuple[Attempt, AttemptFailure | None]]:
         """Attempts whose wait has ended: READY, or rolled back with the failure."""
         for decided in self.waiting.take_decided(now):
             attempt = self._attempts.get(decided.uid)
             if attempt is None:
                 continue
             if decided.status.ok:
-                attempt.phase = Phase.READY
+                attempt.phase = AttemptPhase.READY
                 yield attempt, None
             else:
                 self.roll_back(attempt)
@@ -297,7 +298,7 @@ class Scheduler:
         try:
             with self._snapshot.work.of(COUNTING_SECONDS):
                 return self.decisions.count(self._rejections, self._decisions - 1)
-        except OverBudget:
+        except AttemptOverBudget:
             # Nobody needs to know.
             return True
         except Exception as problem:
@@ -309,7 +310,7 @@ class Scheduler:
 
     # --------------------------------------------------------------------------------------------------- binding cycle
 
-    def begin_binding(self, attempt: Attempt, attempt_id: str) -> Failure | None:
+    def begin_binding(self, attempt: Attempt, attempt_id: str) -> AttemptFailure | None:
         """PreBind, then Bind. None: the binding may be written, under that id; else the attempt is rolled back."""
         if not attempt.lifecycle.binds_at_once:
             pod, state, node_name = attempt.pod, attempt.state, attempt.node_name
@@ -321,7 +322,7 @@ class Scheduler:
             if not status.ok:
                 self.roll_back(attempt)
                 return failed_on_node(status)
-        attempt.phase = Phase.BINDING
+        attempt.phase = AttemptPhase.BINDING
         attempt.id = attempt_id
         return None
 
@@ -399,7 +400,7 @@ class Scheduler:
         finally:
             self.durations.note(FILTER, code, template.scheduler_name, began)
 
-    def _take(self, attempt: Attempt, now: float) -> Attempt | Failure:
+    def _take(self, attempt: Attempt, now: float) -> Attempt | AttemptFailure:
         """Assume, Reserve, Permit. The pod's nomination has served."""
         uid = attempt.uid
         if self.nominations:
@@ -414,7 +415,7 @@ class Scheduler:
             permit = attempt.lifecycle.permit(attempt.state, attempt.pod, attempt.node_name)
             status = permit.status
             if status.code is Code.WAIT:
-                attempt.phase = Phase.WAITING
+                attempt.phase = AttemptPhase.WAITING
                 self.waiting.add(attempt.uid, attempt.name, attempt.node_name, permit.timeouts, now)
                 return attempt
         if status.ok:
@@ -424,14 +425,16 @@ class Scheduler:
         self._undo(attempt)
         return failed_on_node(status)
 
-    def _no_node(self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float) -> Failure:
+    def _no_node(
+        self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float
+    ) -> AttemptFailure:
         """No node is feasible: ask PostFilter whether it can make one so."""
         own_row = self._snapshot.row_of(self.nominations.node_of(attempt.uid)) if self.nominations else None
         diagnosis = runner.engine.diagnose(attempt.template, nominated, own_row)
         status = diagnosis.pre_filter if not diagnosis.pre_filter.ok else Status(Code.UNSCHEDULABLE)
         if not status.rejected:
             return self._broken(attempt, status)
-        failure = Failure(
+        failure = AttemptFailure(
             status,
             diagnosis.message(),
             unschedulable_plugins=diagnosis.unschedulable_plugins,
@@ -449,11 +452,11 @@ class Scheduler:
         self,
         runner: _ProfileRunner,
         attempt: Attempt,
-        failure: Failure,
+        failure: AttemptFailure,
         diagnosis: Diagnosis,
         nominated: Sequence[Nomination],
         now_unix: float,
-    ) -> Failure:
+    ) -> AttemptFailure:
         """The failure with what PostFilter makes of it."""
         preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, nominated, now_unix, runner.evaluator)
         attempt.state.write(DIAGNOSIS, diagnosis)
@@ -464,7 +467,7 @@ class Scheduler:
             failure = replace(failure, message=f"{failure.message} {answer.message()}")
         return failure if result is None else self._nominated(attempt, failure, result)
 
-    def _nominated(self, attempt: Attempt, failure: Failure, result: PostFilterResult) -> Failure:
+    def _nominated(self, attempt: Attempt, failure: AttemptFailure, result: PostFilterResult) -> AttemptFailure:
         """PostFilter's result holds from now on, also before it is written: for the pods that come next."""
         node_name, preemption = result.nominated_node_name, None
         if result.victims:
@@ -482,14 +485,14 @@ class Scheduler:
         bound = self._snapshot.bound(uid)
         return bound is None or bound.terminating or self.waiting.reject(uid, "", PREEMPTED)
 
-    def _over_budget(self, attempt: Attempt, problem: OverBudget) -> Failure:
+    def _over_budget(self, attempt: Attempt, problem: AttemptOverBudget) -> AttemptFailure:
         """What was computed is kept, so that the next attempt has less to do."""
         self.over_budget[attempt.template.scheduler_name] += 1
         what = "its affinity, topology spread constraints and the pods that it may preempt take too long to look at"
         return self._broken(attempt, error(f"the attempt {problem}: {what}"))
 
-    def _broken(self, attempt: Attempt, status: Status) -> Failure:
+    def _broken(self, attempt: Attempt, status: Status) -> AttemptFailure:
         """Something failed that should not; a nomination ends with it, as in kube-scheduler 1.34."""
         self.nominations.forget(attempt.uid)
         self.decisions.broke(attempt, status.message())
-        return Failure(status, status.message(), nominated_node_name="")
+        return AttemptFailure(status, status.message(), nominated_node_name="")

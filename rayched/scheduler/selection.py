@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from rayched.snapshot.columns import RowIndex
+from rayched.snapshot.snapshot import Snapshot
 
 _WORD: Final = (1 << 64) - 1
 # The constants of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -37,7 +38,7 @@ def draw(seed: int, number: int, bound: int) -> int:
     return (word ^ word >> 31) * bound >> 64
 
 
-class Chance(Protocol):
+class TieBreaker(Protocol):
     """Decides where all else is equal."""
 
     seed: int
@@ -49,7 +50,7 @@ class Chance(Protocol):
         """Where among so many rows (one at least) a search begins."""
 
 
-class SeededChance:
+class SeededTieBreaker:
     """The chance of a run that can be repeated."""
 
     def __init__(self, seed: int) -> None:
@@ -60,6 +61,20 @@ class SeededChance:
 
     def offset(self, n_rows: int, number: int) -> int:
         return draw(self.seed ^ _OFFSETS, number, n_rows)
+
+
+class SmallestName:
+    """Of the rows that tie the one whose node has the smallest name: what recorded decisions are compared by."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.seed = 0
+        self._snapshot = snapshot
+
+    def among(self, rows: RowIndex | Sequence[int], number: int) -> int:  # noqa: ARG002
+        return min(map(int, rows), key=self._snapshot.name_of)
+
+    def offset(self, n_rows: int, number: int) -> int:  # noqa: ARG002
+        return 0
 
 
 def choose(best_rows: RowIndex | Sequence[int], seed: int, number: int) -> int:

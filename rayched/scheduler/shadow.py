@@ -23,13 +23,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rayched.framework.engine import Engine, PluginError
-from rayched.framework.nominations import Nomination
+from rayched.engine.engine import Engine
+from rayched.engine.nominations import Nomination
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
 from rayched.framework.raised import Raised
 from rayched.framework.time_budget import CycleMeter
 from rayched.scheduler.attempt import Attempt
-from rayched.scheduler.selection import Chance
+from rayched.scheduler.selection import TieBreaker
 from rayched.snapshot.snapshot import Snapshot
 
 UNREAD_MAX: Final = 1_000
@@ -84,7 +85,7 @@ class ShadowRecords:
 class Shadow:
     """The shadow of one profile."""
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, chance: Chance, stopwatch: Callable[[], float]) -> None:
+    def __init__(self, snapshot: Snapshot, profile: Profile, chance: TieBreaker, stopwatch: Callable[[], float]) -> None:
         assert profile.shadow is not None
         self._meter = CycleMeter(stopwatch, profile.time_budgets)
         known = {plugin.name for plugin in profile.plugins()}

@@ -48,7 +48,7 @@ class WaitingPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class PermitDecision:
     uid: str
     status: Status
 
@@ -66,7 +66,7 @@ class WaitingPods:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._decided: list[Decided] = []
+        self._decided: list[PermitDecision] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -109,7 +109,7 @@ class WaitingPods:
             return float("-inf")
         return min((deadline for entry in self._entries.values() for deadline in entry.pending.values()), default=None)
 
-    def take_decided(self, now: float) -> list[Decided]:
+    def take_decided(self, now: float) -> list[PermitDecision]:
         """Decisions since the last call, those of waits that have timed out by now included."""
         for uid, entry in list(self._entries.items()):
             plugin, deadline = min(entry.pending.items(), key=lambda item: item[1])
@@ -121,4 +121,4 @@ class WaitingPods:
 
     def _decide(self, uid: str, status: Status) -> None:
         del self._entries[uid]
-        self._decided.append(Decided(uid, status))
+        self._decided.append(PermitDecision(uid, status))

@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,32 +33,34 @@ from prometheus_client import Metric
 
 from leader.channel import open_aio_channel, open_channel
 from rayched.api.defaulting import default
-from rayched.api.kinds import EVENT, NAMESPACE, wrap
+from rayched.api.kinds import EVENT, NAMESPACE, POD, wrap
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.server.admin_service import AdminService
-from rayched.server.admission import Admission
-from rayched.server.api_metrics import api_metrics
-from rayched.server.changes import EventEncoder
-from rayched.server.creation import Creator
-from rayched.server.deletion import SYSTEM_NAMESPACES, Deleter
-from rayched.server.eviction_service import EvictionService
-from rayched.server.health import SERVICES, Health
-from rayched.server.history import History
-from rayched.server.leader_service import LeadershipService, SchedulingService
-from rayched.server.node_service import NodeService
+from rayched.server.admission.admission import Admission
+from rayched.server.admission.attempt_delays import AttemptDelays
+from rayched.server.admission.creation import Creator
+from rayched.server.admission.deletion import SYSTEM_NAMESPACES, Deleter
+from rayched.server.admission.write_gate import WriteGate
+from rayched.server.http.api_metrics import api_metrics
+from rayched.server.http.health import SERVICES, Health
 from rayched.server.objects import Objects, lost_write, timestamp_now
 from rayched.server.ports import LeadershipPort, SchedulerPort
 from rayched.server.rpc import handler_of
-from rayched.server.submission_service import SubmissionService
-from rayched.server.watch_feed import WatchFeed
-from rayched.server.watch_hub import HubLimits, WatchHub
-from rayched.server.watch_service import WatchLimits, WatchService, WatchSource
-from rayched.server.write_gate import WriteGate
+from rayched.server.services.admin_service import AdminService
+from rayched.server.services.eviction_service import EvictionService
+from rayched.server.services.leader_service import LeadershipService, SchedulingService
+from rayched.server.services.node_service import NodeService
+from rayched.server.services.submission_service import SubmissionService
+from rayched.server.services.watch_service import WatchLimits, WatchService, WatchSource
+from rayched.server.watching.changes import EventEncoder
+from rayched.server.watching.history import History
+from rayched.server.watching.watch_feed import WatchFeed
+from rayched.server.watching.watch_hub import HubLimits, WatchHub
 from rayched.store.calls import Deadlines
-from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import encode
+from rayched.store.entries import Change
 from rayched.store.following import ClusterChanges
-from rayched.store.keys import Keys
+from rayched.store.io.client import AsyncStoreClient
+from rayched.store.keys import Keys, ObjectKey
 from rayched.store.space import SpaceGate
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1 import services_pb2
@@ -173,6 +176,12 @@ class ApiServer:
         running = self._running
         return 0 if running is None else running.sources.cluster().feed.hub.n_objects
 
+    def is_there(self, key: ObjectKey, create_revision: int) -> bool:
+        """Whether the object with this key, created at this revision, is there as far as was read; from any thread."""
+        running = self._running
+        entry = None if running is None else running.sources.cluster().feed.hub.find(key)
+        return entry is not None and entry.create_revision == create_revision
+
     def changes(self) -> ClusterChanges:
         """Where this process follows the cluster; once started."""
         assert self._running is not None
@@ -233,13 +242,15 @@ class ApiServer:
 class _Sources:
     """The hub of the cluster's objects, and that of events once somebody asks for it."""
 
-    def __init__(self, options: ServerOptions, store: AsyncStoreClient, aio_channel: Any, encoder: EventEncoder) -> None:
+    def __init__(
+        self, options: ServerOptions, store: AsyncStoreClient, aio_channel: Any, encoder: EventEncoder, delays: AttemptDelays
+    ) -> None:
         self._options = options
         self._store = store
         self._aio_channel = aio_channel
         self._encoder = encoder
         self._feed_channel = open_channel(options.etcd_endpoints)
-        self._cluster = self._source(options.keys.cluster_prefix)
+        self._cluster = self._source(options.keys.cluster_prefix, delays.changed)
         self._events: WatchSource | None = None
         self._failed: list[WatchSource] = []
 
@@ -267,10 +278,10 @@ class _Sources:
                 await source.feed.stop()
         self._feed_channel.close()
 
-    def _source(self, prefix: bytes) -> WatchSource:
+    def _source(self, prefix: bytes, changed: Callable[[Sequence[Change]], None] | None = None) -> WatchSource:
         keys = self._options.keys
         hub = WatchHub(keys.parse, self._encoder, self._options.hub)
-        return WatchSource(WatchFeed(self._feed_channel, prefix, hub), History(self._aio_channel, keys, prefix))
+        return WatchSource(WatchFeed(self._feed_channel, prefix, hub, changed), History(self._aio_channel, keys, prefix))
 
 
 class _Running:
@@ -279,10 +290,11 @@ class _Running:
     def __init__(self, options: ServerOptions, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
         self.ready = asyncio.Event()
         self._channel = open_aio_channel(options.etcd_endpoints)
-        self.gate = WriteGate()
+        self.gate = gate = WriteGate()
+        delays = AttemptDelays(options.keys.prefix(POD), gate.large.tried, time.monotonic)
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)
         encoder = EventEncoder()
-        self.sources = _Sources(options, store, self._channel, encoder)
+        self.sources = _Sources(options, store, self._channel, encoder, delays)
         self.objects = Objects(store, options.keys, options.gate)
         hub = self.sources.cluster().feed.hub
         admission = Admission(hub, self.objects, self.ready, options.tolerations)
@@ -303,8 +315,8 @@ class _Running:
 
     def missing_namespaces(self) -> list[str]:
         """Of the system's, as the hub knows them; from any thread."""
-        hub, keys = self.sources.cluster().feed.hub, self.objects.keys
-        return [name for name in SYSTEM_NAMESPACES if hub.find(NAMESPACE, keys.object_key(NAMESPACE, "", name)) is None]
+        hub = self.sources.cluster().feed.hub
+        return [name for name in SYSTEM_NAMESPACES if hub.find(ObjectKey(NAMESPACE.name, "", name)) is None]
 
     def metrics(self) -> list[Metric]:
         return api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)

@@ -27,7 +27,7 @@ from rayched.server.ports import Leader
 from rayched.store.codec import PoisonedObject
 from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
 from rayched.store.keys import KeyTextError
-from rayched.store.space import Refusal
+from rayched.store.space import SpaceRefusal
 from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def over_limit(message: str) -> ApiFailure:
     return ApiFailure(Code.RESOURCE_EXHAUSTED, message)
 
 
-def no_room(subject: object, refusal: Refusal) -> ApiFailure:
+def no_room(subject: object, refusal: SpaceRefusal) -> ApiFailure:
     """etcd's space is kept for what has to go on. Nothing was done."""
     return ApiFailure(Code.RESOURCE_EXHAUSTED, f"{subject}: {refusal.why}", [_retry_after(refusal.retry_seconds)])
 
@@ -118,9 +118,9 @@ def refused_by_budget(message: str, refusal: BudgetRefusal, retry_seconds: float
     return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [refusal, _retry_after(retry_seconds)])
 
 
-def overloaded(retry_seconds: float) -> ApiFailure:
+def overloaded(why: str, retry_seconds: float) -> ApiFailure:
     """Nothing was done, and after that time there may be room."""
-    message = f"too many writes are under way, nothing of this one was done; try again in {retry_seconds:g} s"
+    message = f"{why}, nothing of this one was done; try again in {retry_seconds:.1f} s"
     return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [_retry_after(retry_seconds)])
 
 

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from rayched.api.kinds import by_name, unwrap
 from rayched.server.errors import ApiFailure, Code, invalid
 from rayched.server.objects import Objects
-from rayched.server.selection import Selection, select
+from rayched.server.watching.selection import Selection, select
 from rayched.store.calls import weight_of
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry

@@ -19,12 +19,12 @@ from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.validation.limits import OBJECT_BYTES, POD_BYTES
 from rayched.server.errors import conflict, invalid, invalid_fields, no_room, not_found, over_limit, unavailable
-from rayched.store.client import AsyncStoreClient
 from rayched.store.codec import decode_stored, encode
 from rayched.store.entries import Entry
+from rayched.store.io.client import AsyncStoreClient
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.space import SpaceGate
-from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, Refused, Unknown
+from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, OutcomeUnknown, TransactionRefused
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -34,7 +34,7 @@ ATTEMPTS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CallTarget:
     """One object that a call is about."""
 
     kind: Kind
@@ -62,7 +62,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class EditedObject:
     """The object after an edit, and whether the edit changed it."""
 
     message: AnyObject
@@ -82,18 +82,18 @@ class Objects:
         self.keys = keys
         self.gate = gate or SpaceGate()
 
-    def target(self, key: services_pb2.ObjectKey | ObjectKey) -> Target:
+    def target(self, key: services_pb2.ObjectKey | ObjectKey) -> CallTarget:
         """What a request's key names; without a namespace it is in the default one."""
         return self.target_of(kinds.by_name(key.kind), key.namespace, key.name)
 
-    def target_of(self, kind: Kind, namespace: str, name: str) -> Target:
+    def target_of(self, kind: Kind, namespace: str, name: str) -> CallTarget:
         if not name:
             raise invalid(f"name: is required to name a {kind.name}")
         if kind.namespaced:
             namespace = namespace or DEFAULT_NAMESPACE
-        return Target(kind, ObjectKey(kind.name, namespace, name), self.keys.object_key(kind, namespace, name))
+        return CallTarget(kind, ObjectKey(kind.name, namespace, name), self.keys.object_key(kind, namespace, name))
 
-    async def get(self, target: Target) -> Read:
+    async def get(self, target: CallTarget) -> Read:
         """Linearizable; raises NOT_FOUND."""
         entry = await self.store.get(target.store_key)
         if entry is None:
@@ -101,8 +101,8 @@ class Objects:
         return read_entry(entry)
 
     async def rewrite(
-        self, target: Target, edit: Edit, resource_version: str = "", dry_run: bool = False, *, goes_on: bool = False
-    ) -> Rewritten:
+        self, target: CallTarget, edit: Edit, resource_version: str = "", dry_run: bool = False, *, goes_on: bool = False
+    ) -> EditedObject:
         """Read, edit, write. With a resource version the object must have it, and a conflict is the caller's.
 
         What `goes_on` is written as long as etcd takes it; other edits are refused before its space is used up.
@@ -120,9 +120,9 @@ class Objects:
             if errors:
                 raise invalid_fields(str(target), errors)
             if read.message.SerializeToString(deterministic=True) == before:
-                return Rewritten(read.message, entry.mod_revision, False)
+                return EditedObject(read.message, entry.mod_revision, False)
             if dry_run:
-                return Rewritten(read.message, entry.mod_revision, True)
+                return EditedObject(read.message, entry.mod_revision, True)
             write = GuardedPut(target.store_key, entry.mod_revision, encode(read.stored.object, read.leader_write))
             if not goes_on:
                 self.refuse_what_is_new(target, len(write.value))
@@ -130,7 +130,7 @@ class Objects:
             match outcome:
                 case Committed(revision):
                     read.message.metadata.resource_version = str(revision)
-                    return Rewritten(read.message, revision, True)
+                    return EditedObject(read.message, revision, True)
                 case Conflict(current=current):
                     entry = current
                 case _:
@@ -159,9 +159,9 @@ def refuse_oversize(subject: object, message: AnyObject) -> None:
 def lost_write(outcome: Outcome, subject: str) -> Exception:
     """The failure for a write that did not commit and met no conflict either."""
     match outcome:
-        case Refused(error):
+        case TransactionRefused(error):
             return error
-        case Unknown(message):
+        case OutcomeUnknown(message):
             return unavailable(f"{subject}: not known whether it was written, etcd did not answer; try again ({message})")
         case Committed() | Conflict() | Fenced():
             raise AssertionError(f"{outcome} is an answer")

@@ -27,8 +27,9 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc._cython.cygrpc import ExecuteBatchError
 
+from rayched.server.admission.large_objects import large_part
+from rayched.server.admission.write_gate import CALLS, WriteGate
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
-from rayched.server.write_gate import CALLS, WriteGate
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -114,7 +115,7 @@ def _reading(read: Callable[[bytes], Message], function: _Function) -> _Function
 
 def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
-        async with gate.passed(name, len(data)):
+        async with gate.passed(name, len(data), large_part(name, data)):
             return await function(data, call)
 
     return call

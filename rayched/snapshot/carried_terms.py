@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from rayched.api.selectors import Operator, Requirement
 from rayched.snapshot.condition_index import ConditionIndex
-from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, Labels, TermKind
+from rayched.snapshot.referenced_labels import ReferencedLabels
 from rayched.snapshot.row_counter import RowCounter
 from rayched.snapshot.work_budget import WorkBudget
 
@@ -43,7 +43,7 @@ Ints = NDArray[np.int32]
 R = TypeVar("R", bound=Hashable)
 
 
-class Placements:
+class SlotPlacements:
     """Which slots' pods came to which rows, and went: added up, the pods that are there."""
 
     __slots__ = ("_changes", "_n_placed", "_rows", "_slots", "generation")
@@ -98,7 +98,7 @@ class TermShape(NamedTuple):
 class CarriedTerms:
     """Of bound pods."""
 
-    def __init__(self, mentioned: MentionedLabels) -> None:
+    def __init__(self, mentioned: ReferencedLabels) -> None:
         """`mentioned` is told what the terms mention."""
         self._mentioned = mentioned
         self._carriers: dict[CarriedTerm, int] = {}
@@ -120,7 +120,7 @@ class CarriedTerms:
         self._slots: dict[tuple[CarriedTerm, ...], int] = {}
         self.of_slots = array("i"), array("i")
         """Slots and numbers of terms, for each term of each slot."""
-        self.placements = Placements()
+        self.placements = SlotPlacements()
 
     def __len__(self) -> int:
         """Terms that have a number, and some that nobody carries any more."""

@@ -2,8 +2,8 @@
 
 A `Topology` numbers the values of one label key 0, 1, 2, ... in the order in which they were first seen, and knows each row's
 domain; a row without the label has -1. `DomainSums` adds a counter up over each domain, and follows the counter's log, so that a
-binding changes one number. Arrays by domain have one more place at their end, which -1 reads and which holds nothing. `Refusals`
-say which domains are out of the question, and log those that come to be so or no longer are.
+binding changes one number. Arrays by domain have one more place at their end, which -1 reads and which holds nothing.
+`BlockedDomains` say which domains are out of the question, and log those that come to be so or no longer are.
 
 Owner: topologies belong to one Snapshot, sums and refusals to whoever made them. Cost: one pass over the rows where the label
 changed anywhere or more rows changed than that is worth; else 0.2 µs for each change of the counter.
@@ -167,7 +167,7 @@ class DomainSums:
         self.touched = None
 
 
-class Refusals:
+class BlockedDomains:
     """Which domains of a topology are out of the question."""
 
     __slots__ = ("log", "n_refused", "refused", "topology")

@@ -97,8 +97,7 @@ class LabelColumns:
             holds = self._holds(condition)
             if holds is False:
                 return np.zeros(len(self), np.bool_)
-            if holds is not True:
-                found &= holds
+            found &= holds
         return found
 
     # ---------------------------------------------------------------------------------------------------------- private

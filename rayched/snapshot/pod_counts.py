@@ -31,11 +31,11 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from rayched.api.selectors import Operator, Requirement
-from rayched.snapshot.carried_terms import CarriedTerms, Placements
+from rayched.snapshot.carried_terms import CarriedTerms, SlotPlacements
 from rayched.snapshot.condition_index import ConditionIndex
 from rayched.snapshot.label_columns import LabelColumns
-from rayched.snapshot.mentioned_labels import MentionedLabels
 from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, PodSelector, terms_of_bound
+from rayched.snapshot.referenced_labels import ReferencedLabels
 from rayched.snapshot.row_counter import RowCounter
 from rayched.snapshot.templates import PodTemplate
 from rayched.snapshot.work_budget import WorkBudget
@@ -88,7 +88,7 @@ class PodCounter(RowCounter):
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _CountedPods:
     """Bound pods that differ in nothing that counters go by."""
 
     generation: int
@@ -109,7 +109,7 @@ class _BoundTemplate:
     carrying: int
     """The slot of its terms."""
     slot: int
-    group: _Group
+    group: _CountedPods
     pods: int = 0
     """Also on nodes that are not there."""
 
@@ -122,7 +122,7 @@ class _BoundTemplate:
 class PodCounts:
     """The counters of one table."""
 
-    def __init__(self, mentioned: MentionedLabels, work: WorkBudget) -> None:
+    def __init__(self, mentioned: ReferencedLabels, work: WorkBudget) -> None:
         """`mentioned` is told what terms of bound pods mention."""
         self.revision = 0
         self._work = work
@@ -141,10 +141,10 @@ class PodCounts:
         """Of bound templates, by slot."""
         self._ending = array("b")
         """Whether pods of the slot are being deleted."""
-        self._placements = Placements()
+        self._placements = SlotPlacements()
         """Of slots on rows."""
         self._generation = 0
-        self._groups: dict[Hashable, _Group] = {}
+        self._groups: dict[Hashable, _CountedPods] = {}
         """By all that counters go by; TEMPLATES_MIN at most."""
         self._counted_keys: set[str] = set()
         """Keys of labels that counters go by, and some that they went by."""
@@ -257,7 +257,7 @@ class PodCounts:
             group.seen += new
         return group.counters
 
-    def _group_of(self, bound: _BoundTemplate) -> _Group:
+    def _group_of(self, bound: _BoundTemplate) -> _CountedPods:
         template, keys = bound.template, self._counted_keys
         labels = tuple([label for label in template.labels.items() if label[0] in keys])
         key = template.namespace, labels, bound.terminating
@@ -265,7 +265,7 @@ class PodCounts:
         if group is None:
             if len(self._groups) >= TEMPLATES_MIN:
                 self._groups.clear()
-            group = self._groups[key] = _Group(self._generation)
+            group = self._groups[key] = _CountedPods(self._generation)
         return group
 
     def _regroup(self) -> None:
@@ -339,4 +339,4 @@ class PodCounts:
         self._regroup()
 
 
-_NO_GROUP: Final = _Group(-1)
+_NO_GROUP: Final = _CountedPods(-1)

@@ -40,9 +40,9 @@ from rayched.snapshot.interning import Interner
 from rayched.snapshot.pod_counts import PodCounts
 from rayched.snapshot.pod_facts import NO_FACTS, PodFacts
 from rayched.snapshot.row_groups import RowGroups
-from rayched.snapshot.surroundings import Surroundings
 from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, clipped
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.workloads import Workloads
 from rayched.v1.core_pb2 import Node
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
 
@@ -93,7 +93,7 @@ class Snapshot(NodeTable):
         self._images = ImageCensus(self.image_states)
         self._label_keys_looked_at = LABEL_KEYS_MIN
         self._counts = PodCounts(self.mentioned_labels, self.work)
-        self._surroundings = Surroundings(self.mentioned_labels)
+        self._surroundings = Workloads(self.mentioned_labels)
         self.budgets = Budgets()
         self.facts_log = ChangeLog()
         """Rows where the facts of a pod changed, and nothing else of it."""
@@ -300,7 +300,7 @@ class Snapshot(NodeTable):
         return self._counts
 
     @property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> Workloads:
         return self._surroundings
 
     def domain_groups(self, topologies: Sequence[Topology]) -> RowGroups:

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from rayched.snapshot.change_log import ChangeLog
 from rayched.snapshot.columns import BoolColumn, IdColumn, Log, ResourceTable
 from rayched.snapshot.interning import Interner
-from rayched.snapshot.known_taints import KnownTaints
-from rayched.snapshot.mentioned_labels import MentionedLabels
+from rayched.snapshot.present_taints import PresentTaints
+from rayched.snapshot.referenced_labels import ReferencedLabels
 from rayched.snapshot.spec_facts import HostPort
 from rayched.snapshot.template_amounts import TemplateAmounts
 from rayched.snapshot.templates import PodTemplate
@@ -97,9 +97,9 @@ class NodeTable:
         self.image_interner: Interner[ImageSet, ImageSet] = Interner()
         self.image_states: dict[str, tuple[int, int]] = {}
         """Image to (size in bytes, nodes that have it), over the whole cluster."""
-        self.mentioned_labels = MentionedLabels()
+        self.mentioned_labels = ReferencedLabels()
         """Labels of pods that count where pods are compared."""
-        self.known_taints = KnownTaints()
+        self.known_taints = PresentTaints()
         """Taints that tolerations can be about."""
         self.logs: dict[Log, ChangeLog] = {aspect: ChangeLog() for aspect in Log}
         self._log_groups: dict[Log, tuple[ChangeLog, ...]] = {}

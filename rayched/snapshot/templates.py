@@ -21,7 +21,6 @@ from rayched.snapshot.spec_facts import SpecFacts, facts_of_bytes, facts_of_pod
 from rayched.v1.core_pb2 import ContainerStatus, Pod
 from rayched.v1.meta_pb2 import ObjectMeta, Quantity
 
-PARTS: Final = 3
 """Of a pod that was read from its parts: metadata, containers, the rest of the spec."""
 TEMPLATES_MAX: Final = 16_384
 """Templates kept by a table; the one that was not asked for longest goes first."""
@@ -104,7 +103,7 @@ class PodTemplate:
     def bare(self) -> tuple[bytes, ...]:
         """All that the pod says but its labels and its tolerations: pods of which it is equal differ in these alone.
 
-        PARTS of them, of which the second has the containers and nothing else, where these were told apart.
+        One part, or three where these were told apart: metadata, containers, and all else.
         """
         if self._bare is None:
             bare = Pod()

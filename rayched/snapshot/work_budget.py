@@ -18,7 +18,7 @@ TICK_SECONDS: Final = 0.01
 """Signs of life are given so often at most."""
 
 
-class OverBudget(BaseException):
+class AttemptOverBudget(BaseException):
     """An attempt took longer than it may. No plugin's fault, so nobody between the step and the attempt's end handles it."""
 
     def __init__(self, seconds: float) -> None:
@@ -79,7 +79,7 @@ class WorkBudget:
         now = self._clock()
         if now >= self._until:
             self._until = inf
-            raise OverBudget(self._allowed)
+            raise AttemptOverBudget(self._allowed)
         if now - self._ticked >= TICK_SECONDS:
             self._ticked = now
             self._progress()

@@ -69,10 +69,10 @@ class MemberStatus:
     """Names of the alarms that are raised, by any member: NOSPACE, CORRUPT."""
 
 
-def page_request(prefix: bytes, limit: int, revision: int, start_key: bytes, keys_only: bool) -> Any:
-    return rpc.RangeRequest(
-        key=max(prefix, start_key), range_end=prefix_end(prefix), limit=limit, revision=revision, keys_only=keys_only
-    )
+def page_request(prefix: bytes, limit: int, revision: int, start_key: bytes, keys_only: bool, end_key: bytes = b"") -> Any:
+    """`end_key`: the first key that is not wanted; empty: all below the prefix are."""
+    end = end_key or prefix_end(prefix)
+    return rpc.RangeRequest(key=max(prefix, start_key), range_end=end, limit=limit, revision=revision, keys_only=keys_only)
 
 
 def page_of(answer: Any, revision: int) -> Page:

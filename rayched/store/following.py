@@ -1,7 +1,8 @@
 """What a loop of the leader asks for: the cluster's changes from some moment on, and objects decoded once for all who look.
 
-A replica follows the cluster in one watch and hands its deliveries on (server/watch_feed.py): another watch would cost etcd, the
-wire and this process the same again for each change. `OwnWatches` opens a watch for each who asks, where there is no replica.
+A replica follows the cluster in one watch and hands its deliveries on (server/watching/watch_feed.py): another watch would cost
+etcd, the wire and this process the same again for each change. `OwnWatches` opens a watch for each who asks, where there is no
+replica.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, Protocol
 from leader.channel import open_channel
 from rayched.store.codec import decode_entry
 from rayched.store.entries import Entry
-from rayched.store.watcher import Handler, Watcher
+from rayched.store.io.watcher import Handler, Watcher
 from rayched.v1.workloads_pb2 import Object
 
 
 class Following(Protocol):
-    """One who follows. The handler gets `Listed` first and then every change, on a thread of its own."""
+    """One who follows. The handler gets `ListedAll` first and then every change, on a thread of its own."""
 
     @property
     def alive(self) -> bool:

@@ -9,7 +9,7 @@
 
 What is delivered, in this order and without a gap:
 
-* `Listed`: everything under the prefix as of one revision. The consumer replaces what it has; what is not in it is gone. Its
+* `ListedAll`: everything under the prefix as of one revision. The consumer replaces what it has; what is not in it is gone. Its
   revision may be lower than the one before, after etcd lost writes or was restored.
 * `Changed`: what happened after that, each revision whole, once and in order. A message that etcd splits into fragments is
   delivered as far as its revisions are complete; the rest waits for the next fragment and is dropped if the stream breaks.
@@ -78,14 +78,14 @@ class Break(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CallFailure:
     """How a call ended, if not with an answer. `lost` is COMPACTED or SET_BACK when etcd does not have the revision asked for."""
 
     message: str
     lost: Break | None = None
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
+    def of(cls, error: BaseException) -> CallFailure:
         """What an error of a call means here."""
         known = store_error(error)
         match known:
@@ -130,7 +130,7 @@ class CloseStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedAll:
     """Delivery: all there is, as of `revision`, in the order of the keys."""
 
     entries: tuple[Entry, ...]
@@ -161,7 +161,7 @@ class Resumed:
 
 
 Request = FetchPage | OpenStream | SendOnStream | CloseStream
-Delivery = Listed | Changed | Broken | Resumed
+Delivery = ListedAll | Changed | Broken | Resumed
 Effect = Request | Delivery
 
 
@@ -275,9 +275,9 @@ class ListWatchCore:
         self.revision, self._cluster_id = listing.revision, listing.cluster_id
         self.lists += 1
         self._list = _List()
-        return [Listed(tuple(listing.entries), listing.revision), *self._follow(now)]
+        return [ListedAll(tuple(listing.entries), listing.revision), *self._follow(now)]
 
-    def page_failed(self, failure: Failure, now: float) -> list[Effect]:
+    def page_failed(self, failure: CallFailure, now: float) -> list[Effect]:
         """The FetchPage under way has no answer."""
         if failure.lost is not None:
             return self._list_anew(failure.lost, failure.message, now)
@@ -301,7 +301,7 @@ class ListWatchCore:
             return self._created(message.header, now)
         return self._changed(message, now)
 
-    def stream_ended(self, stream: int, failure: Failure, now: float) -> list[Effect]:
+    def stream_ended(self, stream: int, failure: CallFailure, now: float) -> list[Effect]:
         """The stream is over, for whatever reason."""
         if stream != self._stream:
             return []

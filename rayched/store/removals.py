@@ -4,7 +4,7 @@ Both are one write, so a uid is answered for an hour after its object: a submiss
 does not bring the object back. No I/O: the record is read by the caller, at `Keys.submission(uid)`.
 
 An etcd that is full takes no puts, but a deletion is what helps it: the expiry is then spared, and the collection of records sets
-it when it finds the object gone (controllers/garbage.py).
+it once it finds the object gone (controllers/garbage.py).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ _DISARM_SHARE: Final = 0.95
 NOSPACE: Final = "NOSPACE"
 
 
-class State(enum.IntEnum):
+class SpaceState(enum.IntEnum):
     """See the module; a higher one is worse."""
 
     AMPLE = 0
@@ -63,7 +63,7 @@ class State(enum.IntEnum):
 class Space:
     """Of the fullest member. `quota_bytes` 0: unknown, then only the alarm tells."""
 
-    state: State
+    state: SpaceState
     file_bytes: int = 0
     in_use_bytes: int = 0
     quota_bytes: int = 0
@@ -74,20 +74,20 @@ class Space:
     def kept_seconds(self) -> float:
         """For how long history is kept."""
         match self.state:
-            case State.AMPLE:
+            case SpaceState.AMPLE:
                 return KEPT_SECONDS
-            case State.FILLING:
+            case SpaceState.FILLING:
                 return _KEPT_FILLING_SECONDS
-            case State.TIGHT:
+            case SpaceState.TIGHT:
                 is_nearly_full = self.in_use_bytes >= _NEARLY_FULL_SHARE * self.quota_bytes
                 return _KEPT_NEARLY_FULL_SECONDS if is_nearly_full else _KEPT_TIGHT_SECONDS
-            case State.FULL:
+            case SpaceState.FULL:
                 return 0.0
 
     @property
     def wants_defragmentation(self) -> bool:
         """The file is what is in the way, and much of it is free. A full etcd knows that late: it counts as it writes."""
-        if self.state is State.FULL:
+        if self.state is SpaceState.FULL:
             return True
         free = self.file_bytes - self.in_use_bytes
         near = bool(self.quota_bytes) and self.file_bytes >= _FILE_DEFRAGMENT_SHARE * self.quota_bytes
@@ -109,10 +109,10 @@ class Space:
     def problem(self) -> str | None:
         """What is wrong and what helps, in one line; None where nothing is."""
         steps = f"`{'`, `'.join(self.commands())}`"
-        if self.state is State.FULL:
+        if self.state is SpaceState.FULL:
             told = f"etcd's space is used up and its alarm NOSPACE raised: {self.words}. Nobody can lead"
             return f"{told}; delete what is not needed, then {steps}"
-        if self.state is State.TIGHT:
+        if self.state is SpaceState.TIGHT:
             helps = f"it wants {steps}" if self.wants_defragmentation else "delete what is not needed, or raise the quota"
             return f"etcd's space is nearly used up: {self.words}. Nothing new is taken; {helps}"
         other = [alarm for alarm in self.alarms if alarm != NOSPACE]
@@ -125,10 +125,10 @@ class Space:
         return ("etcdctl compact REVISION", f"etcdctl defrag{members}", *disarm)
 
 
-AMPLE: Final = Space(State.AMPLE)
+AMPLE: Final = Space(SpaceState.AMPLE)
 
 
-def judge(statuses: Sequence[MemberStatus], quota_bytes: int, before: State) -> Space:
+def judge(statuses: Sequence[MemberStatus], quota_bytes: int, before: SpaceState) -> Space:
     """The state from what the members that answered say. `before`: what they were in at the last look."""
     file = max(status.database_bytes for status in statuses)
     in_use = max(status.in_use_bytes for status in statuses)
@@ -136,22 +136,22 @@ def judge(statuses: Sequence[MemberStatus], quota_bytes: int, before: State) -> 
     return Space(_state(file, in_use, quota_bytes, alarms, before), file, in_use, quota_bytes, len(statuses), alarms)
 
 
-def _state(file: int, in_use: int, quota: int, alarms: Sequence[str], before: State) -> State:
+def _state(file: int, in_use: int, quota: int, alarms: Sequence[str], before: SpaceState) -> SpaceState:
     if NOSPACE in alarms:
-        return State.FULL
+        return SpaceState.FULL
     if not quota:
-        return State.AMPLE
-    was_tight = before >= State.TIGHT
+        return SpaceState.AMPLE
+    was_tight = before >= SpaceState.TIGHT
     if in_use >= (_TIGHT_UNTIL_SHARE if was_tight else _TIGHT_SHARE) * quota:
-        return State.TIGHT
+        return SpaceState.TIGHT
     if file >= (_FILE_TIGHT_UNTIL_SHARE if was_tight else _FILE_TIGHT_SHARE) * quota:
-        return State.TIGHT
+        return SpaceState.TIGHT
     if in_use >= _FILLING_SHARE * quota or (file >= _FILE_FILLING_SHARE * quota and 2 * in_use >= file):
-        return State.FILLING
-    return State.AMPLE
+        return SpaceState.FILLING
+    return SpaceState.AMPLE
 
 
-class Refusal(NamedTuple):
+class SpaceRefusal(NamedTuple):
     """Why nothing new is taken, and when to ask again."""
 
     why: str
@@ -187,14 +187,14 @@ class SpaceGate:
         with self._lock:
             self._written += size
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> SpaceRefusal | None:
         """None: what is new is taken."""
         space = self._space
-        if space.state >= State.TIGHT:
-            return Refusal(space.problem() or space.words, _RETRY_SECONDS)
+        if space.state >= SpaceState.TIGHT:
+            return SpaceRefusal(space.problem() or space.words, _RETRY_SECONDS)
         if space.quota_bytes and self._expected() >= _TIGHT_SHARE * space.quota_bytes:
             why = f"etcd's space is nearly used up: {space.words}, and more is on the way. Nothing new is taken for a moment"
-            return Refusal(why, _RETRY_SOON_SECONDS)
+            return SpaceRefusal(why, _RETRY_SOON_SECONDS)
         return None
 
     def _expected(self) -> int:

@@ -142,20 +142,20 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class OutcomeUnknown:
     """Nobody can tell yet whether the write happened or will."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TransactionRefused:
     """This sending wrote nothing: etcd refused the whole request, for example for want of space."""
 
     error: NotApplied
 
 
-Outcome = Committed | Conflict | Fenced | Unknown | Refused
+Outcome = Committed | Conflict | Fenced | OutcomeUnknown | TransactionRefused
 
 
 def create(key: bytes, value: bytes, record_key: bytes, record: bytes) -> GuardedPut:
@@ -239,7 +239,7 @@ def read(answer: Any, writes: Sequence[Write]) -> list[Outcome]:
 
 def without_answer(error: StoreError, writes: Sequence[Write]) -> list[Outcome]:
     """The outcomes of writes whose transaction failed as a whole."""
-    outcome = Refused(error) if isinstance(error, NotApplied) else Unknown(str(error))
+    outcome = TransactionRefused(error) if isinstance(error, NotApplied) else OutcomeUnknown(str(error))
     return [outcome] * len(writes)
 
 
@@ -247,7 +247,7 @@ def bare_deletions(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> dict
     """Of a batch that a full etcd refused: the deletions that it takes without what they put, by their place in the batch."""
     found: dict[int, GuardedDelete] = {}
     for place, (write, outcome) in enumerate(zip(writes, outcomes, strict=True)):
-        if isinstance(write, GuardedDelete) and isinstance(outcome, Refused) and isinstance(outcome.error, StoreFull):
+        if isinstance(write, GuardedDelete) and isinstance(outcome, TransactionRefused) and isinstance(outcome.error, StoreFull):
             bare = write.bare()
             if bare is not None:
                 found[place] = bare
@@ -273,7 +273,7 @@ def halves(writes: Sequence[Write], error: StoreError) -> tuple[Sequence[Write],
 def halves_of_refused(batch: Sequence[Write], outcomes: Sequence[Outcome]) -> tuple[Sequence[Write], ...]:
     """`halves`, from the outcomes of a batch; () also where it was not refused."""
     first = outcomes[0]
-    if not isinstance(first, Refused) or not is_refused_as_it_stands(first.error):
+    if not isinstance(first, TransactionRefused) or not is_refused_as_it_stands(first.error):
         return ()
     return halves(batch, first.error)
 
@@ -304,7 +304,7 @@ def _settled(entries: Mapping[bytes, Entry | None], revision: int, guard: Guard 
         return Conflict(current, tuple(entries[key] for key, _ in write.also), revision)
     if guard is not None and _revision_of(entries[guard.epoch_key]) != guard.epoch:
         return Fenced(_revision_of(entries[guard.epoch_key]))
-    return Unknown("it is not there, but may still arrive")
+    return OutcomeUnknown("it is not there, but may still arrive")
 
 
 def _refusal(answer: Any, write: Write, revision: int) -> Outcome:

@@ -15,7 +15,7 @@ from rayched.api import kinds
 from rayched.api.admission import admit_pod
 from rayched.api.defaulting import default
 from rayched.api.kinds import AnyObject
-from rayched.framework.configuration_file import load
+from rayched.configuration.configuration_file import load
 from rayched.scheduler.shadow import ShadowDecision
 from rayched.testing.placements import Placements
 from rayched.testing.plugins import Plugins, configuration_with, registry_with
@@ -23,7 +23,7 @@ from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
 from rayched.whatif.cluster import Cluster
 from rayched.whatif.explain import NodeVerdict, PodExplanation, explain
-from rayched.whatif.plan import Planner
+from rayched.whatif.plan import WhatIfPlanner
 
 
 class InProcessCluster:
@@ -48,7 +48,7 @@ class InProcessCluster:
 
     def place(self, *pods: Pod) -> Placements:
         """Places these pods and those that are pending from before."""
-        plan = Planner(self.cluster).plan([self._admitted(pod) for pod in pods])
+        plan = WhatIfPlanner(self.cluster).plan([self._admitted(pod) for pod in pods])
         nodes = {placement.pod: placement.node_name for placement in plan.placements}
         return Placements(nodes, {unplaced.pod: unplaced.reason for unplaced in plan.unplaced})
 

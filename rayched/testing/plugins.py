@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rayched.framework.registry import ENTRY_POINT_GROUP, Registry, load_entry_points, merge
-from rayched.framework.simple_plugin import lifting
+from rayched.actors.entry_points import ENTRY_POINT_GROUP, load_entry_points
+from rayched.framework.registry import Registry, merge
 from rayched.plugins.in_tree import IN_TREE
 
 Plugins: TypeAlias = Mapping[str, Callable[[Any], Any]]
@@ -21,7 +21,7 @@ _DISTRIBUTION = "plugins_under_test-0.dist-info"
 def registry_with(plugins: Plugins) -> Registry:
     """The plugins in the tree, the installed ones and these."""
     installed = {name: factory for name, factory in load_entry_points().items() if name not in plugins}
-    return merge(IN_TREE, installed, {name: lifting(name, factory) for name, factory in plugins.items()})
+    return merge(IN_TREE, installed, plugins)
 
 
 def configuration_with(plugins: Plugins) -> str:

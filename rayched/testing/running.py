@@ -17,8 +17,8 @@ from typing import Final, Self, cast
 
 from rayched.api.kinds import AnyObject
 from rayched.client import Client, EventType
-from rayched.replica.local_cluster import LocalCluster
-from rayched.replica.local_start import NotUpInTime, wait_until_up
+from rayched.replica.cluster.local_cluster import LocalCluster
+from rayched.replica.cluster.local_start import NotUpInTime, wait_until_up
 from rayched.testing.placements import Placements
 from rayched.testing.plugins import Plugins, configuration_with, python_path_with
 from rayched.v1.core_pb2 import Node, Pod

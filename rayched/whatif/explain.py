@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from rayched.engine.engine import Engine
+from rayched.engine.evaluation import RowReason
+from rayched.engine.nominations import Nomination
 from rayched.framework.diagnosis import left_out_by
-from rayched.framework.engine import Engine
-from rayched.framework.nominations import Nomination
 from rayched.framework.status import Code
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
+
+BESIDE_NOMINATED: Final = " (with the pods nominated there)"
+"""Ends what a filter says that takes the node as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class NodeVerdict:
 
     node_name: str
     rejections: list[Rejection] = field(default_factory=list)
-    """In the order of the filters; empty: the node is feasible."""
+    """Empty: the node is feasible. The first is why it counts as rejected: with the pods nominated there, where that is so."""
     scores: list[Score] = field(default_factory=list)
     """In the order of the score plugins; of feasible nodes only."""
     total: int = 0
@@ -79,19 +84,14 @@ def explain(
         return PodExplanation(found.status.message(), (), ())
     rows = found.rows
     verdicts = {row: NodeVerdict(snapshot.name_of(row), total=int(rows.total[i])) for i, row in enumerate(rows.index.tolist())}
-    codes = {column.plugin: column.codes for column in rows.filters if column.codes is not None}
-    places = {row: place for place, row in enumerate(rows.index.tolist())}
-    texts: dict[tuple[int, str, bool], list[str]] = {}
-    for reason in found.reasons:
-        for row in reason.rows.tolist():
-            texts.setdefault((row, reason.plugin, reason.nominated), []).append(reason.reason)
-    for (row, plugin, for_nominated), reasons in texts.items():
-        verdict = verdicts[row]
-        if for_nominated and any(known.plugin == plugin for known in verdict.rejections):
-            continue
-        words = tuple(sorted(f"{text} (with the pods nominated there)" if for_nominated else text for text in reasons))
-        code = Code.UNSCHEDULABLE if for_nominated else Code(int(codes[plugin][places[row]]))
-        verdict.rejections.append(Rejection(plugin, words, code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+    alone, beside = _said(found.reasons, nominated=False), _said(found.reasons, nominated=True)
+    for row, verdict in verdicts.items():
+        by_itself, as_nominated = alone.get(row, {}), beside.get(row, {})
+        # What a plugin says with the nominated pods is what counts, as they are asked about first.
+        for plugin, (reasons, code) in (as_nominated | by_itself | as_nominated).items():
+            note = "" if plugin in by_itself else BESIDE_NOMINATED
+            words = tuple(sorted(reason + note for reason in reasons))
+            verdict.rejections.append(Rejection(plugin, words, code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
     for column in rows.scores:
         assert column.raw is not None and column.normalized is not None and column.weighted is not None
         for place, row in enumerate(rows.index.tolist()):
@@ -103,6 +103,16 @@ def explain(
     highest = max((one.total for one in verdicts.values() if one.feasible), default=None)
     best = tuple(one.node_name for one in verdicts.values() if one.feasible and one.total == highest)
     return PodExplanation("", tuple(nodes), best)
+
+
+def _said(reasons: Sequence[RowReason], *, nominated: bool) -> dict[int, dict[str, tuple[list[str], Code]]]:
+    """By row: what each filter says that rejects it, in the order of the filters, and its code."""
+    said: dict[int, dict[str, tuple[list[str], Code]]] = {}
+    for reason in reasons:
+        if reason.nominated is nominated:
+            for row, code in zip(reason.rows.tolist(), reason.codes.tolist(), strict=True):
+                said.setdefault(row, {}).setdefault(reason.plugin, ([], Code(code)))[0].append(reason.reason)
+    return said
 
 
 def _left_out(snapshot: Snapshot, narrowed: frozenset[str] | None, narrowing: Sequence[str]) -> list[NodeVerdict]:

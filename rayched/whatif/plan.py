@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rayched.framework.plugin import PreEnqueuePlugin
 from rayched.framework.status import Status
 from rayched.scheduler import attempt
-from rayched.scheduler.attempt import Attempt, Failure, Phase
+from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
 from rayched.v1.core_pb2 import Pod
 from rayched.whatif.cluster import Cluster, name_of, uid_of
 
@@ -40,7 +40,7 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class PlannedPreemption:
     """Pods would have to leave a node so that another fits there."""
 
     pod: str
@@ -49,11 +49,11 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WhatIfPlan:
     """What would happen, each in the order in which it would."""
 
     placements: tuple[Placement, ...]
-    preemptions: tuple[Preemption, ...]
+    preemptions: tuple[PlannedPreemption, ...]
     unplaced: tuple[Unplaced, ...]
 
     @property
@@ -62,13 +62,13 @@ class Plan:
         return not self.placements and not self.preemptions
 
 
-class Planner:
+class WhatIfPlanner:
     """Places pods in a copy of a cluster, which it changes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._placements: list[Placement] = []
-        self._preemptions: list[Preemption] = []
+        self._preemptions: list[PlannedPreemption] = []
 
     def drain(self, node_name: str) -> None:
         """The node's pods lose it and wait for another, as if their controllers had replaced them at once; daemons stay."""
@@ -84,7 +84,7 @@ class Planner:
             waiting.ClearField("status")
             self._cluster.add_pod(waiting)
 
-    def plan(self, pods: Iterable[Pod]) -> Plan:
+    def plan(self, pods: Iterable[Pod]) -> WhatIfPlan:
         """Place these pods and those that are pending already."""
         for pod in pods:
             self._cluster.add_pod(pod)
@@ -96,7 +96,7 @@ class Planner:
             if len(self._placements) + len(self._preemptions) == done:
                 break
         unplaced = tuple(Unplaced(name_of(pod), reasons[uid_of(pod)]) for pod in waiting)
-        return Plan(tuple(self._placements), tuple(self._preemptions), unplaced)
+        return WhatIfPlan(tuple(self._placements), tuple(self._preemptions), unplaced)
 
     def _try(self, pod: Pod, reasons: dict[str, str]) -> bool:
         """One attempt; whether the pod has a node now."""
@@ -111,11 +111,11 @@ class Planner:
             reasons[uid] = gate.message()
             return False
         found = cluster.scheduler.schedule(cluster.to_schedule(pod), 0, 0.0)
-        if isinstance(found, Attempt) and found.phase is Phase.WAITING:
+        if isinstance(found, Attempt) and found.phase is AttemptPhase.WAITING:
             cluster.scheduler.roll_back(found)
             reasons[uid] = f"it would wait for a Permit plugin, on node {found.node_name}"
             return False
-        failure = found if isinstance(found, Failure) else cluster.scheduler.begin_binding(found, uid)
+        failure = found if isinstance(found, AttemptFailure) else cluster.scheduler.begin_binding(found, uid)
         if failure is not None:
             reasons[uid] = failure.message
             if failure.preemption is not None:
@@ -130,7 +130,7 @@ class Planner:
         victims = tuple(name_of(self._cluster.bound[uid]) for uid in preemption.victims)
         for uid in preemption.victims:
             self._cluster.remove_pod(uid)
-        self._preemptions.append(Preemption(name_of(pod), preemption.node_name, victims))
+        self._preemptions.append(PlannedPreemption(name_of(pod), preemption.node_name, victims))
 
     def _bind(self, pod: Pod, done: Attempt) -> None:
         self._cluster.scheduler.bound(done)

@@ -7,7 +7,7 @@ from typing import Any
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.errors import RequestTooLarge
-from rayched.store.list_watch import Changed, Listed
+from rayched.store.list_watch import Changed, ListedAll
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 
@@ -117,8 +117,8 @@ class ModelStore:
         through = min(after + count, self.revision)
         return Changed(tuple(changes), through) if through > after else None
 
-    def listed(self) -> Listed:
-        return Listed(tuple(self.now[key] for key in sorted(self.now)), self.revision)
+    def listed(self) -> ListedAll:
+        return ListedAll(tuple(self.now[key] for key in sorted(self.now)), self.revision)
 
 
 def check_operations(request: Any, allowed: int) -> None:

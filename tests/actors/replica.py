@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from leader.etcd_shim import rpc
-from rayched.actors.messages import ExchangeAnswer, ExchangeRequest
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.scheduler_core import Ports, SchedulerCore
-from rayched.actors.write_window import Send
-from rayched.framework.configuration import Configuration
+from rayched.configuration.configuration import Configuration
+from rayched.configuration.profile_building import default_profile
+from rayched.core.exchange.messages import ExchangeAnswer, ExchangeRequest
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.store.errors import NotApplied, StoreUnavailable
 from rayched.store.keys import Keys

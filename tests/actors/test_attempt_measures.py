@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayched.actors import attempt_measures
-from rayched.actors.attempt_measures import AttemptMeasures, attempts_label
-from rayched.actors.records import CacheChange, NodeChanged, ObjectChanged, PodChanged
 from rayched.api.stages import Stage
+from rayched.core import attempt_metrics as attempt_measures
+from rayched.core.attempt_metrics import AttemptMeasures, attempts_label
+from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, PodChanged
 from rayched.framework.durations import Durations
 from rayched.framework.status import error, unschedulable
-from rayched.scheduler.attempt import Failure, Preemption
+from rayched.scheduler.attempt import AttemptFailure, Preemption
 from rayched.store.errors import StoreBusy, StoreUnavailable
 from rayched.store.transactions import Committed, Conflict
 from rayched.v1.core_pb2 import Node
@@ -95,7 +95,7 @@ def test_attempts_are_counted_as_if_one_by_one(steps: list[tuple[str, int, str, 
             tries.see((), len(starts))
             result = "scheduled"
         else:
-            failure = Failure(unschedulable("full") if what == "failed" else error("lost"), "")
+            failure = AttemptFailure(unschedulable("full") if what == "failed" else error("lost"), "")
             measures.failed(uid, profile, failure, started)
             before.setdefault(uid, []).append(started)
             result = "unschedulable" if what == "failed" else "error"
@@ -135,7 +135,7 @@ def test_what_was_noted_down_is_folded_before_it_grows(monkeypatch: pytest.Monke
 def test_a_pod_that_is_gone_and_one_of_a_former_term_begin_anew() -> None:
     measures = AttemptMeasures(Clock(10.0))
     for uid in ("gone", "of-former-term", "again"):
-        measures.failed(uid, "one", Failure(unschedulable("full"), ""), 9.0)
+        measures.failed(uid, "one", AttemptFailure(unschedulable("full"), ""), 9.0)
     measures.forget("gone")
     measures.bound(an_attempt("again", "one", 10.0), 11.0)
     measures.bound(an_attempt("gone", "one", 10.0), 11.0)
@@ -150,7 +150,7 @@ def test_preemptions_are_counted_with_their_victims_and_timed_until_they_are_car
     clock = Clock(10.0)
     measures = AttemptMeasures(clock)
     for uid in ("p", "q"):
-        failure = Failure(unschedulable("full"), "", preemption=Preemption("n1", ("a", "b", "c"), ()))
+        failure = AttemptFailure(unschedulable("full"), "", preemption=Preemption("n1", ("a", "b", "c"), ()))
         measures.failed(uid, "one", failure, 9.0)
     measures.made_room("p", "success", 12.0)
     measures.forget("q")

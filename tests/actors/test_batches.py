@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leader.etcd_shim import rpc
-from rayched.actors.queue_link import GATHER_SECONDS
+from rayched.core.exchange.queue_session import GATHER_SECONDS
 from tests.actors.builders import a_pod
 from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_pod
 from tests.actors.replica import default_profiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leader.etcd_shim import rpc
-from rayched.actors.messages import GivenBack
+from rayched.core.exchange.messages import GivenBack
 from rayched.store.errors import RequestTooLarge, StoreFull
 from rayched.store.list_watch import Changed
 from tests.actors.builders import a_node, a_pod

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from leader.etcd_shim import rpc
-from rayched.actors.write_window import Send
 from rayched.api import kinds
 from rayched.api.validation.limits import OBJECT_BYTES, POD_BYTES
+from rayched.core.writes.window import Send
 from rayched.snapshot.budgets import LIMIT_ANNOTATION
 from rayched.store.codec import encode
 from rayched.store.transactions import ALSO_MAX

@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 
 from leader.etcd_shim import rpc
-from rayched.actors.event_writes import (
+from rayched.api import kinds
+from rayched.api.termination import DELETION_BY_TAINT_MANAGER, Ending, ask_to_end, mark_disrupted
+from rayched.core.writes.event_reasons import NORMAL, WARNING, EventOccurrence, Subject, event_of
+from rayched.core.writes.events import (
     BURST,
     DROPPED,
     EVENTS_A_LEASE,
@@ -23,9 +26,6 @@ from rayched.actors.event_writes import (
     WRITTEN,
     EventWrites,
 )
-from rayched.actors.occurrences import NORMAL, WARNING, Occurrence, Subject, event_of
-from rayched.api import kinds
-from rayched.api.termination import DELETION_BY_TAINT_MANAGER, Ending, ask_to_end, mark_disrupted
 from rayched.store.transactions import WRITES_MAX, Guard, GuardedPut, build, read
 from rayched.v1.core_pb2 import Event, Node, Pod
 from rayched.v1.storage_pb2 import Stored
@@ -348,7 +348,7 @@ class Writer:
                 self.writes.outcome(write, outcome, now)
         return batch
 
-    def tell(self, occurrence: Occurrence, now: float) -> None:
+    def tell(self, occurrence: EventOccurrence, now: float) -> None:
         self.writes.emit(occurrence, now, UNIX + now)
         while self.send(now):
             pass
@@ -360,11 +360,13 @@ class Writer:
         return total
 
 
-def warning(name: str, message: str = "no") -> Occurrence:
-    return Occurrence(Subject("Pod", "default", name, f"uid-{name}"), WARNING, "FailedScheduling", message, "default-scheduler")
+def warning(name: str, message: str = "no") -> EventOccurrence:
+    return EventOccurrence(
+        Subject("Pod", "default", name, f"uid-{name}"), WARNING, "FailedScheduling", message, "default-scheduler"
+    )
 
 
-def news(name: str) -> Occurrence:
+def news(name: str) -> EventOccurrence:
     return warning(name)._replace(type=NORMAL, reason="Scheduled")
 
 

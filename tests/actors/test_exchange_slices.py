@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from rayched.actors.messages import AssignedPods, ExchangeAnswer, ExchangeRequest
-from rayched.actors.queue_core import SLICE_SECONDS, LogGap, QueueCore, queue_factory
+from rayched.configuration.configuration import Configuration
+from rayched.core.exchange.messages import AssignedPods, ExchangeAnswer, ExchangeRequest
+from rayched.core.exchange.queue_core import SLICE_SECONDS, LogGap, QueueCore, queue_factory
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD
-from rayched.framework.configuration import Configuration
 from rayched.v1.core_pb2 import Pod
 from tests.actors.builders import a_node, a_pod
 from tests.actors.leading import put_node, put_pod

@@ -13,7 +13,7 @@ import pytest
 from rayched.actors.exchange_socket import ExchangeCaller, serve_exchanges
 from rayched.actors.inbox import Inbox
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 
 
 class Scheduler:

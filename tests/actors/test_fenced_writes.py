@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from leader.etcd_shim import rpc
-from rayched.actors.write_window import WriteWindow
+from rayched.core.writes.window import WriteWindow
 from rayched.store.refusals import FENCED_WRITES, count_fenced, count_fenced_among
-from rayched.store.transactions import Committed, Fenced, Guard, GuardedPut, Unknown
+from rayched.store.transactions import Committed, Fenced, Guard, GuardedPut, OutcomeUnknown
 
 
 def refusal() -> object:
@@ -36,6 +36,6 @@ def test_the_metric_tells_what_the_writes_were_for() -> None:
 
 def test_refusals_are_found_among_other_outcomes() -> None:
     before = FENCED_WRITES.labels("nodes")._value.get()
-    assert count_fenced_among("nodes", [Committed(7), Fenced(9), Unknown("no answer"), Fenced(9)]) == 2
+    assert count_fenced_among("nodes", [Committed(7), Fenced(9), OutcomeUnknown("no answer"), Fenced(9)]) == 2
     assert count_fenced_among("nodes", [Committed(7)]) == 0
     assert FENCED_WRITES.labels("nodes")._value.get() == before + 2

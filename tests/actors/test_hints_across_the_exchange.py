@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from rayched.actors.messages import AttemptFailed, ExchangeRequest, LogEntry
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.queue_feed import QueueFeed, Told
-from rayched.actors.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.stages import stage_of
+from rayched.configuration.configuration import Configuration
+from rayched.configuration.profile_building import build_profiles
+from rayched.core.cache.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord
+from rayched.core.exchange.messages import AttemptFailed, ExchangeRequest, LogEntry
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.exchange.queue_events import QueueFeed, Told
 from rayched.framework import names
-from rayched.framework.configuration import Configuration
-from rayched.framework.profile_building import build_profiles
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Place

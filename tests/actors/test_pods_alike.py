@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rayched.actors.cache import Cache
-from rayched.actors.pods_alike import KnownPod, PodsAlike
-from rayched.actors.pods_by_bytes import PodsByBytes
-from rayched.actors.records import nominated_in
 from rayched.api import kinds
+from rayched.core.cache.cache import Cache
+from rayched.core.cache.pod_decoder import PodsByBytes
+from rayched.core.cache.pods_alike import KnownPod, PodsAlike
+from rayched.core.cache.records import nominated_in
 from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable

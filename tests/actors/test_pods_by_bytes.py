@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rayched.actors.cache import Cache
-from rayched.actors.records import PodChanged, PodRecord
 from rayched.api import kinds
 from rayched.api.wire import framed
+from rayched.core.cache.cache import Cache
+from rayched.core.cache.records import PodChanged, PodRecord
 from rayched.snapshot.templates import PodTemplate
 from rayched.store.codec import encode
 from rayched.store.entries import Entry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rayched.actors.questions import WAIT_SECONDS_MAX, NotAnswered, Questions, answer_now
+from rayched.actors.questions import WAIT_SECONDS_MAX, NotAnswered, QuestionQueue, answer_now
 
 
 class Asked:
@@ -17,7 +17,7 @@ class Asked:
     def __init__(self) -> None:
         self.now = 100.0
         self.spent = 0.0
-        self.questions = Questions(lambda: self.now, share=0.1)
+        self.questions = QuestionQueue(lambda: self.now, share=0.1)
 
     def ask(self, seconds: float, answer: Callable[[], Any] = lambda: "told") -> Future[Any]:
         def answered() -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rayched.actors.queue_link import GATHER_SECONDS
-from rayched.actors.queue_listing import list_queue
 from rayched.api import kinds
+from rayched.core.exchange.queue_listing import list_queue
+from rayched.core.exchange.queue_session import GATHER_SECONDS
 from rayched.v1.services_pb2 import ListQueueRequest, ListQueueResponse, PendingPod
 from tests.actors.builders import a_node, a_pod, stored
 from tests.actors.model_store import ModelStore

@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rayched.actors.queue_actor import log_moves
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.queue_metrics import queue_metrics
 from rayched.api import kinds
+from rayched.configuration.configuration import Configuration
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.exchange.queue_metrics import queue_metrics
 from rayched.framework.cluster_event import NODE_ADD
-from rayched.framework.configuration import Configuration
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.queue.audit import Invariant

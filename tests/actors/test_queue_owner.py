@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rayched.actors import queue_actor
-from rayched.actors.configured import DEFAULT_FLAGS, ProfilesText
+from rayched.actors.configured import ProfilesText
 from rayched.actors.queue_actor import QueueActor
+from rayched.queue.flags import DEFAULT_FLAGS
 from rayched.v1.services_pb2 import ListQueueRequest
 
 PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.actors.queue_patience import CPU_SECONDS_MAX, LOOK_SECONDS_MAX, SECONDS_MAX, SILENT_SECONDS_MAX, QueuePatience
+from rayched.core.exchange.queue_patience import CPU_SECONDS_MAX, LOOK_SECONDS_MAX, SECONDS_MAX, SILENT_SECONDS_MAX, QueuePatience
 
 
 class FakeProcess:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from rayched.actors import queue_link
 from rayched.api import kinds
+from rayched.core.exchange import queue_session as queue_link
 from rayched.snapshot.columns import Log
 from rayched.store.entries import Entry
-from rayched.store.list_watch import Listed
+from rayched.store.list_watch import ListedAll
 from rayched.v1.core_pb2 import Pod
 from tests.actors.builders import a_node, a_pod, stored
 from tests.actors.leading import a_replica, decide, key_of, put_node, put_pod, reason_of
@@ -184,7 +184,7 @@ def test_a_list_shows_signs_of_life_and_counts_pods_whose_node_comes_later_in_it
     replica = Replica(ModelStore(), Clock())
     signs: list[int] = []
     replica.core.cache._progress = lambda: signs.append(1)
-    replica.deliver(Listed((*entries, node), 3))
+    replica.deliver(ListedAll((*entries, node), 3))
     assert len(signs) >= 3 and replica.core.snapshot.n_pods == 2000
     assert replica.core.snapshot.requested[0, 0] == 2_000_000
 

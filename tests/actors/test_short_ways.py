@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.actors.inbox import Inbox
-from rayched.actors.messages import (
+from rayched.actors.scheduler_actor import SchedulerActor
+from rayched.api import kinds
+from rayched.api.stages import Stage
+from rayched.core.cache.records import KeptPod, PodRecord
+from rayched.core.exchange.audit_sample import RollCall
+from rayched.core.exchange.messages import (
     ENTRIES_MAX,
     AssignedPods,
     AttemptsEnded,
@@ -22,13 +27,8 @@ from rayched.actors.messages import (
     PendingPodGone,
     PendingPodSeen,
 )
-from rayched.actors.pod_changes import OP_BIND, BindingValues, bound_behind
-from rayched.actors.queue_link import ENTRIES_AT_FIRST, ENTRIES_IN_A_BURST, GATHER_SECONDS, QueueLink
-from rayched.actors.records import KeptPod, PodRecord
-from rayched.actors.roll_call import RollCall
-from rayched.actors.scheduler_actor import SchedulerActor
-from rayched.api import kinds
-from rayched.api.stages import Stage
+from rayched.core.exchange.queue_session import ENTRIES_AT_FIRST, ENTRIES_IN_A_BURST, GATHER_SECONDS, QueueLink
+from rayched.core.writes.pod_patches import OP_BIND, BindingValues, bound_behind
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD, NODE_ADD
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import tenacity
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
@@ -28,13 +29,13 @@ from rayched.actors.scheduler_actor import QUESTIONS, SchedulerActorConfig, crea
 from rayched.actors.shards import RayShards
 from rayched.actors.worker import create_workers
 from rayched.api import kinds
-from rayched.framework import shards as sharding
-from rayched.replica.etcd_server import EtcdServer
+from rayched.engine import shards as sharding
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
-from rayched.store.client import StoreClient
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys, KeyTextError
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import ExplainRequest
@@ -44,7 +45,7 @@ from tests.actors.builders import a_node, a_pod, stored
 pytestmark = pytest.mark.cluster
 
 PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")
-WAIT_SECONDS_MAX = 20.0
+WAIT_SECONDS_MAX = 90.0
 PATIENCE_SECONDS = 3.0
 """For the answer of a worker: on a busy machine one that is well takes longer than the half a second of production."""
 
@@ -54,20 +55,26 @@ def local_ray() -> Iterator[Any]:
     """A Ray of this test run's own, with a directory short enough for its sockets."""
     import ray
 
-    directory = tempfile.mkdtemp(prefix="ra-", dir="/tmp")
-    ray.init(
-        address="local",
-        _node_ip_address="127.0.0.1",
-        num_cpus=16,
-        include_dashboard=False,
-        object_store_memory=80_000_000,
-        log_to_driver=False,
-        configure_logging=False,
-        _temp_dir=directory,
-    )
+    directories = []
+    # Ray gives the first of its processes 30 s to start, and then gives up.
+    for attempt in tenacity.Retrying(stop=tenacity.stop_after_attempt(3), retry=tenacity.retry_if_exception_type(RuntimeError)):
+        with attempt:
+            ray.shutdown()
+            directories.append(tempfile.mkdtemp(prefix="ra-", dir="/tmp"))
+            ray.init(
+                address="local",
+                _node_ip_address="127.0.0.1",
+                num_cpus=16,
+                include_dashboard=False,
+                object_store_memory=80_000_000,
+                log_to_driver=False,
+                configure_logging=False,
+                _temp_dir=directories[-1],
+            )
     yield ray
     ray.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

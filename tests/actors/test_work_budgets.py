@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from rayched.actors.costly_pods import (
+from rayched.api import kinds
+from rayched.core.costly_pods import (
     CONDITIONS_MAX,
     COSTLY_SECONDS,
     DEATHS_MAX,
@@ -23,7 +24,6 @@ from rayched.actors.costly_pods import (
     Trial,
     conditions_of,
 )
-from rayched.api import kinds
 from rayched.scheduler.scheduler import ATTEMPT_SECONDS
 from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.v1.core_pb2 import Pod

@@ -8,9 +8,20 @@ from typing import Any
 import pytest
 
 from leader.etcd_shim import rpc
-from rayched.actors.write_window import REFUSALS_MAX, TRANSACTIONS_MAX, Send, WriteWindow
+from rayched.core.writes.window import REFUSALS_MAX, TRANSACTIONS_MAX, Send, WriteWindow
 from rayched.store.errors import LeaseNotFound, NotApplied, RequestRefused, RequestTooLarge, StoreBusy, StoreUnavailable
-from rayched.store.transactions import ALSO_MAX, Committed, Conflict, Fenced, Guard, GuardedPut, Outcome, Refused, Write, bytes_of
+from rayched.store.transactions import (
+    ALSO_MAX,
+    Committed,
+    Conflict,
+    Fenced,
+    Guard,
+    GuardedPut,
+    Outcome,
+    TransactionRefused,
+    Write,
+    bytes_of,
+)
 from tests.actors.builders import a_pod
 from tests.actors.leading import a_replica, decide, put_pod, reason_of
 from tests.actors.model_store import ModelStore
@@ -81,7 +92,7 @@ def test_every_write_gets_one_outcome_from_a_store_that_takes_less_than_a_batch(
     assert sorted(write.key for write, _ in outcomes) == sorted(write.key for write in writes)
     assert window.quiet and window.next_due() is None and window.room == TRANSACTIONS_MAX
     for write, outcome in outcomes:
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, TransactionRefused):
             too_many = 2 + len(write.also) > store.txn_ops_max
             assert too_many or bytes_of(write) + 100 > store.request_bytes_max
         else:
@@ -104,7 +115,7 @@ def test_a_batch_that_may_have_happened_and_is_refused_now_is_not_called_refused
         if outcomes:
             break
     assert refusals == REFUSALS_MAX and now > 3.0
-    assert [outcome for _, outcome in outcomes] == [Refused(TOO_LARGE)]
+    assert [outcome for _, outcome in outcomes] == [TransactionRefused(TOO_LARGE)]
     assert window.next_due() is None and window.room == TRANSACTIONS_MAX
 
 
@@ -135,7 +146,7 @@ def test_a_batch_refused_at_once_is_halved_down_to_the_write_that_spoils_it() ->
             outcomes += window.answered(send.number, answer, 0.0)
         sends += window.send_again(0.0)
     assert sizes == [8, 4, 4, 2, 2, 1, 1]
-    assert [write.key for write, outcome in outcomes if isinstance(outcome, Refused)] == [writes[5].key]
+    assert [write.key for write, outcome in outcomes if isinstance(outcome, TransactionRefused)] == [writes[5].key]
     assert len(outcomes) == 8
 
 
@@ -157,14 +168,14 @@ def test_what_is_asked_once_is_taken_apart_as_well(error: NotApplied) -> None:
     send = window.send(puts(2), None, once=True)
     assert window.answered(send.number, error, 0.0) == []
     for piece in list(window.send_again(0.0)):
-        assert [outcome for _, outcome in window.answered(piece.number, error, 0.0)] == [Refused(error)]
+        assert [outcome for _, outcome in window.answered(piece.number, error, 0.0)] == [TransactionRefused(error)]
 
 
 def test_a_lease_that_is_gone_is_gone_for_the_whole_batch() -> None:
     window = WriteWindow()
     send = window.send(puts(50), None, once=True)
     gone = LeaseNotFound("etcd: requested lease not found")
-    assert [outcome for _, outcome in window.answered(send.number, gone, 0.0)] == [Refused(gone)] * 50
+    assert [outcome for _, outcome in window.answered(send.number, gone, 0.0)] == [TransactionRefused(gone)] * 50
 
 
 def test_a_busy_store_is_asked_again_with_the_whole_batch() -> None:
@@ -184,7 +195,7 @@ def test_a_write_that_no_request_can_hold_ends_alone_and_is_never_sent() -> None
     first, second = window.send_again(0.0)
     assert first.problem is None and isinstance(second.problem, RequestTooLarge)
     ((write, outcome),) = window.answered(second.number, second.problem, 0.0)
-    assert write is large and isinstance(outcome, Refused)
+    assert write is large and isinstance(outcome, TransactionRefused)
 
 
 def test_a_fenced_batch_needs_no_halves() -> None:

@@ -287,6 +287,20 @@ NODE_AFFINITY: list[Row] = [
     ("Pod", f"{NODE_TERM}.matchFields[0].operator", "Exists", "", 'allowed is "In" or "NotIn"'),
     ("Pod", f"{PREFERRED_NODES}[0].weight", 101, "", "101 must lie between 1 and 100"),
     ("Pod", f"{PREFERRED_NODES}[0].weight", 0, "", "0 must lie between 1 and 100"),
+    (
+        "Pod",
+        f"{PREFERRED_NODES}[0].preference",
+        {"matchExpressions": [{"key": "a b", "operator": "Exists"}]},
+        f"{PREFERRED_NODES}[0].preference.matchExpressions[0].key",
+        "is not a valid key",
+    ),
+    (
+        "Pod",
+        f"{PREFERRED_NODES}[0].preference",
+        {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x"]}]},
+        f"{PREFERRED_NODES}[0].preference.matchExpressions[0].values[0]",
+        "must be an integer for operator Gt",
+    ),
     ("Pod", PREFERRED_NODES, [{"weight": 1, "preference": {}}] * 101, "", "has 101 entries; at most 100 are allowed"),
 ]
 POD_AFFINITY: list[Row] = [
@@ -379,10 +393,12 @@ OTHER_KINDS: list[Row] = [
     ("Node", "status.images[0].sizeBytes", -1, "", "must not be negative"),
     ("Node", "status.images[0].sizeBytes", "5Mi", "", "must be an integer"),
     ("Node", 'status.capacity["pods"]', "1.5", "", "must be an integer: this resource cannot be divided"),
+    ("Namespace", "spec.finalizers", ["kubernetes", "a b"], "spec.finalizers[1]", "is not a valid key"),
     ("Namespace", "metadata.name", "a.b", "", "is not a valid name"),
     ("PriorityClass", "value", 1_000_000_001, "", "is reserved for the system; at most 1000000000 is allowed"),
     ("PriorityClass", "value", 2**31, "", "must lie between"),
     ("PriorityClass", "metadata.name", "system-high", "", 'is reserved: the prefix "system-" is the system\'s'),
+    ("StatefulSet", "spec.serviceName", "A b", "", "is not a valid name"),
     ("PriorityClass", "metadata.name", "High", "", "is not a valid name"),
     ("PriorityClass", "metadata.namespace", "default", "", "a PriorityClass belongs to no namespace"),
     ("PriorityClass", "preemptionPolicy", "Always", "", 'allowed is "PreemptLowerPriority" or "Never"'),

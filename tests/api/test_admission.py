@@ -153,6 +153,15 @@ def test_a_toleration_of_no_value_does_not_cover_one_of_any_value() -> None:
     assert [(one.operator, one.effect) for one in pod.spec.tolerations] == [("Equal", ""), ("Exists", "NoExecute")]
 
 
+def test_a_runtime_class_without_tolerations_leaves_those_of_the_pod_as_they_are() -> None:
+    own = [{"key": "a", "operator": "Exists"}, {"operator": "Exists"}]
+    pod = a_pod(runtimeClassName="plain", tolerations=own)
+    assert apply_runtime_class(pod, {"plain": RuntimeClass(metadata={"name": "plain"}, handler="plain")}) == []
+    assert [(one.key, one.operator) for one in pod.spec.tolerations] == [("a", "Exists"), ("", "Exists")]
+    assert apply_runtime_class(pod, RUNTIMES | {"plain": RUNTIMES["kata"]}) == []
+    assert [(one.key, one.operator) for one in pod.spec.tolerations] == [("", "Exists")]
+
+
 @pytest.mark.parametrize(
     ("own", "merged"),
     [
@@ -176,6 +185,15 @@ def test_where_a_runtime_class_runs_is_merged_into_the_pod(own: Any, merged: Any
 
 def conditions(selector: Any) -> list[tuple[str, str, list[str]]]:
     return [(one.key, one.operator, list(one.values)) for one in selector.match_expressions]
+
+
+def test_label_keys_of_a_term_without_a_selector_make_none() -> None:
+    terms = [{"topologyKey": "zone", "matchLabelKeys": ["rev"]}, {"topologyKey": "zone", "labelSelector": {}}]
+    pod = a_pod({"rev": "5"}, affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    merge_label_keys(pod)
+    without, with_selector = pod.spec.affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+    assert not without.HasField("label_selector")
+    assert with_selector.HasField("label_selector") and conditions(with_selector.label_selector) == []
 
 
 def test_label_keys_become_conditions_of_the_selectors_they_belong_to() -> None:
@@ -250,6 +268,7 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         ([{"limits": BOTH}, {}], None, "Burstable"),
         ([{"limits": BOTH, "requests": {"cpu": "500m"}}], None, "Burstable"),
         ([{"limits": {"cpu": "1"}}], None, "Burstable"),
+        ([{"limits": {"cpu": "1"}, "requests": {"cpu": "0"}}], None, "Burstable"),
         ([{"limits": BOTH}], None, "Guaranteed"),
         ([{"limits": BOTH, "requests": {"cpu": "1000m"}}], None, "Guaranteed"),
         ([{}], {"limits": BOTH}, "Guaranteed"),

@@ -109,6 +109,20 @@ def test_amounts_finer_than_a_thousandth_are_rounded_up_and_all_others_kept_as_w
     assert texts(pod.spec.overhead) == {"cpu": "1m"}
 
 
+def test_what_a_status_says_of_containers_is_rounded_as_their_own_amounts_are() -> None:
+    pod = a_pod()
+    for found in (pod.status.container_statuses.add(name="c"), pod.status.init_container_statuses.add(name="i")):
+        found.allocated_resources["cpu"].string = "1n"
+        found.resources.limits["cpu"].string = "1.0005"
+        found.resources.requests["cpu"].string = "0.0001"
+    pod.status.container_statuses.add(name="bare")
+    default(pod)
+    for found in (pod.status.container_statuses[0], pod.status.init_container_statuses[0]):
+        assert texts(found.allocated_resources) == {"cpu": "1m"}
+        assert (texts(found.resources.limits), texts(found.resources.requests)) == ({"cpu": "1001m"}, {"cpu": "1m"})
+    assert not pod.status.container_statuses[1].HasField("resources")
+
+
 def test_a_spread_constraint_is_hard_unless_it_says_otherwise() -> None:
     (constraint,) = a_pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone"}]).spec.topology_spread_constraints
     assert constraint.when_unsatisfiable == "DoNotSchedule"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rayched.api.disruption import (
+    BudgetedPod,
     Controller,
-    PodFacts,
-    Refusal,
+    DisruptionRefusal,
     counts_against_budgets,
     goes_for_free,
     judge,
@@ -34,10 +34,10 @@ def a_budget(*, least: int | str | None = None, most: int | str | None = None, g
     return budget
 
 
-def pods(ready: int, unready: int = 0, deleting: int = 0, controller: Controller | None = WEB) -> list[PodFacts]:
-    found = [PodFacts(f"ready-{i}", controller, True, False) for i in range(ready)]
-    found += [PodFacts(f"unready-{i}", controller, False, False) for i in range(unready)]
-    return found + [PodFacts(f"deleting-{i}", controller, True, True) for i in range(deleting)]
+def pods(ready: int, unready: int = 0, deleting: int = 0, controller: Controller | None = WEB) -> list[BudgetedPod]:
+    found = [BudgetedPod(f"ready-{i}", controller, True, False) for i in range(ready)]
+    found += [BudgetedPod(f"unready-{i}", controller, False, False) for i in range(unready)]
+    return found + [BudgetedPod(f"deleting-{i}", controller, True, True) for i in range(deleting)]
 
 
 def scale_of(controller: Controller) -> int | None:
@@ -75,7 +75,7 @@ def scale_of(controller: Controller) -> int | None:
     ],
 )
 def test_a_status_counts_what_is_expected_wanted_healthy_and_allowed(
-    budget: PodDisruptionBudget, found: list[PodFacts], expected: int, desired: int, healthy: int, allowed: int
+    budget: PodDisruptionBudget, found: list[BudgetedPod], expected: int, desired: int, healthy: int, allowed: int
 ) -> None:
     status = judge(budget, found, scale_of, NOW).status
     assert (status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed) == (
@@ -103,7 +103,7 @@ def test_a_status_says_which_spec_it_is_about_and_when_its_condition_turned() ->
 def test_a_controller_that_is_not_there_allows_nothing_and_is_named() -> None:
     budget = a_budget(most=1)
     budget.status.CopyFrom(judge(budget, pods(4), scale_of, NOW).status)
-    lost = [*pods(4), PodFacts("stray", Controller("Job", "night", "uid-night"), True, False)]
+    lost = [*pods(4), BudgetedPod("stray", Controller("Job", "night", "uid-night"), True, False)]
     status = judge(budget, lost, scale_of, NOW).status
     assert (status.disruptions_allowed, status.current_healthy) == (0, 4)
     (condition,) = status.conditions
@@ -123,7 +123,7 @@ def test_an_evicted_pod_does_not_count_until_its_deletion_is_seen_or_two_minutes
     assert judged.recheck_at_seconds == NOW + 120
     judged = judge(budget, pods(2), scale_of, NOW + 120)
     assert (judged.status.current_healthy, list(judged.status.disrupted_pods), judged.recheck_at_seconds) == (2, [], None)
-    seen = [PodFacts("ready-0", WEB, True, True), PodFacts("ready-1", WEB, True, False)]
+    seen = [BudgetedPod("ready-0", WEB, True, True), BudgetedPod("ready-1", WEB, True, False)]
     assert list(judge(budget, seen, scale_of, NOW + 1).status.disrupted_pods) == []
 
 
@@ -131,7 +131,7 @@ def test_an_evicted_pod_does_not_count_until_its_deletion_is_seen_or_two_minutes
 def test_an_eviction_takes_one_disruption_until_none_is_left() -> None:
     budget = a_budget(least=1)
     budget.status.CopyFrom(judge(budget, pods(3), scale_of, NOW).status)
-    assert [take(budget, f"ready-{i}", NOW) for i in range(3)] == [None, None, Refusal.USED_UP]
+    assert [take(budget, f"ready-{i}", NOW) for i in range(3)] == [None, None, DisruptionRefusal.USED_UP]
     assert dict(budget.status.disrupted_pods).keys() == {"ready-0", "ready-1"}
     assert budget.status.conditions[0].reason == "InsufficientPods"
 
@@ -140,7 +140,7 @@ def test_a_status_of_another_generation_allows_nothing() -> None:
     budget = a_budget(least=1)
     budget.status.CopyFrom(judge(budget, pods(3), scale_of, NOW).status)
     budget.metadata.generation = 2
-    assert take(budget, "ready-0", NOW) is Refusal.NOT_OBSERVED
+    assert take(budget, "ready-0", NOW) is DisruptionRefusal.NOT_OBSERVED
 
 
 def a_pod(phase: str = "Running", ready: bool = True, deleting: bool = False) -> Pod:

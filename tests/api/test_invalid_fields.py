@@ -84,3 +84,22 @@ def test_one_wrong_field_of_a_priority_class_gives_its_path(row: Row) -> None:
 @rows([row for row in OTHER_KINDS if row[0] != "PriorityClass"])
 def test_one_wrong_field_of_another_kind_gives_its_path(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in kinds.KINDS])
+def test_a_message_may_leave_its_kind_open_but_not_name_another(kind: str) -> None:
+    message = kinds.unwrap(read_object(VALID[kind]).object)
+    default(message)
+    own = message.kind, message.api_version
+    for said in (own, ("", own[1]), (own[0], ""), ("", "")):
+        message.kind, message.api_version = said
+        assert validate(message) == []
+    message.kind, message.api_version = "Gadget", "v7"
+    assert [error.path for error in validate(message)] == ["apiVersion", "kind"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)])
+def test_a_class_of_the_system_has_the_value_that_kubernetes_gives_it_and_no_other(name: str, value: int) -> None:
+    for said in (value, value - 1, value + 1, 5):
+        errors = errors_of(VALID["PriorityClass"] | {"metadata": {"name": name}, "value": said})
+        assert (errors == []) is (said == value)

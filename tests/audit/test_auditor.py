@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rayched.audit.auditor import Auditor, Change, PodChange
+from rayched.audit.auditor import Auditor, KeyChange, PodChange
 from rayched.audit.requests import amount, taken_by
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -23,7 +23,7 @@ class History:
 
     def write(self, key: str, value: bytes | None) -> int:
         self.revision += 1
-        self.auditor.replay(self.revision, [Change(f"/rayched/cluster/{key}".encode(), value)], float(self.revision))
+        self.auditor.replay(self.revision, [KeyChange(f"/rayched/cluster/{key}".encode(), value)], float(self.revision))
         return self.revision
 
     def epoch(self, transitions: int, holder: str = "a") -> int:

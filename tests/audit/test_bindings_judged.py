@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rayched.audit.auditor import Auditor, Change
+from rayched.audit.auditor import Auditor, KeyChange
 from rayched.audit.bindings_judged import HELD_BETWEEN, HELD_WITH_ASSUMED
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -27,7 +27,7 @@ class Cluster:
 
     def write(self, key: str, value: bytes | None) -> int:
         self.revision += 1
-        self.auditor.replay(self.revision, [Change(f"/rayched/cluster/{key}".encode(), value)])
+        self.auditor.replay(self.revision, [KeyChange(f"/rayched/cluster/{key}".encode(), value)])
         return self.revision
 
     def node(self, name: str, tainted: bool = False, **labels: str) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from rayched.audit.capacity import Capacity
 from rayched.audit.constraints import against_node, against_pods
-from rayched.audit.view import View, resident
+from rayched.audit.view import AuditView, resident
 from rayched.v1.core_pb2 import Pod
 from tests.oracle.naive import NaiveScheduler
 from tests.plugins.clusters import World
@@ -30,7 +30,7 @@ def test_auditor_and_naive_scheduler_allow_the_same_nodes(kind: type[World], see
 
 
 def _allowed(naive: NaiveScheduler, pod: Pod) -> set[str]:
-    view, capacity = View(namespaces=dict(naive.around.namespaces)), Capacity()
+    view, capacity = AuditView(namespaces=dict(naive.around.namespaces)), Capacity()
     for name, node in naive.nodes.items():
         view.put("nodes", name, node)
         capacity.offer(name, node)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from rayched.audit.auditor import Auditor, Change
+from rayched.audit.auditor import Auditor, KeyChange
 from rayched.audit.room_judged import NOT_JUDGED, ROOM_BETWEEN, ROOM_BUT_FOR_ASSUMED, SETTLED_SECONDS
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
@@ -41,7 +41,7 @@ class Full:
 
     def write(self, *changes: tuple[str, bytes | None]) -> int:
         self.revision += 1
-        whole = [Change(f"/rayched/cluster/{key}".encode(), value) for key, value in changes]
+        whole = [KeyChange(f"/rayched/cluster/{key}".encode(), value) for key, value in changes]
         self.auditor.replay(self.revision, whole, float(self.revision))
         return self.revision
 

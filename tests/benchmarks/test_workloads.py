@@ -10,7 +10,7 @@ from benchmarks.memory_cluster import judge_of
 from benchmarks.quick import fallen
 from benchmarks.validity import Judge
 from benchmarks.workloads import WORKLOADS, Workload
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.profile_building import default_profile
 from rayched.plugins import in_tree
 from rayched.v1.core_pb2 import Node, Pod
 

@@ -23,9 +23,9 @@ import grpc
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.replica.etcd_binary import EtcdBinary, etcd_environment
-from rayched.replica.free_ports import free_ports
-from rayched.replica.processes import dying_with_us
+from rayched.replica.cluster.free_ports import free_ports
+from rayched.replica.etcd.etcd_binary import EtcdBinary, etcd_environment
+from rayched.replica.ray.processes import dying_with_us
 from tests.chaos.proxy import Link, Network
 
 _READY_SECONDS_MAX = 30.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from rayched.replica.guardian import vital_processes
-from rayched.replica.local_cluster import ReplicaProcess
-from rayched.replica.processes import descendants
+from rayched.replica.cluster.local_cluster import ReplicaProcess
+from rayched.replica.ray.guardian import vital_processes
+from rayched.replica.ray.processes import descendants
 from tests.chaos.stage import Stage, StageFailed
 
 _HELD_WRITES: Final = 3

@@ -22,8 +22,8 @@ from leader.record import LeaderRecord
 from rayched.audit.auditor import Binding
 from rayched.audit.findings import INVARIANTS
 from rayched.client.client import Client
-from rayched.replica.etcd_binary import EtcdBinary
-from rayched.replica.local_cluster import ReplicaProcess
+from rayched.replica.cluster.local_cluster import ReplicaProcess
+from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from tests.chaos.stage import LinkedCluster, Stage, StageFailed

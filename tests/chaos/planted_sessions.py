@@ -25,7 +25,7 @@ from leader.etcd_watch import KeyWatch
 from leader.events import Event, Listed, RecordChanged
 from leader.record import LeaderRecord, StoredRecord
 from rayched.api import kinds
-from rayched.replica.processes import descendants
+from rayched.replica.ray.processes import descendants
 from rayched.v1.services_pb2 import WatchRequest
 from rayched.v1.services_pb2_grpc import WatchStub
 from tests.chaos.planted_scene import (

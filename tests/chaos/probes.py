@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from typing import Final
 
-from rayched.replica.local_cluster import ReplicaProcess
+from rayched.replica.cluster.local_cluster import ReplicaProcess
 from tests.chaos.demands import Demands
 from tests.chaos.stage import Stage
 

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rayched.replica.etcd_binary import ENVIRONMENT_VARIABLE, EtcdBinary, EtcdServerError, find_etcd
+from rayched.replica.etcd.etcd_binary import ENVIRONMENT_VARIABLE, EtcdBinary, EtcdServerError, find_etcd
 from rayched.replica.source_commit import source_commit
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.plan import Numbers, Plan, Session, make_plan

@@ -18,7 +18,7 @@ from rayched.audit.auditor import Auditor, Binding
 from rayched.audit.findings import INVARIANTS
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.replica.etcd_binary import EtcdBinary
+from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
 from tests.chaos.faults import ENDS_THE_TERM, WANTS_REST, Fault, Struck, strike
 from tests.chaos.flood import Flood

@@ -10,8 +10,8 @@ from typing import Final, Self
 
 from leader.channel import open_channel
 from rayched.store.calls import MemberStatus
-from rayched.store.client import StoreClient
 from rayched.store.errors import StoreError
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 
 _LOOK_SECONDS: Final = 0.1

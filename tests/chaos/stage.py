@@ -18,15 +18,15 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from rayched.audit.auditor import Auditor, LateWrite, PodChange
-from rayched.audit.follower import Follower
+from rayched.audit.follower import AuditFollower
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.etcd_binary import EtcdBinary
-from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
-from rayched.replica.local_start import stands_for_election
-from rayched.replica.processes import alive, descendants
+from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.cluster.local_start import stands_for_election
+from rayched.replica.etcd.etcd_binary import EtcdBinary
+from rayched.replica.ray.processes import alive, descendants
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
 from tests.chaos.etcd_members import EtcdMembers
 from tests.chaos.planted.sitecustomize import VARIABLE
@@ -126,7 +126,7 @@ class Stage:
             [self.network.link(f"etcd-{number}-{member.number}", member.endpoint).address for member in self.etcd.members]
             for number in range(self._replicas)
         ]
-        self.follower = Follower(self.etcd.endpoints, self.auditor).start()
+        self.follower = AuditFollower(self.etcd.endpoints, self.auditor).start()
         owned.callback(self._end_audit)
         self.cluster = self._new_cluster(ways)
         owned.callback(self.cluster.stop)
@@ -161,7 +161,7 @@ class Stage:
         before = self.auditor
         change()
         self.auditor = Auditor(on_pod_change=self._pod_changed)
-        self.follower = Follower(self.etcd.endpoints, self.auditor).start()
+        self.follower = AuditFollower(self.etcd.endpoints, self.auditor).start()
         return before
 
     def _end_audit(self) -> None:

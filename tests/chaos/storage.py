@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rayched.client.errors import ApiError
-from rayched.replica.etcd_binary import EtcdBinary, EtcdServerError, find_etcd
+from rayched.replica.etcd.etcd_binary import EtcdBinary, EtcdServerError, find_etcd
 from tests.chaos.demands import Demand, Demands, table
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.stage import Stage, StageFailed

@@ -20,8 +20,8 @@ from benchmarks.load import small_pods
 from leader.channel import open_channel
 from rayched.audit.auditor import Auditor
 from rayched.client.errors import ApiError
-from rayched.store.client import StoreClient
 from rayched.store.errors import StoreFull
+from rayched.store.io.client import StoreClient
 from rayched.v1.core_pb2 import Pod
 from tests.chaos.demands import Demands
 from tests.chaos.probes import judge_findings, readiness, wait_until_ready

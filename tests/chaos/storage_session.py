@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rayched.client.errors import ApiError
-from rayched.replica.etcd_binary import EtcdBinary
+from rayched.replica.etcd.etcd_binary import EtcdBinary
 from tests.chaos.demands import Demands
 from tests.chaos.etcd_members import EtcdDown
 from tests.chaos.plan import Session

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rayched.audit.auditor import Auditor, Change, LateWrite, PodChange
+from rayched.audit.auditor import Auditor, KeyChange, LateWrite, PodChange
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from tests.chaos.faults import FAULTS, KILLS_ETCD
 from tests.chaos.histogram import draw_histograms, quantile
@@ -195,10 +195,10 @@ def test_a_stream_is_the_history_without_gap_or_double(places: list[int], is_rig
 # ---------------------------------------------------------------------------------------------------------------- late writes
 
 
-def a_leaders_write(name: str, epoch: int, number: int) -> Change:
+def a_leaders_write(name: str, epoch: int, number: int) -> KeyChange:
     stored = Stored(leader_write=LeaderWrite(op="bind", epoch=epoch, attempt=f"{AUTHOR}-{number}", decided_at_revision=3))
     stored.object.pod.metadata.name, stored.object.pod.metadata.uid = name, f"uid-{name}"
-    return Change(f"/rayched/cluster/pods/default/{name}".encode(), stored.SerializeToString())
+    return KeyChange(f"/rayched/cluster/pods/default/{name}".encode(), stored.SerializeToString())
 
 
 AUTHOR = "0123456789abcdef" * 2
@@ -217,7 +217,7 @@ def test_the_auditor_counts_what_came_too_late_and_was_not_committed() -> None:
     auditor = Auditor()
     for revision, transitions in ((5, 0), (9, 1)):
         record = json.dumps({"holder": "one", "transitions": transitions}).encode()
-        auditor.replay(revision, [Change(b"/rayched/cluster/epoch", record)], seconds=float(revision))
+        auditor.replay(revision, [KeyChange(b"/rayched/cluster/epoch", record)], seconds=float(revision))
         auditor.replay(revision + 1, [a_leaders_write(str(revision), revision, revision)], seconds=revision + 0.5)
     in_time, too_late = 8.9, 9.1
     late = [

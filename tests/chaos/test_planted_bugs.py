@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rayched.replica.etcd_binary import find_etcd
+from rayched.replica.etcd.etcd_binary import find_etcd
 from tests.chaos.planted_scene import SwitchedStage
 from tests.chaos.planted_sessions import SESSIONS, SHOWS_AS, play
 from tests.planted_bugs import BUGS

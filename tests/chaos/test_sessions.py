@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.etcd_binary import find_etcd
+from rayched.replica.etcd.etcd_binary import find_etcd
 from tests.chaos.faults import Fault
 from tests.chaos.plan import UNBELIEVING, Session
 from tests.chaos.session import SessionReport, play

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.etcd_binary import find_etcd
+from rayched.replica.etcd.etcd_binary import find_etcd
 from tests.chaos import storage
 from tests.chaos.demands import Demands, table
 from tests.chaos.etcd_members import EtcdDown

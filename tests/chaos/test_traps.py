@@ -13,7 +13,7 @@ import pytest
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.chaos.traps import Frames, TrapLink, TrapNetwork
 from tests.leader.members import eventually
 

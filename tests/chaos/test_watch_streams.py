@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.etcd_binary import find_etcd
+from rayched.replica.etcd.etcd_binary import find_etcd
 from tests.chaos.flood import Flood
 from tests.chaos.histogram import quantile
 from tests.chaos.stage import Stage

@@ -14,8 +14,8 @@ from rayched.api import kinds
 from rayched.client import Client
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.local_cluster import LocalCluster
-from rayched.replica.local_start import wait_until_up
+from rayched.replica.cluster.local_cluster import LocalCluster
+from rayched.replica.cluster.local_start import wait_until_up
 from tests.cli.cluster import Commands, a_pod_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

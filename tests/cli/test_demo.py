@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.free_ports import free_port
+from rayched.replica.cluster.free_ports import free_port
 from tests.cli.cluster import run_here, started, wait_until
 from tests.cli.test_processes import processes_with
 from tests.docs.markdown import ROOT

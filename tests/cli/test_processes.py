@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.free_ports import free_port
+from rayched.replica.cluster.free_ports import free_port
 from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
 
 pytestmark = pytest.mark.cluster

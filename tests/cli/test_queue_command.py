@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -67,7 +68,7 @@ def test_only_what_changes_about_a_pod_is_news() -> None:
 
 
 @pytest.mark.cluster
-def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, namespace: str) -> None:
+def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, namespace: str, tmp_path: Path) -> None:
     pods = [a_pod_text(f"packed-{number}", namespace=namespace, spec="schedulerName: nobody") for number in range(3)]
     rayched.ok("apply", "-f", "-", stdin="---\n".join(pods))
     one = rayched("queue", "packed-0", "-n", namespace)
@@ -79,5 +80,13 @@ def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, n
         assert scheduler in line
     (line,) = rayched("queue", "-n", namespace).errors
     assert line.startswith(f'{namespace}/packed-0 and 2 more wait for the scheduler "nobody"')
+    whole = json.loads("\n".join(rayched.ok("queue", "-n", namespace, "-o", "json")))
+    (not_served,) = whole["not_served"]
+    assert (not_served["scheduler"], not_served["pods"]) == ("nobody", [f"{namespace}/packed-{number}" for number in range(3)])
+    assert set(not_served["served"]) >= set(served.split(", ")) and whole["items"] == []
+    for output in ((), ("-o", "json")):
+        errors, environment = tmp_path / "errors", {"RAYCHED_SERVER": rayched.server}
+        with started("queue", "-n", namespace, "-w", *output, environment=environment, errors=errors):
+            wait_until(lambda told=errors: told.read_text() == f"{line}\n", "the pods are told of")  # type: ignore[misc]
     assert "Scheduler:        nobody (not served here; served: " in rayched("describe", "pod", "packed-0", "-n", namespace).out
     assert rayched("queue", "none-such", "-n", namespace).errors == ["No pending pods found"]

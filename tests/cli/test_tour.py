@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from rayched.client import Client
-from rayched.replica.free_ports import free_port
+from rayched.replica.cluster.free_ports import free_port
 from tests.cli.cluster import Result, run_here, started, wait_until
 from tests.docs.markdown import ROOT, Block, blocks, commands
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.client.replicas import Process
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rayched.client import ApiError, AsyncClient, Client, EventType, NotAllSubmitted, NotBound
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.v1.core_pb2 import Pod
 from tests.client.replicas import Process
 from tests.server.objects import a_pod

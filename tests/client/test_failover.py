@@ -12,7 +12,7 @@ import pytest
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.client.replicas import Process
 from tests.server.objects import a_node, a_pod
 

@@ -9,7 +9,7 @@ import pytest
 import tenacity
 
 from rayched.client import ApiError
-from rayched.client.endpoints import Failures, Patience, retry_rules, worth_repeating
+from rayched.client.endpoints import EndpointFailures, Patience, retry_rules, worth_repeating
 from rayched.client.errors import ClientClosed
 
 Code = grpc.StatusCode
@@ -71,13 +71,13 @@ def test_an_attempt_may_have_done_it_when_it_was_sent_and_nobody_answered() -> N
         (an_error(Code.RESOURCE_EXHAUSTED, retry_after=0.5), False),
     ]
     for first, may in cases:
-        failures = Failures()
+        failures = EndpointFailures()
         assert failures.told_of(first).may_have_been_done is False
         assert failures.told_of(an_error(Code.NOT_FOUND)).may_have_been_done is may
 
 
 def test_what_the_end_of_the_time_cut_off_is_told_as_the_failure_before_it() -> None:
     for first in (an_error(Code.UNAVAILABLE), an_error(Code.RESOURCE_EXHAUSTED, retry_after=0.5)):
-        failures = Failures()
+        failures = EndpointFailures()
         failures.told_of(first)
         assert failures.told_of(an_error(Code.DEADLINE_EXCEEDED)) is first

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rayched.client import ApiError, AsyncClient, Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from tests.cli.cluster import run_here

@@ -56,7 +56,7 @@ import sys, time
 import rayched
 import grpc
 from leader.channel import open_channel
-from rayched.replica.free_ports import free_port
+from rayched.replica.cluster.free_ports import free_port
 
 port = free_port()
 with open_channel([f"127.0.0.1:{port}"]) as channel:

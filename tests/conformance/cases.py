@@ -20,8 +20,8 @@ from rayched.api.admission import merge_label_keys
 from rayched.api.defaulting import default
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.manifest import read_object
-from rayched.framework import configuration_file
-from rayched.framework.nominations import Nomination
+from rayched.configuration import configuration_file
+from rayched.engine.nominations import Nomination
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.snapshot.snapshot import Snapshot

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rayched.framework.engine import Engine, PluginError
-from rayched.framework.evaluation import Evaluation
+from rayched.engine.engine import Engine
+from rayched.engine.evaluation import Evaluation
+from rayched.engine.prepared import PluginHalf
+from rayched.engine.shards import ColumnRequest
 from rayched.framework.plugin import CountingPlugin, FilterPlugin
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
-from rayched.framework.questions import Part
-from rayched.framework.shards import ColumnRequest
 from rayched.framework.status import Code, Status
 from rayched.snapshot.columns import CodeColumn
 from rayched.snapshot.rows import Rows
-from rayched.whatif.explain import NodeVerdict, explain
+from rayched.whatif.explain import BESIDE_NOMINATED, NodeVerdict, explain
 from tests.conformance.cases import Case, Cluster, cluster_of, profile_of
 from tests.conformance.sharded import Shards
 
@@ -113,7 +114,7 @@ def _codes(plugin: FilterPlugin, state: Any, rows: Rows, setting: Setting) -> Co
     # What is counted over all nodes is never asked of a worker.
     if setting.shards is None or not rows.n or isinstance(plugin, CountingPlugin):
         return plugin.filter(state, rows)
-    request = ColumnRequest(plugin.name, Part.FILTER, setting.cluster.template.content)
+    request = ColumnRequest(plugin.name, PluginHalf.FILTER, setting.cluster.template.content)
     return setting.shards.evaluate([request], rows.n)[0]
 
 
@@ -265,21 +266,21 @@ def _explanation(setting: Setting) -> Iterator[Comparison]:
         return
     nodes = {node.node_name: node for node in found.nodes}
     for name, status in (expected.get("filter") or {}).items():
-        yield from _explained_verdict(nodes[name], status, by_itself=not setting.case.scenario.get("nominatedPods"))
+        yield from _explained_verdict(nodes[name], status)
 
 
-def _explained_verdict(node: NodeVerdict, status: Mapping[str, Any], *, by_itself: bool) -> Iterator[Comparison]:
+def _explained_verdict(node: NodeVerdict, status: Mapping[str, Any]) -> Iterator[Comparison]:
     passes = status["code"] == "Success"
     yield Comparison(f"explained: {node.node_name} is feasible", node.feasible, passes)
     if passes or node.feasible:
         return
-    plugin = status.get("plugin", node.rejections[0].plugin)
-    (rejection,) = (one for one in node.rejections if one.plugin == plugin)
+    rejection = node.rejections[0]
+    plugin = status.get("plugin", rejection.plugin)
+    yield Comparison(f"explained: first to reject {node.node_name}", rejection.plugin, plugin)
     resolvable = CODES[status["code"]] is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     yield Comparison(f"explained: {plugin} {node.node_name} is resolvable", rejection.resolvable, resolvable)
-    if by_itself:
-        # With nominated pods a filter may name more than without.
-        yield Comparison(f"explained: {plugin} {node.node_name}", list(rejection.reasons), sorted(status["reasons"]))
+    reasons = [reason.removesuffix(BESIDE_NOMINATED) for reason in rejection.reasons]
+    yield Comparison(f"explained: {plugin} {node.node_name}", reasons, sorted(status["reasons"]))
 
 
 COMPARISONS: Final[Mapping[str, Callable[[Setting], Iterator[Comparison]]]] = {

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from rayched.api import quantity, resources
 from rayched.api.defaulting import default
-from rayched.api.message_tables import Findings, fill
+from rayched.api.message_tables import ReadFindings, fill
 from rayched.api.selectors import LabelSelectorMatcher, NodeSelectorMatcher, SelectorError
 from rayched.api.tolerations import first_untolerated, tolerated, tolerates
 from rayched.scheduler.node_order import interleaved, zone_of
@@ -114,7 +114,7 @@ _COMPARED: Final[Mapping[str, Callable[[Given, Given], Iterator[Comparison]]]] =
 
 
 def _read(message: type[M], document: Any) -> M:
-    found, findings = message(), Findings()
+    found, findings = message(), ReadFindings()
     fill(found, document, findings)
     if findings.errors:
         raise ValueError(f"{message.__name__}: {findings.errors}")

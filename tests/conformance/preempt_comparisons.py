@@ -7,8 +7,8 @@ from typing import Any
 
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.status import Code, Status
-from rayched.scheduler.attempt import Failure
-from rayched.scheduler.candidates import Candidate, best
+from rayched.scheduler.attempt import AttemptFailure
+from rayched.scheduler.candidates import PreemptionCandidate, best
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from tests.conformance.cases import Case, pod_of
@@ -60,7 +60,7 @@ def compare_preemption(case: Case, n_shards: int) -> Iterator[Comparison]:
 
 
 def _nodes(
-    cluster: RecordedCluster, preemptor: Preemptor, candidates: dict[int, Candidate], refused: dict[int, Status]
+    cluster: RecordedCluster, preemptor: Preemptor, candidates: dict[int, PreemptionCandidate], refused: dict[int, Status]
 ) -> Iterator[Comparison]:
     diagnosis = preemptor.diagnosis
     for node, recorded in cluster.case.expected["nodes"].items():
@@ -85,7 +85,7 @@ def _nodes(
 
 def _outcome(cluster: RecordedCluster, result: object) -> Iterator[Comparison]:
     expected = cluster.case.expected
-    assert isinstance(result, Failure)
+    assert isinstance(result, AttemptFailure)
     yield Comparison("message", result.message, expected["message"])
     nominated = result.nominated_node_name
     yield Comparison("a result", nominated is not None, expected["postFilterResultPresent"])

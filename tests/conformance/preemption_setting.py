@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, Final
 
 from rayched.framework import names
 from rayched.framework.profile import Profile
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
-from rayched.snapshot.columns import RowIndex
+from rayched.scheduler.selection import SmallestName
 from rayched.snapshot.pod_facts import facts_of
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
@@ -19,20 +18,6 @@ from tests.conformance.sharded import Shards
 
 ALL_CANDIDATES: Final = {"name": names.DEFAULT_PREEMPTION, "args": {"minCandidateNodesPercentage": 100}}
 """The recorder tried all nodes."""
-
-
-class SmallestName:
-    """Chance as the recorder canonicalised it: of the rows that tie, the one whose node has the smallest name."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.seed = 0
-        self._snapshot = snapshot
-
-    def among(self, rows: RowIndex | Sequence[int], number: int) -> int:
-        return min(map(int, rows), key=self._snapshot.name_of)
-
-    def offset(self, n_rows: int, number: int) -> int:
-        return 0
 
 
 class RecordedCluster:

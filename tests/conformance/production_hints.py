@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from rayched.configuration.profile_building import default_profile
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
-from rayched.framework.profile_building import default_profile
 from rayched.framework.queueing_hints import Registration
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.hints import HintTable, registrations_of

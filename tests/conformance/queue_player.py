@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rayched.api.selectors import LabelSelectorMatcher
+from rayched.configuration.profile_building import default_profile
 from rayched.framework import names
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.changes import pod_change_events
 from rayched.queue.hints import HintTable
-from rayched.queue.queued_pod import PendingPod, Place, QueuedPod
+from rayched.queue.queued_pod import PendingPod, Place, QueuedPodInfo
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.v1.core_pb2 import Pod
 from tests.conformance.cases import Case, pod_of
@@ -90,7 +90,7 @@ class Player:
             order.append(pod.key)
         return order
 
-    def _describe(self, pod: QueuedPod) -> dict[str, Any]:
+    def _describe(self, pod: QueuedPodInfo) -> dict[str, Any]:
         found: dict[str, Any] = {
             "attempts": pod.attempts,
             "unschedulableCount": pod.unschedulable_count,
@@ -185,7 +185,7 @@ class Player:
             self.queue.move_all(event, self.now, old=happened.old, new=happened.new)
         return {"events": [event.label for event in happened.events]} if happened.events else {}
 
-    def _may_be_helped(self, pod: QueuedPod, assigned: Pod) -> bool:
+    def _may_be_helped(self, pod: QueuedPodInfo, assigned: Pod) -> bool:
         """What AssignedPodAdded of 1.34 filters unschedulable pods by before it asks their hints."""
         namespace = assigned.metadata.namespace
         if names.POD_TOPOLOGY_SPREAD in pod.rejectors and pod.pod.metadata.namespace == namespace:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rayched.scheduler.attempt import Attempt, Failure
+from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.candidates import best
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
@@ -110,7 +110,7 @@ class Player(RecordedCluster):
         facts = PodFacts(attempt.name, started=float(number))
         self.scheduler.occupancy.observe(attempt.uid, self.templates.intern(pod), attempt.node_name, facts=facts)
 
-    def _made_room(self, failure: Failure) -> dict[str, Any]:
+    def _made_room(self, failure: AttemptFailure) -> dict[str, Any]:
         if not failure.nominated_node_name:
             return {}
         made: dict[str, Any] = {"nominatedNode": failure.nominated_node_name}

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rayched.actors.shards import column_plugins
+from rayched.engine.prepared import Answer
+from rayched.engine.shards import ColumnRequest, ShardAnswers, join_shards
 from rayched.framework.profile import Profile
-from rayched.framework.questions import Answer
-from rayched.framework.shards import ColumnRequest, ShardAnswers, join_shards
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.transfer import TableCopy, export_rows
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rayched.framework.queueing_hints import Hint
-from rayched.plugins.node_resources_fit_hints import AfterNode
+from rayched.plugins.node_resources.fit_hints import FitNodeHint
 from tests.conformance import production_hints
 from tests.conformance.cases import Case, load
 from tests.conformance.comparisons import Comparison
@@ -41,7 +41,7 @@ def test_every_plugin_with_a_recorded_hint_was_asked() -> None:
 
 
 def test_a_hint_that_is_wrong_differs_in_both_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AfterNode, "__call__", lambda self, look: Hint.SKIP)
+    monkeypatch.setattr(FitNodeHint, "__call__", lambda self, look: Hint.SKIP)
     production_hints.registrations.cache_clear()
     try:
         assert any(differing(case, compare_hints) for case in load("hints"))

@@ -16,7 +16,7 @@ from rayched.controllers.node_writes import NodeWrites
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Listed
+from rayched.store.list_watch import Changed, ListedAll
 from rayched.store.transactions import GuardedDelete, Write
 from rayched.v1.core_pb2 import Node, Pod, Toleration
 from rayched.v1.workloads_pb2 import Object
@@ -88,10 +88,11 @@ class MemoryWorld:
         pod.status.phase, pod.status.reason = phase, reason
         self.put(self.pod_key(name), Object(pod=pod))
 
-    def delete_pod(self, name: str, grace: int) -> None:
+    def delete_pod(self, name: str, grace: int, ahead: int = 0) -> None:
+        """By a replica whose clock is so far ahead of the leader's."""
         pod = self.pod(name)
         assert pod is not None
-        pod.metadata.deletion_timestamp.seconds = self.wall + grace
+        pod.metadata.deletion_timestamp.seconds = self.wall + ahead + grace
         pod.metadata.deletion_grace_period_seconds = grace
         self.put(self.pod_key(name), Object(pod=pod))
 
@@ -132,7 +133,7 @@ class MemoryWorld:
         self._terms += 1
         self.leader_since = self.now
         self.view = ClusterView(KEYS)
-        self.view.deliver(Listed(tuple(sorted(self.entries.values(), key=lambda entry: entry.key)), self.revision))
+        self.view.deliver(ListedAll(tuple(sorted(self.entries.values(), key=lambda entry: entry.key)), self.revision))
         self.ages = HeartbeatAges(2 * self.settings.node_monitor_period)
         self.lifecycle = NodeLifecycle(self.settings, self.view, self.ages)
         self._writes = NodeWrites(KEYS, f"term-{self._terms}")

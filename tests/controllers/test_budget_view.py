@@ -12,7 +12,7 @@ from rayched.controllers.budget_view import BudgetView
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Listed
+from rayched.store.list_watch import Changed, ListedAll
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodDisruptionBudget, ReplicaSet
 
@@ -47,7 +47,7 @@ class Store:
                 self._deliver(Entry(write.key, write.value, 1, self.revision + 1))
 
     def list_again(self) -> None:
-        self.view.listed(Listed(tuple(self.entries.values()), self.revision))
+        self.view.listed(ListedAll(tuple(self.entries.values()), self.revision))
 
     def budgets(self) -> list[PodDisruptionBudget]:
         found = [unwrap(decode_entry(entry)) for entry in self.entries.values()]

@@ -11,9 +11,9 @@ import pytest
 from leader.channel import open_channel
 from rayched.api.kinds import POD, POD_DISRUPTION_BUDGET, unwrap, wrap
 from rayched.controllers.budgets import BudgetStatus
-from rayched.replica.etcd_server import EtcdServer
-from rayched.store.client import StoreClient
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.codec import decode_entry, decode_stored, encode
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodDisruptionBudget

@@ -12,7 +12,7 @@ from rayched.controllers.cluster_view import ClusterView
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Listed
+from rayched.store.list_watch import Changed, ListedAll
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
@@ -31,7 +31,7 @@ class View:
 
     def __init__(self) -> None:
         self.view = ClusterView(KEYS, self._decode)
-        self.view.deliver(Listed((), 1))
+        self.view.deliver(ListedAll((), 1))
         self.decoded = 0
         self._revision = 1
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from leader.channel import open_channel
-from rayched.controllers.garbage import SubmissionGarbage
-from rayched.replica.etcd_server import EtcdServer
-from rayched.store.client import StoreClient
+from rayched.api.kinds import POD
+from rayched.controllers.garbage import SHARES, SubmissionGarbage
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.entries import Page
-from rayched.store.keys import Keys
-from rayched.store.transactions import GuardedPut
+from rayched.store.io.client import StoreClient
+from rayched.store.keys import Keys, ObjectKey
+from rayched.store.removals import RECORD_KEPT_MS
+from rayched.store.transactions import GuardedDelete, GuardedPut, create
+from rayched.v1.services_pb2 import ObjectKey as ApiKey
 from rayched.v1.storage_pb2 import SubmissionRecord
 
 pytestmark = pytest.mark.cluster
@@ -36,8 +40,25 @@ def a_record(store: StoreClient, keys: Keys, uid: str, expires_at_seconds: float
     store.put(keys.submission(uid), SubmissionRecord(uid=uid, expires_at_ms=int(expires_at_seconds * 1000)).SerializeToString())
 
 
+def a_pod_and_its_record(store: StoreClient, keys: Keys, name: str, kind: str = "Pod") -> bytes:
+    """The pod's key; both are created at one revision, as by a submission. The record's uid is `of-` and the name."""
+    record = SubmissionRecord(key=ApiKey(kind=kind, namespace="default", name=name), uid=f"of-{name}")
+    key = keys.object_key(POD, "default", name)
+    store.commit(None, [create(key, b"a pod", keys.submission(record.uid), record.SerializeToString())])
+    return key
+
+
 def uids(store: StoreClient, keys: Keys) -> set[str | None]:
     return {keys.uid_of_submission(entry.key) for entry in store.list_all(keys.submissions_prefix).entries}
+
+
+def unknown(key: ObjectKey, create_revision: int) -> bool:
+    return False
+
+
+def a_pass(garbage: SubmissionGarbage, store: StoreClient, epoch: int | None) -> None:
+    for _ in range(SHARES):
+        garbage.turn(store, epoch)
 
 
 def test_records_go_when_their_hour_is_over_and_not_before(store: StoreClient, keys: Keys) -> None:
@@ -46,41 +67,80 @@ def test_records_go_when_their_hour_is_over_and_not_before(store: StoreClient, k
     a_record(store, keys, "expired", NOW - 1)
     store.put(keys.submission("foreign"), b"\xff\xff no record")
     epoch = store.put(keys.epoch, b"{}")
-    SubmissionGarbage(keys, lambda: NOW).turn(store, epoch)
+    a_pass(SubmissionGarbage(keys, unknown, lambda: NOW), store, epoch)
     assert uids(store, keys) == {"living", "fresh", "foreign"}
 
 
-def test_a_turn_over_many_records_holds_one_page_at_a_time(
+def test_a_record_whose_object_went_without_it_gets_its_last_hour_when_it_is_found(store: StoreClient, keys: Keys) -> None:
+    """As when etcd took deletions alone. A pod of the same name that came later is not the record's."""
+    names = ("here", "gone", "replaced", "known")
+    there, gone, replaced, known = (a_pod_and_its_record(store, keys, name) for name in names)
+    a_pod_and_its_record(store, keys, "strange", kind="Nothing")
+    for key in (gone, replaced, known):
+        store.commit(None, [GuardedDelete(key, entry.mod_revision) for entry in [store.get(key)] if entry is not None])
+    store.put(replaced, b"another pod")
+    asked: list[str] = []
+
+    def is_there(key: ObjectKey, create_revision: int) -> bool:
+        asked.append(key.name)
+        entry = store.get(there)
+        assert key.name != "here" or (entry is not None and entry.create_revision == create_revision)
+        return key.name == "known"
+
+    now = [NOW]
+    garbage = SubmissionGarbage(keys, is_there, lambda: now[0])
+    epoch = store.put(keys.epoch, b"{}")
+    a_pass(garbage, store, epoch)
+    expiries = {
+        record.uid: record.expires_at_ms
+        for entry in store.list_all(keys.submissions_prefix).entries
+        for record in [SubmissionRecord.FromString(entry.value)]
+    }
+    hour = int(NOW * 1000) + RECORD_KEPT_MS
+    assert expiries == {"of-here": 0, "of-gone": hour, "of-replaced": hour, "of-known": 0, "of-strange": 0}
+    assert sorted(asked) == sorted((*names, "strange"))
+    now[0] += RECORD_KEPT_MS / 1000 - 1
+    a_pass(garbage, store, epoch)
+    assert uids(store, keys) == {"of-here", "of-gone", "of-replaced", "of-known", "of-strange"}
+    now[0] += 1
+    a_pass(garbage, store, epoch)
+    assert uids(store, keys) == {"of-here", "of-known", "of-strange"}
+
+
+def test_a_turn_reads_its_share_and_a_pass_reads_each_record_once(
     store: StoreClient, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbered = [(f"{number:04}", 1 if number % 100 == 0 else 0) for number in range(1_200)]
-    records = [(uid, SubmissionRecord(uid=uid, expires_at_ms=expires).SerializeToString()) for uid, expires in numbered]
+    """Uids of any form, and more in one share than a page has."""
+    texts = ["!", "0", "00", "0g", "0a-", "0a", "9~", "f", "fe", "fe~", "ff", "ffff", "g", "job-1", "\u00e9"]
+    texts += [hashlib.sha256(b"%d" % number).hexdigest() for number in range(600)] + [f"job-{number:04}" for number in range(600)]
+    records = [(uid, SubmissionRecord(uid=uid, expires_at_ms=n % 3).SerializeToString()) for n, uid in enumerate(texts)]
     store.commit(None, [GuardedPut(keys.submission(uid), 0, value) for uid, value in records])
     epoch = store.put(keys.epoch, b"{}")
-    sizes: list[int] = []
     read = store.list_page
+    pages: list[list[str | None]] = []
 
     def list_page(prefix: bytes, **how: Any) -> Page:
         page = read(prefix, **how)
-        sizes.append(len(page.entries))
+        pages.append([keys.uid_of_submission(entry.key) for entry in page.entries])
         return page
 
     with monkeypatch.context() as watched:
         watched.setattr(store, "list_page", list_page)
-        SubmissionGarbage(keys, lambda: NOW).turn(store, epoch)
-    assert uids(store, keys) == {uid for uid, expires in numbered if not expires}
-    assert sizes == [500, 500, 200]
+        a_pass(SubmissionGarbage(keys, unknown, lambda: NOW), store, epoch)
+    assert sorted(str(uid) for page in pages for uid in page) == sorted(set(texts))
+    assert max(map(len, pages)) == 500 and len(pages) == SHARES + 1
+    assert uids(store, keys) == {uid for n, uid in enumerate(texts) if not n % 3}
 
 
 def test_a_leader_whose_epoch_is_over_removes_nothing(store: StoreClient, keys: Keys) -> None:
     a_record(store, keys, "expired", NOW - 1)
     old = store.put(keys.epoch, b"{}")
     store.put(keys.epoch, b"{}")
-    SubmissionGarbage(keys, lambda: NOW).turn(store, old)
+    a_pass(SubmissionGarbage(keys, unknown, lambda: NOW), store, old)
     assert uids(store, keys) == {"expired"}
 
 
 def test_a_standby_removes_nothing(store: StoreClient, keys: Keys) -> None:
     a_record(store, keys, "expired", NOW - 1)
-    SubmissionGarbage(keys, lambda: NOW).turn(store, None)
+    a_pass(SubmissionGarbage(keys, unknown, lambda: NOW), store, None)
     assert uids(store, keys) == {"expired"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rayched.api.kinds import POD
-from rayched.controllers.cluster_view import PodFacts
+from rayched.controllers.cluster_view import PodView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
-from rayched.controllers.node_care import Decided, NodeCare
-from rayched.controllers.node_lifecycle import End, PodEnd
+from rayched.controllers.node_care import CareDecision, NodeCare
+from rayched.controllers.node_lifecycle import EndKind, PodEnd
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
 from rayched.store.codec import encode
@@ -27,15 +27,15 @@ def entry_at(mod_revision: int) -> Entry:
     return Entry(KEYS.object_key(POD, "default", "web-0"), encode(Object(pod=pod)), 60, mod_revision)
 
 
-@pytest.mark.parametrize("end", [End.EVICT, End.FAIL, End.REMOVE])
+@pytest.mark.parametrize("end", [EndKind.EVICT, EndKind.FAIL, EndKind.REMOVE])
 @pytest.mark.parametrize(
     ("read_at", "is_written"), [(DECIDED_AT, True), (DECIDED_AT + 1, False), (DECIDED_AT - 1, False), (None, False)]
 )
-def test_a_pod_that_changed_since_the_decision_is_left_as_it_is(end: End, read_at: int | None, is_written: bool) -> None:
+def test_a_pod_that_changed_since_the_decision_is_left_as_it_is(end: EndKind, read_at: int | None, is_written: bool) -> None:
     """It may have got a toleration, another deletion, or be a successor of the same name."""
     care = NodeCare(KEYS, NodeSettings(), HeartbeatAges(10.0), NodeWrites(KEYS, "incarnation"))
     known = entry_at(DECIDED_AT)
-    facts = PodFacts(known.key, DECIDED_AT, "uid-0", "n1", 0.0, False, True, None, known.value)
-    decided = Decided(5, 80, 1000.0, (), (PodEnd(facts, end, None),))
+    facts = PodView(known.key, DECIDED_AT, "uid-0", "n1", 0.0, False, True, None, known.value)
+    decided = CareDecision(5, 80, 1000.0, (), (PodEnd(facts, end, None),))
     writes = care.writes(decided, [None if read_at is None else entry_at(read_at)], {})
     assert [(write.key, write.mod_revision) for write in writes] == ([(known.key, DECIDED_AT)] if is_written else [])

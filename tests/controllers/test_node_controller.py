@@ -21,9 +21,9 @@ from rayched.controllers.node_controller import NodeController
 from rayched.controllers.node_settings import NodeSettings
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
-from rayched.store.client import StoreClient
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.refusals import FENCED_WRITES
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
@@ -42,7 +42,7 @@ QUICK = NodeSettings(
     termination_margin=0.5,
 )
 HEARTBEAT_SECONDS = 0.15
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 LOST = {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
 
 _numbers = itertools.count(1)

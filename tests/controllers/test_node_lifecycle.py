@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rayched.api.kinds import NODE
@@ -14,9 +14,9 @@ from rayched.controllers.node_lifecycle import PODS_AT_ONCE_MAX
 from rayched.controllers.node_settings import NodeSettings, NodeSettingsError
 from rayched.controllers.node_taints import is_out_of_service
 from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
-from rayched.controllers.zones import Turn
+from rayched.controllers.zones import ZoneChange
 from rayched.store.entries import Entry
-from rayched.store.list_watch import Changed
+from rayched.store.list_watch import Changed, ListedAll
 from rayched.v1.core_pb2 import Node, Toleration
 from rayched.v1.workloads_pb2 import Object
 from tests.controllers.memory_world import KEYS, MemoryWorld
@@ -146,10 +146,10 @@ def test_when_the_first_node_is_heard_again_the_others_are_given_time_before_the
     live(world, GRACE, {"n0", "n1", "n2", "n3"})
     # Nothing of what this observer decided could be written: it was cut off itself.
     world.ages.observed(world.heartbeats, 25.0)
-    assert world.lifecycle.judge(25.0) is Turn.ALL_LOST
+    assert world.lifecycle.judge(25.0) is ZoneChange.ALL_LOST
     world.speak(["n0"])
     world.ages.observed(world.heartbeats, 30.0)
-    assert world.lifecycle.judge(30.0) is Turn.FOUND_AGAIN
+    assert world.lifecycle.judge(30.0) is ZoneChange.FOUND_AGAIN
     for now in (30.0, 35.0, 40.0, 45.0, 50.0):
         world.speak(["n0"])
         world.ages.observed(world.heartbeats, now)
@@ -367,10 +367,86 @@ def test_pods_that_end_are_looked_at_when_they_change_and_when_their_time_is_up(
     assert len(looked) <= 100 + 2 * 11 and len(world.pods()) == 100 - 10
 
 
+@pytest.mark.parametrize(
+    ("ahead", "new_leader", "removed_after"),
+    [
+        (0, False, 50),
+        (-1, False, 49),
+        (-51, False, 48),
+        (-100_000, False, 48),
+        (30, False, 80),
+        # One that was not there knows the object's time alone.
+        (0, True, 50),
+        (-20, True, 30),
+    ],
+)
+def test_no_other_hosts_clock_cuts_the_time_of_a_pod_short_whose_deletion_the_leader_saw(
+    ahead: int, new_leader: bool, removed_after: int
+) -> None:
+    """Grace of 30 s and a margin of 20; what clocks may differ by unnoticed is no matter."""
+    world = a_world(options=replace(FAST, termination_margin=20))
+    world.add_pod("web", "n0", grace=30)
+    world.delete_pod("web", 30, ahead)
+    if new_leader:
+        world.change_leader()
+    live(world, 1, set())
+    if not new_leader:
+        # That it changes meanwhile, or all is read anew, begins nothing anew.
+        world.end_pod("web", "Running")
+        entries = tuple(sorted(world.entries.values(), key=lambda entry: entry.key))
+        world.view.deliver(ListedAll(entries, world.revision))
+    seconds = 1
+    while world.pod("web") is not None and seconds < 200:
+        live(world, 1, set())
+        seconds += 1
+    # The deletion is seen at the first look after it.
+    assert seconds - removed_after in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "new_leader", "evicted_after"),
+    [(0, False, 31), (-1, False, 30), (-51, False, 29), (-100_000, False, 29), (30, False, 61), (0, True, 31), (-20, True, 11)],
+)
+def test_no_other_hosts_clock_cuts_a_toleration_short_of_a_taint_that_the_leader_saw_come(
+    ahead: int, new_leader: bool, evicted_after: int
+) -> None:
+    world = a_world()
+    world.add_pod("web", "n0", [Toleration(key="repair", operator="Exists", toleration_seconds=30)], grace=600)
+    live(world, 200, set())
+    node = world.node("n0")
+    node.spec.taints.add(key="repair", effect="NoExecute").time_added.seconds = world.wall + ahead
+    world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
+    if new_leader:
+        world.change_leader()
+    live(world, 1, set())
+    # A change of something else begins nothing anew.
+    node = world.node("n0")
+    node.metadata.labels["changed"] = ""
+    world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
+    seconds = 1
+    while (pod := world.pod("web")) is not None and not pod.metadata.HasField("deletion_timestamp") and seconds < 200:
+        live(world, 1, set())
+        seconds += 1
+    assert seconds - evicted_after in (0, 1)
+
+
+def test_a_deletion_that_is_shortened_or_of_another_pod_of_the_name_is_measured_anew() -> None:
+    world = a_world(options=replace(FAST, termination_margin=20))
+    world.add_pod("web", "n0", grace=600)
+    world.delete_pod("web", 600, ahead=-10_000)
+    live(world, 10, set())
+    world.delete_pod("web", 5, ahead=-10_000)
+    live(world, 20, set())
+    assert world.pod("web") is not None
+    live(world, 5, set())
+    assert world.pod("web") is None
+
+
 OPERATIONS = ["add", "add unbound", "end", "evict", "delete", "wait", "out of service", "lead"]
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 5)), max_size=40), kept=st.integers(0, 4))
+@example([("add", 0), ("delete", 2), ("lead", 0), ("add", 0), ("end", 0)], 0)
 @settings(deadline=None)
 def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_find(
     steps: list[tuple[str, int]], kept: int

@@ -15,12 +15,12 @@ from leader.channel import open_channel
 from rayched.client import ApiError, Client
 from rayched.controllers.compaction import Moment, moments_in, value_of
 from rayched.controllers.space_keeper import SpaceKeeper
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
-from rayched.store.client import StoreClient
 from rayched.store.errors import Compacted, StoreError, StoreFull
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.store.space import State
+from rayched.store.space import SpaceState
 from rayched.testing.builders import a_pod
 from rayched.v1.core_pb2 import Pod
 from tests.runbook import execute, steps
@@ -71,7 +71,7 @@ def a_large_pod(name: str) -> Pod:
 def test_an_etcd_full_of_history_comes_back_without_a_leader(etcd: EtcdServer, store: StoreClient) -> None:
     fill(store, lambda _: b"/r/one key")
     with keeping(etcd, epoch=None) as keeper:
-        until(lambda: keeper.gate.space.file_bytes > 0 and keeper.gate.space.state is State.AMPLE, 30)
+        until(lambda: keeper.gate.space.file_bytes > 0 and keeper.gate.space.state is SpaceState.AMPLE, 30)
         assert keeper.full() is None
     store.put(b"/r/again", b"")
     assert store.status().database_bytes < QUOTA // 4
@@ -80,7 +80,7 @@ def test_an_etcd_full_of_history_comes_back_without_a_leader(etcd: EtcdServer, s
 def test_while_somebody_leads_the_others_only_look(etcd: EtcdServer, store: StoreClient) -> None:
     fill(store, lambda _: b"/r/one key")
     with keeping(etcd, epoch=None, alone=3600.0) as keeper:
-        until(lambda: keeper.gate.space.state is State.FULL)
+        until(lambda: keeper.gate.space.state is SpaceState.FULL)
         time.sleep(0.5)
     assert store.status().alarms == ("NOSPACE",)
 
@@ -120,7 +120,7 @@ def test_what_is_new_is_refused_before_the_quota_and_deletions_bring_a_full_etcd
             # Refused, and etcd has a good part of its quota left for what goes on.
             assert store.status().database_bytes < 0.93 * QUOTA
             store.put(KEYS.record, b"{}")
-            until(lambda: keeper.gate.space.state is State.TIGHT)
+            until(lambda: keeper.gate.space.state is SpaceState.TIGHT)
             # Of many at once, each.
             (outcome,) = client.submit_many([a_large_pod("one-of-many")], timeout_seconds=5.0)
             assert outcome.error is not None and outcome.error.retry_after_seconds == 30.0
@@ -162,7 +162,7 @@ def test_a_file_in_the_way_is_defragmented_also_while_others_go_on_writing(etcd:
     try:
         with keeping(etcd) as keeper:
             # How far it shrinks depends on how much of the history etcd had forgotten by then.
-            until(lambda: 0 < keeper.gate.space.file_bytes < 0.95 * QUOTA and keeper.gate.space.state < State.TIGHT, 30)
+            until(lambda: 0 < keeper.gate.space.file_bytes < 0.95 * QUOTA and keeper.gate.space.state < SpaceState.TIGHT, 30)
     finally:
         stopped.set()
         renewals.join()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.controllers.node_settings import NodeSettings
-from rayched.controllers.zones import Census, Turn, ZoneLimits, ZoneState, zone_state
+from rayched.controllers.zones import Census, ZoneChange, ZoneLimits, ZoneState, zone_state
 
 SETTINGS = NodeSettings()
 HEALTHY = Census(10, 0)
@@ -59,23 +59,23 @@ def test_a_large_zone_that_is_mostly_lost_is_emptied_at_the_secondary_rate() -> 
 
 def test_nothing_is_emptied_while_no_node_of_any_zone_is_ready() -> None:
     limits = ZoneLimits(SETTINGS)
-    assert limits.census({"a": Census(1, 9), "b": HEALTHY}, 0.0) is Turn.NONE
-    assert limits.census({"a": Census(0, 10), "b": Census(0, 10)}, 5.0) is Turn.ALL_LOST
-    assert limits.census({"a": Census(0, 10), "b": Census(0, 10)}, 10.0) is Turn.NONE
+    assert limits.census({"a": Census(1, 9), "b": HEALTHY}, 0.0) is ZoneChange.NONE
+    assert limits.census({"a": Census(0, 10), "b": Census(0, 10)}, 5.0) is ZoneChange.ALL_LOST
+    assert limits.census({"a": Census(0, 10), "b": Census(0, 10)}, 10.0) is ZoneChange.NONE
     assert let_through(limits, "a", 100, 10) == []
-    assert limits.census({"a": Census(0, 10), "b": Census(1, 9)}, 200.0) is Turn.FOUND_AGAIN
+    assert limits.census({"a": Census(0, 10), "b": Census(1, 9)}, 200.0) is ZoneChange.FOUND_AGAIN
     assert let_through(limits, "a", 15, 200) == [200, 210]
 
 
 def test_a_cluster_that_is_first_seen_with_all_nodes_lost_is_left_alone() -> None:
     limits = ZoneLimits(SETTINGS)
-    assert limits.census({"a": Census(0, 3)}, 0.0) is Turn.ALL_LOST
+    assert limits.census({"a": Census(0, 3)}, 0.0) is ZoneChange.ALL_LOST
     assert not limits.may_empty("a", 100.0)
 
 
 def test_a_cluster_without_nodes_is_not_lost() -> None:
     limits = ZoneLimits(SETTINGS)
-    assert limits.census({}, 0.0) is Turn.NONE
+    assert limits.census({}, 0.0) is ZoneChange.NONE
     assert not limits.all_lost
 
 

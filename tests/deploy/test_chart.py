@@ -13,7 +13,7 @@ import yaml
 
 from rayched.api import kinds
 from rayched.api.manifest import ManifestErrors, read_text
-from rayched.framework.configuration_file import Loaded
+from rayched.configuration.configuration_file import Loaded
 from rayched.replica.scheduler_settings import read_scheduler_settings
 from rayched.replica.settings import split_address
 from tests.deploy.charts import Chart, RenderError

@@ -12,9 +12,9 @@ import pytest
 
 from rayched.api import kinds
 from rayched.api.manifest import read_text
+from rayched.configuration.configuration_file import load
+from rayched.configuration.default_plugins import DEFAULT_PLUGINS
 from rayched.framework import plugin_args
-from rayched.framework.configuration_file import load
-from rayched.framework.default_plugins import DEFAULT_PLUGINS
 from rayched.plugins.in_tree import IN_TREE
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
 

@@ -12,8 +12,8 @@ from rayched.framework.lifecycle import Lifecycle
 from rayched.framework.measured_lifecycle import MeasuredLifecycle, PointDurations
 from rayched.framework.profile import Profile
 from rayched.framework.status import SKIP, Code, Status, error, unschedulable
+from tests.engine.toy_plugins import NoQueueSort
 from tests.framework.test_lifecycle import POD, Spy
-from tests.framework.toy_plugins import NoQueueSort
 
 TICK = 0.0003
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rayched.framework import raised
-from rayched.framework.plugin_calls import PluginError
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.raised import Raised
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from leader import effects as fx
 from leader import events as ev
-from leader.config import FAST, KUBE, ElectionConfig, Profile
+from leader.config import FAST, KUBE, ElectionConfig, TimingProfile
 from tests.leader.arena import SECOND, Arena, Seat
 
 
-def an_arena(candidates: int = 3, seed: int = 1, profile: Profile = FAST, **arena: object) -> Arena:
+def an_arena(candidates: int = 3, seed: int = 1, profile: TimingProfile = FAST, **arena: object) -> Arena:
     configs = [ElectionConfig.of(profile, identity=f"m{number}") for number in range(candidates)]
     return Arena(configs, seed, **arena).start()  # type: ignore[arg-type]
 
@@ -52,7 +52,7 @@ def test_of_fifty_candidates_exactly_one_takes_a_released_lease_with_three_calls
 
 @pytest.mark.row("LE-44")
 def test_sub_second_durations_elect_one_leader_at_a_time_over_ten_thousand_renewals() -> None:
-    profile = Profile(lease_duration=0.9, renew_deadline=0.6, retry_period=0.2, store_ttl_seconds=1)
+    profile = TimingProfile(lease_duration=0.9, renew_deadline=0.6, retry_period=0.2, store_ttl_seconds=1)
     arena = an_arena(profile=profile)
     arena.run(2005)
     assert arena.overlaps == 0 and arena.store.revision > 10_000

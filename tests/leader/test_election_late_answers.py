@@ -6,13 +6,13 @@ import pytest
 
 from leader import effects as fx
 from leader import events as ev
-from leader.config import FAST, KUBE, ElectionConfig, Profile
+from leader.config import FAST, KUBE, ElectionConfig, TimingProfile
 from leader.record import Epoch
 from tests.leader.arena import Arena
 from tests.leader.model import Desk, ModelStore, a_record, leading
 
 
-def slow(profile: Profile = FAST) -> Desk:
+def slow(profile: TimingProfile = FAST) -> Desk:
     """A leader whose store performs what it is sent, and answers when the test says so."""
     desk = Desk(config=ElectionConfig.of(profile, identity="baz")).start()
     assert desk.leads
@@ -28,7 +28,7 @@ def answer(desk: Desk, request: fx.Request, outcome: ev.Outcome | None = None) -
 
 
 @pytest.mark.parametrize("profile", [FAST, KUBE], ids=["fast", "kube"])
-def test_a_renewal_that_is_not_answered_soon_has_another_one_sent_beside_it(profile: Profile) -> None:
+def test_a_renewal_that_is_not_answered_soon_has_another_one_sent_beside_it(profile: TimingProfile) -> None:
     desk = slow(profile)
     desk.pass_time(profile.renew_deadline * 0.99)
     sent = [moment - 1000 for moment, call in zip(desk.times, desk.calls, strict=True) if call == "renew"]

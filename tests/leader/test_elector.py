@@ -174,10 +174,23 @@ def test_work_that_fails_to_start_gives_the_lease_back() -> None:
 
 
 def test_a_stop_from_inside_a_callback_does_not_wait_for_itself() -> None:
-    told = Told(on_new_leader=lambda identity, record: elector.stop())
-    elector = an_elector(MemoryLock(), told)
-    elector.run()
-    assert elector.state is State.STOPPED
+    answered = threading.Event()
+    answers: list[bool] = []
+
+    class EndsAfterTheAnswer(MemoryLock):
+        def submit(self, request: fx.Request) -> None:
+            if isinstance(request, fx.Release):
+                answered.wait(20)
+            super().submit(request)
+
+    def stop(_identity: str, _record: object) -> None:
+        answers.append(elector.stop(timeout_seconds=3600))
+        answered.set()
+
+    elector = an_elector(EndsAfterTheAnswer(), Told(on_new_leader=stop))
+    elector.start()
+    assert answered.wait(10) and not answers[0]
+    assert elector.wait(20) and elector.state is State.STOPPED
 
 
 def test_a_new_term_voids_the_old_epoch_before_the_call_returns(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from leader.election_state import State
 from leader.etcd_lock import EtcdLock
 from leader.etcd_shim import rpc
 from leader.record import Epoch, LeaderRecord, StoredEpoch, StoredRecord, View
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.leader.members import Member, eventually, guarded_put, now, value_of
 
 pytestmark = pytest.mark.cluster

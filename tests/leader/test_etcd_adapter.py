@@ -16,7 +16,7 @@ from leader.etcd_requests import LockKeys, build, read_watch_events
 from leader.etcd_shim import install, kv, rpc
 from leader.etcd_watch import WatchCursor
 from leader.record import Epoch, LeaderRecord, View
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 
 KEYS = LockKeys(b"/r/leader/record", b"/r/cluster/epoch")
 RECORD, EPOCH = LeaderRecord("a"), Epoch(0, "a")
@@ -38,7 +38,21 @@ def test_endpoints_become_one_target(endpoints: list[str], target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["", "host", "host:", ":1", "1.2.3.4:0", "1.2.3.4:65536", "a:b", "::1:5", "https://a:1", "a:1/b"]
+    "endpoint",
+    [
+        "",
+        "host",
+        "host:",
+        ":1",
+        "1.2.3.4:0",
+        "1.2.3.4:65536",
+        "a:b",
+        "::1:5",
+        "https://a:1",
+        "a:1/b",
+        "a:\u0664\u0662",
+        "a:\u00b2",
+    ],
 )
 def test_a_bad_endpoint_is_named(endpoint: str) -> None:
     with pytest.raises(EndpointError) as refusal:

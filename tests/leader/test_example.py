@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "leader_election.py"

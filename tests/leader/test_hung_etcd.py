@@ -15,7 +15,7 @@ import pytest
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 
 SILENT_SECONDS = 20.0
 """gRPC's own limit of pings without data is reached after twelve."""

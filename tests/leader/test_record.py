@@ -46,6 +46,7 @@ def test_a_record_is_json_that_people_can_read() -> None:
 def test_fields_of_a_later_version_are_ignored_and_absent_ones_have_defaults() -> None:
     assert LeaderRecord.from_json(b'{"holder":"a","colour":"red"}') == LeaderRecord("a")
     assert LeaderRecord.from_json(b"{}") == LeaderRecord("")
+    assert LeaderRecord.from_json(b'{"lease_ms":9223372036854775807}').lease_ms == 2**63 - 1
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,7 @@ def test_fields_of_a_later_version_are_ignored_and_absent_ones_have_defaults() -
         (b"[]", "leader record: found list, want a JSON object"),
         (b'{"holder":1}', "holder: found 1, want a text"),
         (b'{"lease_ms":-1}', "lease_ms: found -1, want a number of 0 or more"),
+        (b'{"lease_ms":9223372036854775808}', "lease_ms: found 9223372036854775808, want a number of 0 or more"),
         (b'{"lease_ms":true}', "lease_ms: found True, want a number of 0 or more"),
         (b'{"lease_ms":1.5}', "lease_ms: found 1.5, want a number of 0 or more"),
         (b'{"renew":"noon"}', "renew: found 'noon', want an RFC 3339 time"),

@@ -1,8 +1,11 @@
 """The mutants of a source: small changes of its text, each of which a test should notice.
 
 A change replaces one expression or statement where it stands, so the text that is run is the text that the report shows. Left
-alone is what no test should pin: annotations, decorators, assertions, texts and what is logged, numbers of an Enum's members, and
-the numbers of named constants, which are limits and tuning.
+alone is what no test should pin: annotations, decorators, assertions (`zip(strict=...)` is one), texts and what is logged,
+numbers of an Enum's members, and the numbers of named constants, which are limits and tuning: so is whether one that is called
+MAX or MIN in its own module is the last that is allowed or the first that is not, and by how much a revision, a version or a
+generation grows: whoever reads one asks whether it is another one. So is -1 in an attribute of which position or version was
+last seen: any number below zero stands for none.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ ARITHMETIC: Final[dict[type[ast.operator], type[ast.operator]]] = {
 }
 PAIRS: Final = {"min": "max", "any": "all", "bisect_left": "bisect_right"}
 OPPOSITES: Final = PAIRS | {other: one for one, other in PAIRS.items()}
+GROWING: Final = re.compile(r"(.*_)?(revision|version|generation)")
+"""What such a number says is that something has changed since."""
+SEEN: Final = re.compile(r"(.*_)?(position|seen|moves|ordered|revision|version|generation)")
+"""A place in a log, or such a number, up to which something is known."""
 LOGS: Final = re.compile(r"(self\.)?_?log(ger)?\.\w+")
 
 
@@ -147,6 +154,12 @@ def _children(node: ast.AST, within: str, function_line: int) -> Iterator[ast.AS
         case ast.AnnAssign(target=target, value=value) | ast.Assign(targets=[target], value=value) if not function_line:
             if value is not None and not (isinstance(target, ast.Name) and _is_quantity(value)):
                 yield value
+        case ast.Assign() if _is_unseen(node):
+            return
+        case ast.AugAssign(target=ast.Attribute(attr=name) | ast.Name(id=name), op=ast.Add()) if GROWING.fullmatch(name):
+            yield from () if isinstance(node.value, ast.Constant) else (node.value,)
+        case ast.Call(func=ast.Name(id="zip")):
+            yield from node.args
         case ast.AnnAssign():
             yield from (part for part in (node.target, node.value) if part is not None)
         case _:
@@ -157,7 +170,9 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
     match node:
         case ast.Compare():
             for place, operator in enumerate(node.ops):
-                for other in COMPARISONS[type(operator)]:
+                others = COMPARISONS[type(operator)]
+                limited = any(_is_limit(side) for side in ([node.left, *node.comparators])[place : place + 2])
+                for other in others[1:] if limited and len(others) > 1 else others:
                     yield _with(node, ops=[*node.ops[:place], other(), *node.ops[place + 1 :]])
         case ast.BoolOp():
             yield _with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
@@ -181,6 +196,8 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Pass()
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield ast.Pass()
+            if _is_unseen(node):
+                yield _with(node, value=ast.Constant(1))
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
             for place, loop in enumerate(node.generators):
                 if loop.ifs:
@@ -190,11 +207,24 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
             yield node.orelse
 
 
+def _is_limit(node: ast.expr) -> bool:
+    """A limit of a named constant, such as `EVENTS_MAX`; what another module promises (`limits.LABELS`) is none."""
+    return isinstance(node, ast.Name) and node.id.isupper() and node.id.endswith(("_MAX", "_MIN"))
+
+
 def _with(node: ast.AST, **fields: object) -> ast.AST:
     other = copy(node)
     for name, value in fields.items():
         setattr(other, name, value)
     return other
+
+
+def _is_unseen(node: ast.Assign) -> bool:
+    """Whether it says that nothing was seen yet."""
+    match node.targets:
+        case [ast.Attribute(attr=name)]:
+            return SEEN.fullmatch(name) is not None and ast.unparse(node.value) == "-1"
+    return False
 
 
 def _is_log(node: ast.AST) -> bool:

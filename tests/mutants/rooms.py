@@ -24,14 +24,16 @@ class Room:
 
     @property
     def files(self) -> list[Path]:
-        found = [
-            path for name in self.code for path in ([ROOT / name] if name.endswith(".py") else sorted((ROOT / name).glob("*.py")))
-        ]
+        found = [path for name in self.code for path in _python_files(ROOT / name)]
         return [path for path in found if path.name != "__init__.py"]
 
     @cached_property
     def mutants(self) -> list[Mutant]:
         return [mutant for path in self.files for mutant in mutants(str(path.relative_to(ROOT)), path.read_text())]
+
+
+def _python_files(path: Path) -> list[Path]:
+    return [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
 
 
 ROOMS: Final = {
@@ -48,7 +50,16 @@ ROOMS: Final = {
         ),
     ),
     "engine": Room(
-        ("rayched/framework", "rayched/snapshot", "rayched/scheduler"), ("tests/framework", "tests/snapshot", "tests/scheduler")
+        ("rayched/engine", "rayched/framework", "rayched/snapshot", "rayched/scheduler"),
+        (
+            "tests/engine",
+            "tests/framework",
+            "tests/snapshot",
+            "tests/scheduler",
+            "tests/configuration/test_configuration_file.py",
+            "tests/configuration/test_configuration_user_plugins.py",
+            "tests/queue/test_hints.py",
+        ),
     ),
     # The halves of these rooms that talk to etcd are shown by a real one.
     "elector": Room(("leader",), ("tests/leader",), "not slow and not planted", ignored=("tests/leader/test_hung_etcd.py",)),
@@ -58,13 +69,15 @@ ROOMS: Final = {
             "rayched/api/admission.py",
             "rayched/api/defaulting.py",
             "rayched/api/validation",
-            "rayched/server/admission.py",
-            "rayched/server/applying.py",
-            "rayched/server/changes.py",
-            "rayched/server/creation.py",
-            "rayched/server/edits.py",
-            "rayched/server/write_gate.py",
-            "rayched/server/write_limit.py",
+            "rayched/server/admission/admission.py",
+            "rayched/server/admission/applying.py",
+            "rayched/server/watching/changes.py",
+            "rayched/server/admission/creation.py",
+            "rayched/server/admission/edits.py",
+            "rayched/server/admission/write_gate.py",
+            "rayched/server/admission/write_limit.py",
+            "rayched/server/admission/large_objects.py",
+            "rayched/server/admission/attempt_delays.py",
         ),
         (
             "tests/api",
@@ -76,6 +89,8 @@ ROOMS: Final = {
             "tests/server/test_submission.py",
             "tests/server/test_write_gate.py",
             "tests/server/test_write_limit.py",
+            "tests/server/test_large_objects.py",
+            "tests/server/test_attempt_delays.py",
         ),
         "not slow and not planted",
     ),

@@ -13,7 +13,7 @@ import pytest
 from rayched.client import Client
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod
@@ -23,7 +23,7 @@ from tests.server.serving import serving
 pytestmark = pytest.mark.cluster
 
 HEARTBEAT_SECONDS = 0.1
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 NODE, OTHER = "node-000", "node-001"
 
 _numbers = itertools.count(1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rayched.framework.configuration import Configuration, PluginConfig, ProfileConfiguration
-from rayched.framework.engine import Engine
+from rayched.configuration.configuration import Configuration, PluginConfig, PluginSet, ProfileConfiguration
+from rayched.configuration.profile_building import build_profiles
+from rayched.engine.engine import Engine
+from rayched.framework.extension_points import ExtensionPoint
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import build_profiles
 from rayched.framework.status import Code
 from rayched.plugins.in_tree import IN_TREE
 from rayched.snapshot.snapshot import Snapshot
@@ -15,10 +16,11 @@ from rayched.snapshot.templates import TemplateTable
 from tests.plugins.builders import NodeBuilder, PodBuilder
 
 
-def profile(**args: Any) -> Profile:
-    """The default profile with arguments for some plugins."""
+def profile(no_score: tuple[str, ...] = (), **args: Any) -> Profile:
+    """The default profile with arguments for some plugins, and some of them switched off for Score alone."""
     config = tuple(PluginConfig(name, value) for name, value in args.items())
-    built = build_profiles(Configuration(profiles=(ProfileConfiguration(plugin_config=config),)), IN_TREE)
+    plugins = {ExtensionPoint.SCORE: PluginSet(disabled=no_score)}
+    built = build_profiles(Configuration(profiles=(ProfileConfiguration(plugins=plugins, plugin_config=config),)), IN_TREE)
     assert not built.errors
     return built.profiles["default-scheduler"]
 

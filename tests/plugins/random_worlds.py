@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rayched.framework.configuration import Configuration, PluginConfig, ProfileConfiguration
+from rayched.configuration.configuration import Configuration, PluginConfig, ProfileConfiguration
+from rayched.configuration.profile_building import build_profiles
 from rayched.framework.plugin import ColumnPlugin, CountingPlugin
 from rayched.framework.plugin_args import (
     InterPodAffinityArgs,
@@ -21,7 +22,6 @@ from rayched.framework.plugin_args import (
     ShapePoint,
 )
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import build_profiles
 from rayched.plugins.in_tree import IN_TREE
 from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod

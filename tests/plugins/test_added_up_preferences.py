@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rayched.framework.plugin_args import InterPodAffinityArgs
-from rayched.plugins import inter_pod_affinity_counts
-from rayched.plugins.inter_pod_affinity import InterPodAffinity
-from rayched.plugins.inter_pod_affinity_counts import AffinityCounts
+from rayched.plugins.inter_pod_affinity import counts as inter_pod_affinity_counts
+from rayched.plugins.inter_pod_affinity.counts import AffinityCounts
+from rayched.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from rayched.framework.engine import Engine
+from rayched.engine.engine import Engine
 from rayched.framework.plugin import CountingScorePlugin, NarrowingPlugin, NormalizingPlugin
 from rayched.framework.status import Code, Status
 from rayched.snapshot.rows import Rows

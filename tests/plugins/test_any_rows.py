@@ -7,7 +7,6 @@ state on another way all give the same columns.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rayched.framework.plugin import ColumnPlugin, CountingPlugin, FilterPlugin, PlainFilterPlugin, ScorePlugin, StackingPlugin
+from rayched.framework.accelerated import StackingPlugin
+from rayched.framework.plugin import ColumnPlugin, CountingPlugin, FilterPlugin, ScorePlugin
 from rayched.framework.profile import Profile
 from rayched.snapshot.columns import Log
-from rayched.snapshot.row_states import plain_row, state_of
 from rayched.snapshot.rows import Rows, WhatIfRows
 from rayched.v1.core_pb2 import Pod
 from tests.plugins.clusters import World, random_pod, tweaked
@@ -129,38 +128,10 @@ def test_a_state_that_stands_for_many_answers_for_each_of_them(seed: int) -> Non
             getattr(plugin, name) for name in ("filter", "score") if hasattr(plugin, name)
         ]
         for evaluate in methods:
-            of_row: dict[int, list[int]] = defaultdict(list)
             for row in range(snapshot.n_rows):
                 one = Rows(snapshot, slice(row, row + 1))
                 alone = [evaluate(state, one).item(0) for state in states]
                 assert evaluate(stacked, one).tolist() == alone, f"seed {seed}, {plugin.name}, row {row}"
-                of_row[row] += alone
-            if not snapshot.n_rows:
-                continue
-            several = np.array([world.random.randrange(snapshot.n_rows) for _ in range(3)], np.intp)
-            found = evaluate(plugin.stack([stacked] * 3), Rows(snapshot, several.repeat(len(states))))
-            assert found.tolist() == [answer for row in several.tolist() for answer in of_row[row]], f"seed {seed}"
-
-
-@given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_a_row_in_plain_integers_is_judged_as_it_is_in_columns(seed: int) -> None:
-    world, profile = world_of(seed)
-    snapshot = world.snapshot
-    n_plain = 0
-    for plugin in dict.fromkeys((*profile.filter, *profile.score)):
-        for pod in [random_pod(world.random) for _ in range(3)]:
-            for name in ("filter", "score"):
-                plain = getattr(plugin, f"{name}_plain", None)
-                if plain is None or plugin.key(pod) is None:
-                    continue
-                state = plugin.prepare(pod)
-                column = getattr(plugin, name)(state, whole(world)).tolist()
-                for row, expected in enumerate(column):
-                    answer = plain(state, plain_row(snapshot, state_of(snapshot, row)))
-                    n_plain += answer is not None
-                    assert answer is None or answer == expected, f"seed {seed}, {plugin.name}, {name}, row {row}"
-    assert n_plain or not snapshot.n_rows or not any(isinstance(plugin, PlainFilterPlugin) for plugin in profile.filter)
 
 
 ASPECTS = (Log.USAGE, Log.LABELS, Log.TAINTS, Log.UNSCHEDULABLE, Log.IMAGES, Log.PORTS)

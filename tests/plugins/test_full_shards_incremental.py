@@ -12,10 +12,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from rayched.framework.engine import Engine
-from rayched.framework.evaluation import Evaluation
+from rayched.configuration.profile_building import default_profile
+from rayched.engine.engine import Engine
+from rayched.engine.evaluation import Evaluation
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.snapshot.snapshot import Snapshot
 from tests.conformance.sharded import Shards

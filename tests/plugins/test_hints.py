@@ -17,10 +17,11 @@ from rayched.framework.plugin import FilterPlugin
 from rayched.framework.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs
 from rayched.framework.queueing_hints import Hint, Registration
 from rayched.framework.status import Code
-from rayched.plugins import inter_pod_affinity_hints, pod_topology_spread_hints
 from rayched.plugins.in_tree import IN_TREE
+from rayched.plugins.inter_pod_affinity import hints as inter_pod_affinity_hints
 from rayched.plugins.node_affinity import NodeAffinity
-from rayched.plugins.node_resources_fit import NodeResourcesFit
+from rayched.plugins.node_resources.fit import NodeResourcesFit
+from rayched.plugins.pod_topology_spread import hints as pod_topology_spread_hints
 from rayched.queue.changes import node_change_events, pod_change_events
 from rayched.queue.hints import HintTable, registrations_of
 from rayched.snapshot.rows import Rows

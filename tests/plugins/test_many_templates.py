@@ -11,16 +11,17 @@ from random import Random
 
 import pytest
 
-from rayched.framework import plans, usage_stack
-from rayched.framework.counting import CountedAsked, CountedRejection
-from rayched.framework.engine import Engine
-from rayched.framework.kept_columns import FilterColumn, Kept
-from rayched.framework.plugin import ContainerlessPlugin
-from rayched.framework.questions import Asked
-from rayched.framework.seen_pod import SeenPod
-from rayched.framework.usage_sum import UsageSum
+from rayched.engine import plans, usage_stack
+from rayched.engine.cached_columns import CachedColumn, FilterColumn
+from rayched.engine.domain_state import DomainRejection, DomainState
+from rayched.engine.engine import Engine
+from rayched.engine.prepared import PreparedPlugin
+from rayched.engine.signature import SeenPod
+from rayched.engine.usage_values import UsageSum
+from rayched.framework.plugin import PodPart
 from rayched.plugins.node_ports import NodePorts
-from rayched.snapshot import known_taints, mentioned_labels
+from rayched.snapshot import present_taints as known_taints
+from rayched.snapshot import referenced_labels as mentioned_labels
 from rayched.snapshot.change_log import CHANGES_MAX
 from rayched.snapshot.columns import CodeColumn, Log
 from rayched.snapshot.rows import Rows
@@ -28,8 +29,7 @@ from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod, PodAffinityTerm, Service
 from rayched.v1.meta_pb2 import ObjectMeta
 from tests.plugins.builders import PodBuilder, a_node, a_pod, a_term, pods_with
-from tests.plugins.clusters import random_pod
-from tests.plugins.engine_case import Case, profile
+from tests.plugins.engine_case import Case
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -52,7 +52,7 @@ def assert_as_from_nothing(
     found = case.engine.evaluate(template, nominated=nominated)
     feasible, total = found.feasible.tolist(), found.total.tolist()
     fresh = Engine(case.snapshot, case.engine._planner._profile)
-    fresh._planner._selecting = fresh._planner._tolerating = frozenset()
+    fresh._planner._facts = {name: replace(one, reads_pod=PodPart(0)) for name, one in fresh._planner._facts.items()}
     expected = fresh.evaluate(template, nominated=nominated)
     assert feasible == expected.feasible.tolist(), where
     assert expected.n_feasible < 2 or total == expected.total.tolist(), where
@@ -75,8 +75,8 @@ def test_pods_that_differ_in_labels_that_nobody_mentions_ask_the_same() -> None:
         case.engine._account(None)
         if number == 20:
             n_bytes = case.engine._store.n_bytes
-    assert len(entries_of(case, CountedAsked)) == 2, "one of each counting plugin"
-    assert len(entries_of(case, CountedRejection)) == 2
+    assert len(entries_of(case, DomainState)) == 2, "one of each counting plugin"
+    assert len(entries_of(case, DomainRejection)) == 2
     assert len(entries_of(case, UsageSum)) <= 2
     assert case.engine._store.n_bytes <= 1.1 * n_bytes
 
@@ -119,13 +119,12 @@ def by_parts(case: Case, pod: Pod) -> PodTemplate:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_pods_that_differ_in_containers_have_the_keys_that_plugins_give_for_them(seed: int) -> None:
-    """Keys that do not depend on containers are taken over from pods that say the same beside them."""
+def test_plans_of_pods_in_parts_have_the_keys_that_plugins_give_for_them(seed: int) -> None:
     random, case = Random(seed), a_case()
     case.snapshot.bind("web", template_of(case, a_pod().named(app="x").away(HOST, pods_with(app="y"), 5)), "n0")
     tainted = a_node("n11").labelled(**{HOST: "n11", ZONE: "c"}).with_taint("x", effect="NoSchedule")
     case.snapshot.update_node(tainted.node)
-    planner, shared = case.engine._planner, 0
+    planner = case.engine._planner
     for number in range(60):
         pod = (
             a_pod().requesting(cpu=f"{random.randrange(1, 9)}00m", memory="1Mi").named(app=random.choice("xyz"), own=f"{number}")
@@ -143,30 +142,13 @@ def test_pods_that_differ_in_containers_have_the_keys_that_plugins_give_for_them
         ):
             change(pod)
         template = by_parts(case, pod.pod)
-        n_known = len(planner._keys_beside)
         assert case.engine.evaluate(template).is_feasible is not None
         plan = case.engine._plans.of(template)
-        shared += n_known == len(planner._keys_beside)
         seen = SeenPod(template, case.snapshot)
-        for plugin, key in zip(planner._plugins, plan.keys, strict=True):
-            assert key == plugin.key(planner._pod(seen, plugin)), f"seed {seed}, {plugin.name}"
+        for facts, key in zip(planner._facts.values(), plan.keys, strict=True):
+            assert key == facts.plugin.key(seen.pod(facts.reads_pod)), f"seed {seed}, {facts.plugin.name}"
         assert_as_from_nothing(case, template, f"seed {seed}, pod {number}")
         case.snapshot.bind(f"u{number}", template, f"n{random.randrange(12)}")
-    assert shared > 10
-
-
-def test_plugins_that_read_no_containers_have_the_same_key_whatever_these_are() -> None:
-    plugins = [one for one in profile().plugins() if isinstance(one, ContainerlessPlugin) and one.reads_no_containers]
-    assert len(plugins) >= 6
-    for seed in range(200):
-        pod, other = random_pod(Random(seed)), Pod()
-        other.CopyFrom(pod)
-        other.spec.ClearField("init_containers")
-        other.spec.ClearField("containers")
-        other.spec.containers.add(name="other", image="another:1").ports.add(host_port=4711)
-        other.spec.containers[0].resources.requests["cpu"].string = "12345m"
-        for plugin in plugins:
-            assert plugin.key(pod) == plugin.key(other), f"seed {seed}, {plugin.name}"
 
 
 def a_selecting_term(random: Random) -> PodAffinityTerm:
@@ -362,7 +344,11 @@ def test_workers_are_asked_with_a_pod_that_stands_for_all_that_share_its_column(
     plain = template_of(case, a_pod().named(run="x"))
     case.engine.evaluate(tolerant)
     case.engine.evaluate(plain)
-    (asked,) = [one for one in entries_of(case, Asked) if isinstance(one, Asked) and one.plugin.name == "TaintToleration"]
+    (asked,) = [
+        one
+        for one in entries_of(case, PreparedPlugin)
+        if isinstance(one, PreparedPlugin) and one.plugin.name == "TaintToleration"
+    ]
     assert not Pod.FromString(asked.content).spec.tolerations
     case.snapshot.update_node(a_node("n0").labelled(**{HOST: "n0", ZONE: "a"}).with_taint("a", "1", "NoSchedule").node)
     assert case.engine.evaluate(tolerant).n_feasible == 12
@@ -396,7 +382,7 @@ def test_pods_for_one_node_each_make_no_columns() -> None:
         assert case.engine.evaluate(template).best_rows.tolist() == [number]
         case.snapshot.bind(f"u{number}", template, f"n{number}")
     case.engine._account(None)
-    assert entries_of(case, Kept) == []
+    assert entries_of(case, CachedColumn) == []
     assert case.engine._store.n_bytes == 0
 
 
@@ -412,7 +398,7 @@ def test_logs_of_counters_and_refusals_stay_short_however_many_pods_come() -> No
         case.snapshot.bind(f"u{number}", template if number % 2 else other, f"n{number % 11}")
         if number >= 24:
             case.snapshot.unbind(f"u{number - 24}")
-    counts = [asked.state for asked in entries_of(case, CountedAsked) if isinstance(asked, CountedAsked)]
+    counts = [asked.state for asked in entries_of(case, DomainState) if isinstance(asked, DomainState)]
     refusals = [one for counted in counts for one in counted.refusals]
     logs = [counter.log for counter in case.snapshot.pod_counts.counters()] + [one.log for one in refusals]
     assert len(logs) >= 4

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
+from rayched.engine.engine import Engine
 from rayched.framework.diagnosis import Diagnosis
-from rayched.framework.engine import Engine
 from rayched.framework.status import Code
 from tests.conformance.sharded import Shards
 from tests.oracle.naive import GOOD, NEVER, NO, Attempt

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from rayched.framework.cycle_state import CycleState
-from rayched.framework.engine import PluginError
 from rayched.framework.plugin_args import (
     NodeAffinityArgs,
 )
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.status import Code
 from rayched.plugins.default_binder import DefaultBinder
 from rayched.plugins.priority_sort import PrioritySort
@@ -199,6 +199,26 @@ def test_a_preference_that_does_not_parse_ends_the_attempt_once_there_are_nodes_
     assert Case(a_node("a"), a_node("b").cordoned()).feasible(pod) == ["a"], "a single node is not scored"
     ignored = a_pod().preferring(0, a_term(("x", "Gt", ("-1",)))).preferring(1, a_term())
     assert Case(a_node("a"), a_node("b")).feasible(ignored) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("no_score", "ends"),
+    [((), True), (("NodeAffinity",), True), (("NodeAffinity", "ImageLocality"), True), (("*",), False)],
+)
+def test_a_bad_preference_ends_the_attempt_also_where_only_its_score_is_switched_off(
+    no_score: tuple[str, ...], ends: bool
+) -> None:
+    """PreScore is asked then all the same, unless nothing scores at all; what it finds good counts nothing."""
+    case = Case(a_node("a"), a_node("b").labelled(x="1"), no_score=no_score)
+    bad = a_pod().preferring(1, a_term(("x", "Gt", ("-1",))))
+    if ends:
+        with pytest.raises(PluginError, match=r"NodeAffinity.*preferredDuringSchedulingIgnoredDuringExecution"):
+            case.feasible(bad)
+        assert Case(a_node("a"), a_node("b").cordoned(), no_score=no_score).feasible(bad) == ["a"]
+    else:
+        assert case.feasible(bad) == ["a", "b"]
+    good = a_pod().preferring(100, a_term(("x", "Exists", ())))
+    assert case.best(good) == (["b"] if no_score == () else ["a", "b"])
 
 
 @pytest.mark.row("K2.6")

@@ -14,7 +14,7 @@ from rayched.framework.plugin_args import (
     ShapePoint,
 )
 from rayched.framework.status import Code
-from rayched.plugins.node_resources_fit import NodeResourcesFit
+from rayched.plugins.node_resources.fit import NodeResourcesFit
 from rayched.snapshot.rows import Rows
 from tests.plugins.builders import a_node, a_pod, a_term
 from tests.plugins.engine_case import Case

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from rayched.framework.engine import Engine
-from rayched.framework.evaluation import PluginColumns, RowsEvaluation
+from rayched.engine.engine import Engine
+from rayched.engine.evaluation import PluginColumns, RowsEvaluation
 from rayched.framework.profile import Profile
 from rayched.framework.status import Code
 from rayched.snapshot.rows import WhatIfRows

@@ -10,7 +10,7 @@ from rayched.framework.cluster_event import NODE_ADD, Action, ClusterEvent, Reso
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import SUCCESS, Status, unresolvable
 from rayched.queue.hints import HintTable
-from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPod
+from rayched.queue.queued_pod import Move, Moves, PendingPod, Place, QueuedPodInfo
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.v1.core_pb2 import Pod
 
@@ -19,7 +19,7 @@ ON_NODES = {"Fit": [Registration(NODE_ADD)]}
 GATES_GONE = [Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED))]
 
 
-def by_priority(pod: QueuedPod) -> tuple[int, float]:
+def by_priority(pod: QueuedPodInfo) -> tuple[int, float]:
     return (-pod.priority, pod.timestamp)
 
 
@@ -93,7 +93,7 @@ class Clocked:
         pod = self.queue.find(f"default/{name}")
         return Place.NOWHERE if pod is None else pod.place
 
-    def pod(self, name: str = "a") -> QueuedPod:
+    def pod(self, name: str = "a") -> QueuedPodInfo:
         pod = self.queue.find(f"default/{name}")
         assert pod is not None
         return pod

@@ -16,7 +16,7 @@ from rayched.framework import cluster_event as ce
 from rayched.framework.queueing_hints import Hint, Registration
 from rayched.queue.audit import QueueAudit, Standing
 from rayched.queue.hints import HintTable
-from rayched.queue.queued_pod import PendingPod, QueuedPod
+from rayched.queue.queued_pod import PendingPod, QueuedPodInfo
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.v1.core_pb2 import Pod
 from tests.queue import slow_model
@@ -185,7 +185,7 @@ class Pair:
         assert Counter({plugin: n for (plugin, _), n in self.queue.held.items()}) == held
 
 
-def _described(pod: QueuedPod) -> tuple[Any, ...]:
+def _described(pod: QueuedPodInfo) -> tuple[Any, ...]:
     counters = (pod.attempts, pod.unschedulable_count, pod.consecutive_errors)
     return (pod.place.value, round(pod.timestamp * 1000), pod.priority, *counters, pod.rejectors, pod.gated)
 

@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from rayched.framework.cluster_event import ASSIGNED_POD_DELETE, INVARIANT_REPAIR, NODE_ADD
-from rayched.framework.queueing_hints import Registration
-from rayched.queue.audit import JOURNAL_MAX, Invariant, QueueAudit, Standing
-from rayched.queue.queued_pod import Place
-from tests.queue.builders import Clocked, a_queue, gated_queue
+from rayched.framework.cluster_event import ASSIGNED_POD_DELETE, INVARIANT_REPAIR, NODE_ADD, Action, ClusterEvent, Resource
+from rayched.framework.queueing_hints import Hint, Registration
+from rayched.plugins.in_tree import IN_TREE
+from rayched.queue.audit import JOURNAL_MAX, WAKES_PER_LOOK, Invariant, QueueAudit, Standing
+from rayched.queue.hints import registrations_of
+from rayched.queue.queued_pod import Move, Place
+from rayched.v1.core_pb2 import Pod
+from tests.queue.builders import Clocked, a_queue, gated_queue, pending
 
 
 def assert_held_counts(q: Clocked) -> None:
@@ -174,3 +177,125 @@ def test_the_queue_suggests_each_of_its_pods_in_turn() -> None:
     audit = audit_of(q)
     suggested = [uid for _ in range(3) for uid, _ in audit.suggest(2)]
     assert sorted(suggested) == [f"uid-{name}" for name in "abcde"]
+
+
+def test_what_a_pod_was_told_anew_is_an_event_only_for_the_attempt_that_it_is_in() -> None:
+    labelled = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL)
+    changed = pending("a", labels={"zone": "west"})
+    for flies, is_new, found in [
+        (False, True, []),
+        (False, False, [Invariant.MISSED_EVENT]),
+        (True, True, [Invariant.MISSED_EVENT]),
+    ]:
+        q = a_queue({"Fit": [Registration(labelled)]})
+        audit = audit_of(q)
+        q.add() if flies else q.unschedulable("a", "Fit")
+        if flies:
+            q.pop()
+        audit.updated(changed, 5, is_new=is_new)
+        if flies:
+            q.fail("a", "Fit")
+        assert [one.invariant for one in audit.faults("uid-a", "default/a", Standing.QUEUED, q.now)] == found
+
+
+def test_a_pod_that_is_gone_or_another_one_by_now_is_not_asked_why_it_was_woken() -> None:
+    q = a_queue({"Fit": [Registration(NODE_ADD)]})
+    move = Move("uid-a", "default/a", NODE_ADD.label, Place.BACKOFF)
+    assert audit_of(q).woke((move,), q.now) == []
+    q.unschedulable("a", "Fit")
+    q.pod().woken_by, q.pod().woken_at = NODE_ADD.label, 1
+    (violation,) = audit_of(q).woke((move,), q.now)
+    assert violation.what == "was woken by NodeAdd, which did not happen"
+    assert audit_of(q).woke((move._replace(uid="another"),), q.now) == []
+
+
+def test_one_wake_of_sixteen_is_looked_at() -> None:
+    q = a_queue({"Fit": [Registration(NODE_ADD)]})
+    q.unschedulable("a", "Fit")
+    q.pod().woken_by, q.pod().woken_at = NODE_ADD.label, 1
+    audit = audit_of(q)
+    move = Move("uid-a", "default/a", NODE_ADD.label, Place.BACKOFF)
+    looked = [bool(audit.woke((move,), q.now)) for _ in range(2 * WAKES_PER_LOOK + 1)]
+    assert looked == [True, *([False] * (WAKES_PER_LOOK - 1)), True, *([False] * (WAKES_PER_LOOK - 1)), True]
+    assert audit.violations == {"cause": 3}
+
+
+def test_a_hint_is_asked_once_for_all_pods_of_a_template() -> None:
+    asked: list[str] = []
+
+    def hint(pod: Pod, old: object, new: object) -> Hint:
+        asked.append(pod.metadata.name)
+        return Hint.SKIP
+
+    q = a_queue({"Fit": [Registration(NODE_ADD, hint)]})
+    names = ["web-0", "db-0", "web-1", "db-1"]
+    for name in names:
+        q.unschedulable(name, "Fit", template=name[:2])
+    audit = audit_of(q)
+    audit.happened(NODE_ADD, None, None, 7)
+    for name in names:
+        assert [*audit.faults(f"uid-{name}", f"default/{name}", Standing.QUEUED, q.now)] == []
+    assert asked == ["web-0", "db-0"]
+
+
+@pytest.mark.parametrize(
+    ("woken_by", "reasons", "found"),
+    [
+        ("Label", ["Label"], []),
+        ("Toleration", ["Toleration"], []),
+        ("Toleration", ["Label"], ["was woken by UnschedulablePodUpdatePodToleration, which is not worth an attempt"]),
+        ("Label", ["Toleration"], ["was woken by UnschedulablePodUpdatePodLabel, which is not worth an attempt"]),
+        ("ScaleDown", ["Label"], ["was woken by UnschedulablePodUpdatePodScaleDown, which did not happen"]),
+    ],
+)
+def test_of_several_events_of_one_update_the_one_that_woke_the_pod_has_to_be_worth_it(
+    woken_by: str, reasons: list[str], found: list[str]
+) -> None:
+    events = {
+        "Label": ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL),
+        "Toleration": ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION),
+        "ScaleDown": ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCALE_DOWN),
+    }
+    helps = {name: Hint.QUEUE if name in reasons else Hint.SKIP for name in events}
+    registrations = [Registration(event, lambda *_, says=helps[name]: says) for name, event in events.items()]
+    q = a_queue({"Fit": registrations})
+    audit = audit_of(q)
+    q.unschedulable("a", "Fit")
+    changed = pending("a", labels={"zone": "west"})
+    changed.pod.spec.tolerations.add(key="spot")
+    audit.updated(changed, 5)
+    q.queue.activate(["default/a"], q.now)
+    q.pod().woken_by, q.pod().woken_at = events[woken_by].label, 5
+    violations = audit.faults("uid-a", "default/a", Standing.QUEUED, q.now)
+    assert [violation.what for violation in violations] == found
+
+
+def test_a_misplaced_pod_that_is_queued_again_holds_nothing_in_the_places_that_it_left() -> None:
+    q = a_queue({"NodePorts": registrations_of(IN_TREE["NodePorts"](None))})
+    q.unschedulable("a", "NodePorts")
+    assert q.pod().askings
+    q.queue.places.active.add(q.pod())
+    audit_of(q).check("uid-a", "default/a", Standing.QUEUED, q.now)
+    assert (q.pod().askings, [*q.queue.places.pool.classes()], q.queue.verify()) == ((), [], [])
+
+
+def test_a_deleted_pod_whose_flight_nobody_ends_does_not_come_back() -> None:
+    q = a_queue()
+    is_in_flight(q)
+    q.queue.delete("uid-a", "default/a")
+    found, moves = audit_of(q).check("uid-a", "default/a", Standing.QUEUED, q.now)
+    assert [violation.invariant for violation in found] == [Invariant.IN_FLIGHT]
+    assert (moves, q.queue.pending().total, q.queue.verify()) == ((), 0, [])
+
+
+@pytest.mark.parametrize(("position", "found"), [(6, []), (7, [Invariant.MISSED_EVENT]), (8, [Invariant.MISSED_EVENT])])
+def test_a_pod_that_changed_is_judged_as_it_is_by_what_came_with_the_change_and_later(
+    position: int, found: list[Invariant]
+) -> None:
+    q = a_queue({"Fit": [Registration(NODE_ADD)]})
+    q.unschedulable("a", "Fit")
+    q.queue.update(pending("a", labels={"zone": "west"}), q.now, position=7)
+    assert q.place() is Place.UNSCHEDULABLE
+    audit = audit_of(q)
+    audit.happened(NODE_ADD, None, None, position)
+    assert [one.invariant for one in audit.faults("uid-a", "default/a", Standing.QUEUED, q.now)] == found

@@ -7,25 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.queue.backoff import BackoffPolicy, BackoffQueue, BackoffSettingsError
-from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.queued_pod import QueuedPodInfo
 from tests.queue.builders import by_priority, pending
 
 
-def failed(name: str, at: float, *, rejections: int = 0, errors: int = 0, priority: int = 0) -> QueuedPod:
-    pod = QueuedPod(pending(name, priority=priority), at)
+def failed(name: str, at: float, *, rejections: int = 0, errors: int = 0, priority: int = 0) -> QueuedPodInfo:
+    pod = QueuedPodInfo(pending(name, priority=priority), at)
     pod.unschedulable_count, pod.consecutive_errors = rejections, errors
     pod.unschedulable_plugins = frozenset() if errors else frozenset({"Fit"})
     return pod
 
 
-def a_backoff(*pods: QueuedPod, policy: BackoffPolicy | None = None) -> BackoffQueue:
+def a_backoff(*pods: QueuedPodInfo, policy: BackoffPolicy | None = None) -> BackoffQueue:
     queue = BackoffQueue(policy or BackoffPolicy(), by_priority)
     for pod in pods:
         queue.add(pod)
     return queue
 
 
-def names(pods: list[QueuedPod]) -> list[str]:
+def names(pods: list[QueuedPodInfo]) -> list[str]:
     return [pod.pod.metadata.name for pod in pods]
 
 
@@ -119,7 +119,7 @@ class Counting(BackoffQueue):
 
     asked: list[str]
 
-    def is_backing_off(self, pod: QueuedPod, now: float) -> bool:
+    def is_backing_off(self, pod: QueuedPodInfo, now: float) -> bool:
         self.asked.append(pod.pod.metadata.name)
         return super().is_backing_off(pod, now)
 

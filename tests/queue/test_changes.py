@@ -107,6 +107,14 @@ def test_asking_for_less_of_anything_is_a_scale_down(requests: dict[str, str], d
     ]
 
 
+@pytest.mark.parametrize(("before", "now", "down"), [("3", "2", True), ("2", "3", False), ("3", "3", False)])
+def test_a_container_that_is_seen_to_have_less_is_a_scale_down_too(before: str, now: str, down: bool) -> None:
+    def having(cpu: str) -> Pod:
+        return pod_of(changed(POD, "status.containerStatuses", [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]))
+
+    assert ("UnschedulablePodUpdatePodScaleDown" in pod_labels(having(before), having(now))) is down
+
+
 def test_a_pod_that_changes_in_several_ways_gives_an_event_for_each() -> None:
     new = changed(changed(POD, "metadata.labels", {}), "spec.tolerations", [])
     assert pod_labels(pod_of(POD), pod_of(new)) == ["UnschedulablePodUpdatePodLabel", "UnschedulablePodUpdatePodToleration"]

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayched.actors.configured import QueueFlags
-from rayched.actors.queue_core import queue_factory
+from rayched.configuration.configuration import Configuration
+from rayched.configuration.profile_building import build_profiles
+from rayched.core.exchange.queue_core import queue_factory
 from rayched.framework.cluster_event import NODE_ADD
-from rayched.framework.configuration import Configuration
-from rayched.framework.profile_building import build_profiles
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.fair_active import FairActiveQueue
+from rayched.queue.flags import QueueFlags
 from rayched.queue.places import QueueSettings
-from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.queued_pod import QueuedPodInfo
 from tests.queue.builders import ON_NODES, Clocked, a_queue, by_priority, pending
 
 
@@ -78,9 +78,9 @@ def test_a_pod_that_is_given_back_keeps_its_place_among_those_who_wait() -> None
 def test_nobody_waits_longer_than_was_said(pods: list[tuple[int, int, int]], limit: int) -> None:
     """(limit + 1) retries for each pod that waits longer, and the first attempts of others."""
     active = FairActiveQueue(by_priority, limit)
-    waiting: list[QueuedPod] = []
+    waiting: list[QueuedPodInfo] = []
     for number, (priority, attempts, since) in enumerate(pods):
-        pod = QueuedPod(pending(f"p{number}", priority=priority), since + number / 1000)
+        pod = QueuedPodInfo(pending(f"p{number}", priority=priority), since + number / 1000)
         pod.attempts = attempts
         active.add(pod)
         waiting.append(pod)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
+import weakref
 from dataclasses import dataclass, field
 
 import pytest
@@ -107,6 +108,30 @@ def test_an_object_without_a_usable_key_is_a_key_error_and_changes_nothing(bad: 
     assert [item.weight for item in drained(heap)] == [1, 2, 3]
 
 
+def test_a_refused_item_leaves_the_order_of_those_that_it_passed_on_its_way_up() -> None:
+    heap: KeyedHeap[tuple[int, object]] = KeyedHeap(lambda item: str(item[0]), lambda item: item)
+    weights = [0, 18, 8, 5, 1, 9, 13]
+    for weight in weights:
+        heap.add((weight, 0))
+    with pytest.raises(HeapKeyError):
+        heap.add((0, "not a number"))
+    assert [heap.pop() for _ in weights] == [(weight, 0) for weight in sorted(weights)]
+
+
+def test_nothing_of_what_was_cleared_is_kept() -> None:
+    class Weight(float):
+        """A number that can be watched."""
+
+    heap: KeyedHeap[Weight] = KeyedHeap(str, lambda item: item)
+    items = [Weight(i) for i in range(5)]
+    left = [weakref.ref(item) for item in items]
+    while items:
+        heap.add(items.pop())
+    heap.delete("1.0")
+    heap.clear()
+    assert [one() for one in left] == [None] * 5
+
+
 @pytest.mark.row("Q3")
 def test_the_order_is_injected() -> None:
     light_first: KeyedHeap[Item] = KeyedHeap(lambda item: item.key, lambda item: item.weight)
@@ -190,14 +215,14 @@ def test_pops_grow_as_the_logarithm_and_look_ups_do_not_grow() -> None:
             heap = filled(*(rng.randrange(10**6) for _ in range(n)))
             keys = [f"k{rng.randrange(n)}" for _ in range(200)]
             gc.disable()
-            began = time.perf_counter()
+            began = time.thread_time()
             for key in keys:
                 heap.get(key)
-            looked_up = time.perf_counter()
+            looked_up = time.thread_time()
             for _ in range(100):
                 heap.pop()
             gets.append(looked_up - began)
-            pops.append(time.perf_counter() - looked_up)
+            pops.append(time.thread_time() - looked_up)
             gc.enable()
         return min(pops), min(gets)
 

@@ -10,9 +10,9 @@ import pytest
 from rayched.framework.queueing_hints import Hint, PreparedHint
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue import hint_index
-from rayched.queue.hint_index import Asking, HintIndex, Questions
+from rayched.queue.hint_index import HintEntry, HintIndex, TemplateHints
 from rayched.queue.hints import registrations_of
-from rayched.queue.queued_pod import PendingPod, QueuedPod
+from rayched.queue.queued_pod import PendingPod, QueuedPodInfo
 from rayched.v1.core_pb2 import Namespace, Node, Pod, Service
 from tests.plugins.clusters import random_node, random_pod, tweaked
 
@@ -107,13 +107,13 @@ def test_an_index_finds_the_pods_that_a_hint_asked_about_each_finds(
         if seed == 6:
             monkeypatch.setattr(hint_index, "REMEMBERED_MIN", 1)
             monkeypatch.setattr(hint_index, "LOOKS_MAX", 5)
-        random, index, questions = Random(f"{plugin} {event.label} {seed}"), HintIndex(), Questions()
-        there: dict[str, tuple[QueuedPod, Asking]] = {}
+        random, index, questions = Random(f"{plugin} {event.label} {seed}"), HintIndex(), TemplateHints()
+        there: dict[str, tuple[QueuedPodInfo, HintEntry]] = {}
         kind, changes = kind_of(event.resource.value), []
         for step in range(60):
             for _ in range(random.randint(0, 3)):
                 pod = a_pod(random, 100 * step + len(there))
-                queued = QueuedPod(PendingPod(pod.metadata.uid, pod.metadata.name, pod, template=pod.metadata.name), 0.0)
+                queued = QueuedPodInfo(PendingPod(pod.metadata.uid, pod.metadata.name, pod, template=pod.metadata.name), 0.0)
                 there.setdefault(queued.key, (queued, index.add(queued, questions.of(queued, hint))))
             if changes and random.random() < 0.4:
                 change = random.choice(changes)

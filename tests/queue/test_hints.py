@@ -15,7 +15,7 @@ from rayched.framework.status import SUCCESS, Status
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.hints import HintTable, Requeue, default_events, registrations_of
-from rayched.queue.queued_pod import QueuedPod
+from rayched.queue.queued_pod import QueuedPodInfo
 from rayched.snapshot.columns import Log
 from rayched.v1.core_pb2 import Pod
 from tests.queue.builders import pending
@@ -32,13 +32,13 @@ def a_table(*registrations: tuple[str, ClusterEvent, Hint | None]) -> HintTable:
     return HintTable({"default-scheduler": plugins})
 
 
-def a_rejected(*plugins: str, pending_for: tuple[str, ...] = (), scheduler: str = "") -> QueuedPod:
-    pod = QueuedPod(pending(scheduler=scheduler), 0.0)
+def a_rejected(*plugins: str, pending_for: tuple[str, ...] = (), scheduler: str = "") -> QueuedPodInfo:
+    pod = QueuedPodInfo(pending(scheduler=scheduler), 0.0)
     pod.unschedulable_plugins, pod.pending_plugins = frozenset(plugins), frozenset(pending_for)
     return pod
 
 
-def judge(table: HintTable, pod: QueuedPod, event: ClusterEvent) -> Requeue:
+def judge(table: HintTable, pod: QueuedPodInfo, event: ClusterEvent) -> Requeue:
     def failed(plugin: str, problem: Exception) -> None:
         raise AssertionError(f"{plugin}: {problem}")
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.framework.cluster_event import NODE_ADD
-from rayched.queue.in_flight import InFlightPods
-from rayched.queue.queued_pod import Place, QueuedPod
-from rayched.queue.several import Several
+from rayched.queue.event_batch import EventBatch
+from rayched.queue.in_flight import InFlightPod, InFlightPods
+from rayched.queue.queued_pod import Place, QueuedPodInfo
 from tests.queue.builders import pending
 
 
-def began(pods: InFlightPods, name: str) -> QueuedPod:
-    pod = QueuedPod(pending(name), 0.0)
+def began(pods: InFlightPods, name: str) -> QueuedPodInfo:
+    pod = QueuedPodInfo(pending(name), 0.0)
     pod.place = Place.IN_FLIGHT
     pods.begin(pod, 0.0)
     return pod
@@ -170,12 +170,12 @@ def test_events_told_together_are_replayed_one_by_one_and_made_only_then() -> No
     began(pods, "a")
     asked: list[int] = []
 
-    def several(*names: object) -> Several:
+    def several(*names: object) -> EventBatch:
         def make() -> list[object]:
             asked.append(len(names))
             return list(names)
 
-        return Several(len(names), make)
+        return EventBatch(len(names), make)
 
     pods.advance(1)
     pods.record(NODE_ADD, None, None, news=several("x", "y", "z"))
@@ -193,3 +193,45 @@ def test_events_told_together_are_replayed_one_by_one_and_made_only_then() -> No
         pods.advance(position)
         pods.record(NODE_ADD, None, None, news=several(*range(7)))
     assert pods.n_events <= 21 and not pods.verify()
+
+
+def test_a_sound_record_has_no_faults_and_a_damaged_one_names_them() -> None:
+    def fresh() -> InFlightPods:
+        pods = InFlightPods()
+        began(pods, "a")
+        for position in (3, 3, 5):
+            happened(pods, "event", position)
+        began(pods, "b")
+        began(pods, "c")
+        happened(pods, "event", 8)
+        assert pods.verify() == []
+        return pods
+
+    def flight(pods: InFlightPods, name: str) -> InFlightPod:
+        found = pods.get(f"uid-{name}")
+        assert found is not None
+        return found
+
+    pods = fresh()
+    flight(pods, "a").began = 6
+    assert pods.verify() == ["default/b is in flight out of order"]
+    pods = fresh()
+    flight(pods, "b").began = 4
+    assert pods.verify() == []
+    flight(pods, "c").began = 3
+    assert pods.verify() == ["default/c is in flight out of order"]
+    pods = fresh()
+    pods.position = 4
+    happened(pods, "late", 4)
+    assert pods.verify() == ["events in flight are out of order"]
+    pods = fresh()
+    flight(pods, "b").deleted = True
+    assert pods.verify() == ["pods are found in flight by name that are not in flight"]
+    pods = fresh()
+    flight(pods, "b").pod.uid = "another"
+    assert pods.verify() == ["default/b is in flight under another pod's uid"]
+    pods = fresh()
+    pods.put_off("uid-b")
+    assert pods.verify() == []
+    pods.begin(flight(pods, "b").pod, 0.0)
+    assert "default/b is in flight and put off" in pods.verify()

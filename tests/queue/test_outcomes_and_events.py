@@ -16,13 +16,13 @@ from rayched.framework.cluster_event import (
     ClusterEvent,
     Resource,
 )
-from rayched.framework.queueing_hints import Hint, Registration
+from rayched.framework.queueing_hints import Hint, HintFunction, Registration
 from rayched.queue.audit import QueueAudit, Standing
+from rayched.queue.event_batch import EventBatch
 from rayched.queue.hints import default_events
 from rayched.queue.in_flight import InFlightPods
 from rayched.queue.queued_pod import Move, Place
 from rayched.queue.scheduling_queue import AlreadyQueued, NotInFlight
-from rayched.queue.several import Several
 from rayched.snapshot.columns import Log
 from rayched.v1.core_pb2 import Pod
 from tests.queue.builders import ON_NODES, a_pod, a_queue, gated_queue, to
@@ -66,7 +66,7 @@ def test_nobody_makes_the_objects_of_events_that_the_pods_plugins_did_not_regist
     q.unschedulable("w")
     q.add()
     assert q.pop() == "a"
-    news = Several(2, make)
+    news = EventBatch(2, make)
     audit.happened(ASSIGNED_POD_ADD, None, None, 7, news=news)
     q.queue.move_all_for_each(ASSIGNED_POD_ADD, q.now, news, position=7)
     q.fail("a", "Fit")
@@ -229,6 +229,49 @@ def test_a_pending_plugin_that_says_queue_skips_the_backoff() -> None:
     q.pop()
     q.fail("a", "Fit", pending_plugins=["Volumes"])
     assert to(Place.ACTIVE, q.queue.move_all(NODE_ADD, q.now)) == ["a"]
+
+
+@pytest.mark.parametrize(("says", "place"), [(Hint.QUEUE, Place.ACTIVE), (Hint.SKIP, Place.BACKOFF)])
+def test_a_pending_plugin_is_asked_although_another_has_said_queue(says: Hint, place: Place) -> None:
+    q = a_queue({"Fit": [Registration(NODE_ADD)], "Volumes": [Registration(NODE_ADD, lambda *_: says)]})
+    q.add()
+    q.pop()
+    q.fail("a", "Fit", pending_plugins=["Volumes"])
+    assert to(place, q.queue.move_all(NODE_ADD, q.now)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pending", "events", "place", "told", "woken_at"),
+    [
+        ("Fit", "", ["Fit", "Fit"], Place.BACKOFF, ["Fit 11"], 11),
+        ("Fit", "", ["", "Fit", "Fit"], Place.BACKOFF, [" 11", "Fit 12"], 12),
+        ("Fit", "Volumes", ["Fit", "Volumes", "Fit"], Place.ACTIVE, ["Fit 11", "Volumes 12"], 12),
+        ("Fit", "Volumes", ["Volumes", "Fit"], Place.ACTIVE, ["Volumes 11"], 11),
+        ("Fit", "Volumes", ["Fit", ""], Place.BACKOFF, ["Fit 11", " 12"], 11),
+        ("Fit", "Volumes", ["", ""], Place.UNSCHEDULABLE, [" 11", " 12"], 0),
+    ],
+)
+def test_a_replay_ends_with_the_first_event_after_which_no_other_could_do_more(
+    plugin: str, pending: str, events: list[str], place: Place, told: list[str], woken_at: int
+) -> None:
+    """Each event here helps one plugin. `told`: the events that hints were asked about, and their positions."""
+    asked: list[str] = []
+
+    def hint_of(name: str) -> HintFunction:
+        def hint(pod: Pod, old: object, new: object) -> Hint:
+            asked.append(str(new))
+            return Hint.QUEUE if str(new).startswith(name) else Hint.SKIP
+
+        return hint
+
+    q = a_queue({name: [Registration(NODE_ADD, hint_of(name))] for name in ("Fit", "Volumes")})
+    q.add()
+    q.pop()
+    for position, helped in enumerate(events, start=11):
+        q.queue.move_all(NODE_ADD, q.now, new=f"{helped} {position}", position=position)
+    assert asked == []
+    q.fail("a", plugin, pending_plugins=[pending] if pending else [])
+    assert (q.place(), list(dict.fromkeys(asked)), q.pod().woken_at) == (place, told, woken_at)
 
 
 def test_hints_see_the_pod_and_the_objects_before_and_after() -> None:

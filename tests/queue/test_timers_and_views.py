@@ -15,7 +15,7 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.backoff import BackoffPolicy
 from rayched.queue.hints import HintTable, registrations_of
 from rayched.queue.places import QueueSettings
-from rayched.queue.queued_pod import Move, Place, QueuedPod
+from rayched.queue.queued_pod import Move, Place, QueuedPodInfo
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.queue.unschedulable import UnschedulablePods
 from tests.queue.builders import ON_NODES, Gates, a_queue, gated_queue, pending, to
@@ -137,7 +137,7 @@ def test_pods_are_found_by_namespace_and_name_in_any_place() -> None:
 def test_clearing_the_pool_leaves_nothing_and_counts_nothing() -> None:
     pool = UnschedulablePods(HintTable({}))
     for name in "ab":
-        pod = QueuedPod(pending(name), 0.0)
+        pod = QueuedPodInfo(pending(name), 0.0)
         pod.gating_plugin = "Gates" if name == "b" else ""
         pool.add(pod, None if name == "b" else 300.0)
     assert (pool.n_unschedulable, pool.n_gated, pool.verify()) == (1, 1, [])
@@ -145,23 +145,23 @@ def test_clearing_the_pool_leaves_nothing_and_counts_nothing() -> None:
     assert (pool.n_unschedulable, pool.n_gated, pool.next_due(), list(pool), pool.verify()) == (0, 0, None, [], [])
 
 
-def _lose(queue: SchedulingQueue, pod: QueuedPod) -> None:
+def _lose(queue: SchedulingQueue, pod: QueuedPodInfo) -> None:
     queue.places.pool.remove(pod)
 
 
-def _duplicate(queue: SchedulingQueue, pod: QueuedPod) -> None:
+def _duplicate(queue: SchedulingQueue, pod: QueuedPodInfo) -> None:
     queue.places.active.add(pod)
 
 
-def _misfile(queue: SchedulingQueue, pod: QueuedPod) -> None:
+def _misfile(queue: SchedulingQueue, pod: QueuedPodInfo) -> None:
     pod.unschedulable_plugins = frozenset({"Other"})
 
 
-def _unset_timer(queue: SchedulingQueue, pod: QueuedPod) -> None:
+def _unset_timer(queue: SchedulingQueue, pod: QueuedPodInfo) -> None:
     pod.flush_due = None
 
 
-def _forget(queue: SchedulingQueue, pod: QueuedPod) -> None:
+def _forget(queue: SchedulingQueue, pod: QueuedPodInfo) -> None:
     del queue.places.queued[pod.key]
 
 

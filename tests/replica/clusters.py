@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Self
 
 from rayched.audit.auditor import Auditor, Binding
-from rayched.audit.follower import Follower
+from rayched.audit.follower import AuditFollower
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.local_cluster import ReplicaProcess
+from rayched.replica.cluster.local_cluster import ReplicaProcess
 from rayched.replica.own_directories import MEMORY, SHORT
-from rayched.replica.processes import alive, descendants, end_tree
+from rayched.replica.ray.processes import alive, descendants, end_tree
 from rayched.testing.running import RunningCluster
 from rayched.v1.core_pb2 import Namespace, Pod
 from rayched.v1.services_pb2 import GetSchedulerStatusResponse
@@ -42,12 +42,12 @@ class SmallCluster:
             options=["--no-compact", *options],
         )
         self.local, self.client = self._running.local, self._running.client
-        self.follower: Follower | None = None
+        self.follower: AuditFollower | None = None
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
         self._running.__enter__()
-        self.follower = Follower(self.local.etcd_endpoints, Auditor()).start()
+        self.follower = AuditFollower(self.local.etcd_endpoints, Auditor()).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -64,11 +64,25 @@ class SmallCluster:
 
     def pid_of(self, name: str) -> int:
         """A process of the leader, by the name it has in the scheduler's status."""
-        until_true(lambda: name in self.wait_for_leader().pids, READY_SECONDS_MAX, f"there is no {name}")
-        return self.wait_for_leader().pids[name]
+        pids: list[int] = []
+
+        def is_there() -> bool:
+            pids.append(self.wait_for_leader().pids.get(name, 0))
+            return bool(pids[-1])
+
+        until_true(is_there, READY_SECONDS_MAX, f"there is no {name}")
+        return pids[-1]
 
     def leader(self) -> ReplicaProcess:
-        return self.local.replica_at(self.client.leader().address)
+        """Who leads, once somebody does: for a moment after a handover nobody may."""
+        addresses: list[str] = []
+
+        def is_there() -> bool:
+            addresses.append(self.client.leader().address)
+            return bool(addresses[-1])
+
+        until_true(is_there, READY_SECONDS_MAX, "nobody leads")
+        return self.local.replica_at(addresses[-1])
 
     def submit(self, count: int) -> None:
         self._submit([small_pod(f"pod-{next(self._numbers)}") for _ in range(count)])

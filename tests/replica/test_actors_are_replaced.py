@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rayched.replica.guardian import vital_processes
+from rayched.replica.ray.guardian import vital_processes
 from tests.replica.clusters import SmallCluster, kill, left_alive, until_true
 
 REPLACED_SECONDS_MAX = 30.0

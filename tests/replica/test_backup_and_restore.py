@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.etcd_binary import find_etcd
+from rayched.replica.etcd.etcd_binary import find_etcd
 from rayched.v1.core_pb2 import Pod
 from tests.replica.clusters import SmallCluster, small_pod, until_true
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from leader.channel import open_channel
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.processes import adopt_orphans, alive, descendants
-from rayched.store.client import StoreClient
+from rayched.replica.cluster.free_ports import free_port
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.ray.processes import adopt_orphans, alive, descendants, end_tree
+from rayched.store.io.client import StoreClient
+from tests.replica.clusters import until_true
 
 EXIT_SECONDS_MAX = 20.0
+START_SECONDS_MAX = 60.0
 
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -40,12 +44,12 @@ def port_in_use() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def start(options: Sequence[str], code: int = 1) -> list[str]:
-    """The lines on standard error of a replica that must not start."""
+def start(options: Sequence[str], code: int = 1, command: str = "replica") -> list[str]:
+    """The lines on standard error of a replica, or a cluster, that must not start."""
     adopt_orphans()
     before = {pid for pid in descendants(os.getpid()) if alive(pid)}
     process = subprocess.run(
-        [sys.executable, "-m", "rayched.cli.main", "replica", *options],
+        [sys.executable, "-m", "rayched.cli.main", command, *options],
         capture_output=True,
         text=True,
         timeout=EXIT_SECONDS_MAX,
@@ -99,9 +103,47 @@ def test_each_error_of_a_scheduler_configuration_is_told_with_file_line_and_fiel
 
 
 @pytest.mark.cluster
-def test_an_etcd_that_is_not_there_is_told_in_one_line() -> None:
-    (line,) = start(["--etcd-endpoints", "127.0.0.1:1", "--listen", "127.0.0.1:0"])
+def test_a_cluster_over_an_etcd_that_is_not_there_is_told_so_in_one_line(tmp_path: Path) -> None:
+    options = ["--etcd-endpoints", "127.0.0.1:1", "--data-dir", str(tmp_path), "--port", str(free_port()), "--http-port", "0"]
+    (line,) = start(options, command="up")
     assert line.startswith("error: --etcd-endpoints 127.0.0.1:1: no etcd answers there ")
+
+
+@pytest.mark.cluster
+def test_a_replica_that_starts_before_etcd_waits_for_it_and_says_so(tmp_path: Path) -> None:
+    port = free_port()
+    with waiting_replica(tmp_path, port) as (replica, log):
+        until_true(lambda: log.read_text().count("no etcd answers at") > 1, START_SECONDS_MAX, log.read_text)
+        assert f"127.0.0.1:{port}" in log.read_text() and replica.poll() is None
+        with EtcdServer(tmp_path / "etcd", port, unsafe_no_fsync=True):
+            until_true(lambda: "the API listens at" in log.read_text(), START_SECONDS_MAX, log.read_text)
+            assert "etcd answers after" in log.read_text()
+            replica.send_signal(signal.SIGTERM)
+            assert replica.wait(START_SECONDS_MAX) == 0
+
+
+@pytest.mark.cluster
+def test_a_replica_that_waits_for_etcd_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    with waiting_replica(tmp_path, free_port()) as (replica, log):
+        until_true(lambda: "no etcd answers at" in log.read_text(), START_SECONDS_MAX, log.read_text)
+        replica.send_signal(signal.SIGTERM)
+        assert replica.wait(START_SECONDS_MAX) == 0
+        assert log.read_text().splitlines()[-1].endswith("stopped")
+
+
+@contextmanager
+def waiting_replica(directory: Path, etcd_port: int) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """One whose etcd is to come, and its log."""
+    log = directory / "replica.log"
+    options = ["--etcd-endpoints", f"127.0.0.1:{etcd_port}", "--listen", "127.0.0.1:0", "--http-address", "off", "--workers", "1"]
+    with log.open("wb") as sink:
+        replica = subprocess.Popen([sys.executable, "-m", "rayched.cli.main", "replica", *options], stderr=sink, stdout=sink)
+    try:
+        yield replica, log
+    finally:
+        if replica.poll() is None:
+            end_tree(replica.pid)
+            replica.wait()
 
 
 @pytest.mark.cluster

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from leader.channel import open_channel
-from rayched.replica.etcd_keeper import EtcdKeeper
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.processes import descendants
-from rayched.store.client import StoreClient
+from rayched.replica.etcd.etcd_keeper import EtcdKeeper
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.log_file import LOG_BYTES_MAX, former
+from rayched.replica.ray.processes import descendants
+from rayched.store.io.client import StoreClient
 from tests.replica.clusters import until_true
 
 pytestmark = pytest.mark.cluster
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 def value_of(server: EtcdServer) -> bytes | None:
@@ -62,3 +63,13 @@ def test_a_keeper_that_is_stopped_leaves_no_etcd(tmp_path: Path) -> None:
     keeper.stop()
     keeper.stop()
     assert pid not in descendants(os.getpid()) and keeper.starts == 0
+
+
+def test_the_log_of_an_etcd_that_runs_is_cut(tmp_path: Path) -> None:
+    with EtcdKeeper(EtcdServer(tmp_path / "data", unsafe_no_fsync=True), log_look_seconds=0.05) as keeper:
+        path, pid = keeper.etcd.log_path, keeper.etcd.pid
+        with path.open("ab") as log:
+            log.write(b"x" * (LOG_BYTES_MAX + 1))
+        until_true(lambda: former(path).exists() and path.stat().st_size == 0, WAIT_SECONDS, "the log is not cut")
+        assert former(path).stat().st_size > LOG_BYTES_MAX
+        assert keeper.etcd.pid == pid and keeper.problem() is None

@@ -19,9 +19,9 @@ import pytest
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.replica.etcd_binary import EtcdBinary, EtcdServerError, find_etcd
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.free_ports import free_port
+from rayched.replica.cluster.free_ports import free_port
+from rayched.replica.etcd.etcd_binary import EtcdBinary, EtcdServerError, find_etcd
+from rayched.replica.etcd.etcd_server import EtcdServer
 
 GONE_SECONDS = 10.0
 
@@ -231,7 +231,7 @@ def test_etcd_does_not_outlive_a_killed_parent_and_its_directory_is_free_then(tm
     program = textwrap.dedent(
         """
         import sys, time
-        from rayched.replica.etcd_server import EtcdServer
+        from rayched.replica.etcd.etcd_server import EtcdServer
         server = EtcdServer(sys.argv[1], unsafe_no_fsync=True)
         server.start()
         print(server.pid, flush=True)
@@ -257,6 +257,6 @@ def test_a_busy_chosen_port_is_replaced_by_another(tmp_path: Path, monkeypatch: 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports = iter([taken.getsockname()[1]])
-        monkeypatch.setattr("rayched.replica.etcd_server.free_port", lambda: next(ports, None) or free_port())
+        monkeypatch.setattr("rayched.replica.etcd.etcd_server.free_port", lambda: next(ports, None) or free_port())
         with EtcdServer(tmp_path / "data", unsafe_no_fsync=True) as server:
             assert server.endpoint != f"127.0.0.1:{taken.getsockname()[1]}"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.actor_supervisor import SPARE_READS_MAX
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
-from rayched.replica.processes import descendants
+from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.ray.actor_supervisor import SPARE_READS_MAX
+from rayched.replica.ray.processes import descendants
 from tests.replica.clusters import SmallCluster, kill, left_alive, nothing_left, own_directories, tree_of, until_true
 
 START_SECONDS_MAX = 60.0
@@ -64,17 +64,18 @@ def test_a_scheduler_whose_spare_process_had_long_to_read_hands_over(pair: Small
 def test_a_stopped_leader_hands_over_and_leaves_nobody_behind(pair: SmallCluster) -> None:
     first = pair.leader()
     epoch = pair.client.leader().epoch
-    tree = tree_of(first.pid)
-    struck = time.monotonic()
+    tree, given_up = tree_of(first.pid), leads_given_up(pair, first)
     first.signal(signal.SIGTERM)
     # The one that stops may still bind these.
     pair.submit(20)
-    until_true(lambda: pair.client.leader().epoch > epoch, 5.0, "nobody takes over")
+    until_true(lambda: pair.client.leader().epoch > epoch, START_SECONDS_MAX, "nobody takes over")
     pair.submit(5)
     pair.wait_until_all_bound()
-    assert pair.first_binding_after(epoch).seconds - struck < 1.5
-    assert first.wait(5.0) == 0
-    assert left_alive(tree, 0.5) == {}
+    assert pair.first_binding_after(epoch)
+    assert leads_given_up(pair, first) == given_up + 1
+    # One that does not stop in order within its time ends with 1.
+    assert first.wait(START_SECONDS_MAX) == 0
+    assert left_alive(tree) == {}
     assert "writing has stopped" in log_of(first)
 
 
@@ -89,12 +90,12 @@ def test_a_second_signal_is_obeyed_at_once(pair: SmallCluster) -> None:
     os.kill(etcd, signal.SIGSTOP)
     try:
         last.signal(signal.SIGTERM)
-        until_true(lambda: "stopping" in log_of(last), 2.0, "the signal is not noticed")
-        struck = time.monotonic()
+        until_true(lambda: "stopping" in log_of(last), START_SECONDS_MAX, "the signal is not noticed")
         last.signal(signal.SIGTERM)
-        assert last.wait(2.0) == 1
-        assert time.monotonic() - struck < 0.5
-        assert left_alive(tree, 0.5) == {}
+        assert last.wait(START_SECONDS_MAX) == 1
+        # Not because its time was over.
+        assert "told to stop twice: leaving" in log_of(last)
+        assert left_alive(tree) == {}
         assert own_directories(last.pid) == []
     finally:
         os.kill(etcd, signal.SIGCONT)
@@ -117,26 +118,30 @@ def test_a_replica_that_is_stopped_during_its_start_leaves_in_order(
         until_true(lambda: moment(replica), START_SECONDS_MAX, "it does not start")
         time.sleep(0.05)
         pids |= {replica.pid, *descendants(replica.pid)}
-        struck = time.monotonic()
         replica.signal(signal.SIGTERM)
-        assert replica.wait(10.0) == 0, log_of(replica)
-        assert time.monotonic() - struck < 5.0
-        assert left_alive(pids, 0.5) == {}
+        assert replica.wait(START_SECONDS_MAX) == 0, log_of(replica)
+        assert left_alive(pids) == {}
 
 
 def hands_over_when_its_scheduler_dies(pair: SmallCluster, just_before: Callable[[], None] = lambda: None) -> ReplicaProcess:
     """The replica that led; another one leads, and its scheduler has been replaced."""
     first, scheduler, epoch = pair.leader(), pair.pid_of("scheduler"), pair.client.leader().epoch
-    begun = log_of(first).count("has read the cluster")
+    begun, given_up = log_of(first).count("has read the cluster"), leads_given_up(pair, first)
     just_before()
-    struck = time.monotonic()
     kill(scheduler)
     pair.submit(20)
     pair.wait_until_all_bound()
-    assert pair.first_binding_after(epoch).seconds - struck < 1.5
+    assert pair.first_binding_after(epoch)
+    assert leads_given_up(pair, first) == given_up + 1
     assert pair.leader() is not first
     until_true(lambda: log_of(first).count("has read the cluster") > begun, START_SECONDS_MAX, "the scheduler is not replaced")
     return first
+
+
+def leads_given_up(pair: SmallCluster, leader: ReplicaProcess) -> int:
+    """How often the other replica saw a lead given up: one that runs out names its holder until the next one has it."""
+    (other,) = (replica for replica in pair.local.replicas if replica is not leader)
+    return log_of(other).count(": nobody")
 
 
 def stands(replica: ReplicaProcess) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from leader.belief import BeliefCell
 from leader.config import FAST
 from leader.effects import Effect
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.leadership import Leadership
 from rayched.server.ports import Leader
 from rayched.store.keys import Keys

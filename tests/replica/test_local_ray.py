@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rayched.replica.processes import adopt_orphans, alive, descendants, end_descendants
-from rayched.replica.ray_start_hook import without_agents
+from rayched.replica.ray.processes import adopt_orphans, alive, descendants, end_descendants
+from rayched.replica.ray.ray_start_hook import without_agents
 from tests.replica.clusters import left_alive, until_true
 
 DRIVER = """
 import os, sys
-from rayched.replica.local_ray import LocalRay
+from rayched.replica.ray.local_ray import LocalRay
 
 local = LocalRay()
 local.start()
@@ -37,7 +37,7 @@ sys.stdin.readline()
 """
 REFUSED = """
 import sys
-from rayched.replica import local_ray
+from rayched.replica.ray import local_ray
 
 local_ray._ray_start = lambda *_: [sys.executable, "-c", "raise SystemExit('no room for Ray')"]
 try:

@@ -16,10 +16,10 @@ from rayched.api.kinds import AnyObject
 from rayched.client import Client
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.free_ports import free_port
-from rayched.replica.local_cluster import LocalCluster, ReplicaProcess
-from rayched.replica.processes import end_tree
+from rayched.replica.cluster.free_ports import free_port
+from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.ray.processes import end_tree
 from rayched.v1.core_pb2 import Pod
 from tests.replica.clusters import READY_SECONDS_MAX, small_pod, until_true
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rayched.replica.own_directories import remove_left_behind
-from rayched.replica.processes import descendants
+from rayched.replica.ray.processes import descendants
 from tests.replica.clusters import SmallCluster, kill, left_alive, nothing_left, own_directories, tree_of, until_true
 
 OWNER = """

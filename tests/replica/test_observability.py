@@ -16,8 +16,8 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from rayched.replica.local_cluster import ReplicaProcess
-from rayched.replica.processes import end_tree
+from rayched.replica.cluster.local_cluster import ReplicaProcess
+from rayched.replica.ray.processes import end_tree
 from rayched.replica.source_commit import source_commit
 from tests.replica.clusters import READY_SECONDS_MAX, SmallCluster, small_pod, until_true
 from tests.replica.metric_names import METRICS

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rayched.actors.process_handle import ProcessHandle, handle_of
-from rayched.replica import processes
 from rayched.replica.own_directories import make_own_directory, remove_left_behind, remove_own, remove_own_directory
-from rayched.replica.processes import adopt_orphans, alive, descendants, dying_with_us, end_descendants, end_tree
+from rayched.replica.ray import processes
+from rayched.replica.ray.processes import adopt_orphans, alive, descendants, dying_with_us, end_descendants, end_tree
 from tests.replica.clusters import left_alive, nothing_left, until_true
 
 DAEMON = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\ntime.sleep(60)\n"
@@ -21,7 +21,7 @@ TREE = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {DA
 
 OWNER = """
 import signal, subprocess, sys, time
-from rayched.replica.processes import dying_with_us
+from rayched.replica.ray.processes import dying_with_us
 from rayched.replica.stop_signals import block_stop_signals
 
 block_stop_signals()

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from rayched.audit.auditor import Auditor
-from rayched.audit.follower import Follower
+from rayched.audit.follower import AuditFollower
 from rayched.client.client import Client
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.testing.running import RunningCluster
@@ -45,7 +45,7 @@ def test_no_binding_exceeds_a_node_on_which_pods_are_put_at_the_same_time(tmp_pa
     with nothing_left() as pids, RunningCluster(nodes, directory=tmp_path, options=["--no-compact"]) as cluster:
         pids |= {pid for replica in cluster.local.replicas for pid in tree_of(replica.pid)}
         random = Random(1)
-        follower = Follower(cluster.local.etcd_endpoints, Auditor()).start()
+        follower = AuditFollower(cluster.local.etcd_endpoints, Auditor()).start()
         try:
             for number in range(ROUNDS):
                 _race(cluster.client, random, *a_round(number))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leader.config import FAST, Profile
+from leader.config import FAST, TimingProfile
 from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpoints
 
@@ -135,11 +135,13 @@ def test_without_a_configuration_the_default_one_is_used() -> None:
     [
         ("", FAST),
         ("leaderElection: {leaderElect: true}", FAST),
-        ("leaderElection: {leaseDuration: 30s}", Profile(30.0, 10.0, 2.0, 30)),
-        ("leaderElection: {leaseDuration: 3s, renewDeadline: 1800ms, retryPeriod: 0.5s}", Profile(3.0, 1.8, 0.5, 3)),
+        ("leaderElection: {leaseDuration: 30s}", TimingProfile(30.0, 10.0, 2.0, 30)),
+        ("leaderElection: {leaseDuration: 3s, renewDeadline: 1800ms, retryPeriod: 0.5s}", TimingProfile(3.0, 1.8, 0.5, 3)),
     ],
 )
-def test_durations_of_a_configuration_come_before_those_of_the_profile(tmp_path: Path, given: str, durations: Profile) -> None:
+def test_durations_of_a_configuration_come_before_those_of_the_profile(
+    tmp_path: Path, given: str, durations: TimingProfile
+) -> None:
     assert read_scheduler_settings(configuration(tmp_path, given)).durations("fast") == durations
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from leader.channel import open_channel
 from rayched.actors.deciding_cell import DecidingCell, pod_being_decided
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.suspicions import AGAIN_SECONDS, Suspicions
-from rayched.store.client import StoreClient
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.storage_pb2 import Suspect
 

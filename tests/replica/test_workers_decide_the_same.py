@@ -9,8 +9,8 @@ import pytest
 
 from rayched.client.client import Client
 from rayched.nodes.shapes import NodeShape, hollow_nodes
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.local_cluster import LocalCluster
+from rayched.replica.cluster.local_cluster import LocalCluster
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.v1.core_pb2 import Node, Pod
 from tests.replica.clusters import BOUND_SECONDS_MAX, scheduler_status, small_pod, until_true
 

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from rayched.framework.engine import Engine
+from rayched.configuration.profile_building import default_profile
+from rayched.engine.engine import Engine
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler

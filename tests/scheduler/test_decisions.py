@@ -8,14 +8,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rayched.framework.evaluation import Evaluation
+from rayched.engine.evaluation import Evaluation
 from rayched.framework.simple_plugin import NodeView
 from rayched.scheduler import decisions
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.decisions import BEST, Decision, Decisions
 from rayched.scheduler.selection import draw
 from rayched.snapshot.snapshot import Snapshot
-from rayched.snapshot.templates import TemplateTable
+from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.testing import InProcessCluster, a_node, a_pod
 from rayched.v1.core_pb2 import Node, Pod
 
@@ -196,6 +196,65 @@ def test_who_rejects_nodes_of_a_pod_that_found_one_is_counted_afterwards_and_say
     counted = scheduler.decisions.rejections(found.template)
     assert found.revision == 7 and counted is not None and (counted.revision, counted.number) == (8, found.number)
     assert counted.by_plugin == {"NodeUnschedulable": 1, "NodeResourcesFit": 1}
+
+
+def test_counting_takes_no_more_than_its_share_of_the_time() -> None:
+    cluster = InProcessCluster([a_node()])
+    kept, now = cluster.cluster.scheduler.decisions, [100.0]
+    kept.stopwatch = lambda: now[0]
+    for number in range(4):
+        cluster.place(a_pod(f"p{number}", cpu=f"{number + 1}m"))
+
+    def counted(seconds: float) -> bool:
+        def rejections_of(template: object) -> dict[str, int]:
+            now[0] += seconds
+            return {}
+
+        return kept.count(rejections_of, 0)
+
+    assert counted(0.25) and not counted(0.0)
+    now[0] += 0.25 * decisions.PAUSE_FACTOR - 1
+    assert not counted(0.0)
+    now[0] += 1
+    assert counted(0.0)
+    now[0] += decisions.PAUSE_SECONDS / 2
+    assert not counted(0.0)
+    now[0] += decisions.PAUSE_SECONDS
+    assert counted(0.0)
+
+
+def test_the_template_that_was_decided_about_last_is_counted_first_and_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "UNCOUNTED_MAX", 2)
+    monkeypatch.setattr(decisions, "COUNTS_MAX", 3)
+    monkeypatch.setattr(decisions, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(decisions, "PAUSE_FACTOR", 0)
+    cluster = InProcessCluster([a_node(cpu="64")])
+    kept = cluster.cluster.scheduler.decisions
+    asked: list[int] = []
+
+    def count_all(*numbers: int) -> list[int]:
+        """The requests of templates that are counted, in their order, once pods with these were placed."""
+        for number in numbers:
+            cluster.place(a_pod(f"p{number}-{len(asked)}-{len(kept)}", cpu=f"{number}m"))
+        asked.clear()
+
+        def rejections_of(template: PodTemplate) -> dict[str, int]:
+            text = template.pod.spec.containers[0].resources.requests["cpu"].string
+            asked.append(int(text.removesuffix("m")))
+            templates[asked[-1]] = template.id
+            return {"one": asked[-1]}
+
+        while kept.count(rejections_of, 0):
+            pass
+        return asked.copy()
+
+    templates: dict[int, int] = {}
+    assert count_all(1, 2, 3) == [3, 2] and count_all() == []
+    assert count_all(4, 5, 4) == [4, 5]
+    known = {number: kept.rejections(template) for number, template in templates.items()}
+    assert [number for number, found in known.items() if found is not None] == [2, 4, 5], "the last three"
+    assert count_all(2, 6) == [6, 2]
+    assert [number for number, template in templates.items() if kept.rejections(template) is not None] == [2, 5, 6]
 
 
 class Moody:

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from rayched.framework.engine import Engine
-from rayched.framework.equal_runs import EqualRun
-from rayched.framework.evaluation import Evaluation
-from rayched.framework.kept_columns import BuildColumns
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.profile_building import default_profile
+from rayched.engine.cached_columns import BuildColumns
+from rayched.engine.engine import Engine
+from rayched.engine.equal_runs import EquivalentPods
+from rayched.engine.evaluation import Evaluation
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.decisions import BEST
 from rayched.v1.core_pb2 import Node, Pod
@@ -73,14 +73,14 @@ def a_cluster(random: Random) -> list[Node]:
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the run had an answer, each time that it was asked."""
     answers: list[bool] = []
-    follow = EqualRun.next
+    follow = EquivalentPods.next
 
-    def noted(run: EqualRun, build: BuildColumns, left_out: frozenset[int]) -> Evaluation | None:
+    def noted(run: EquivalentPods, build: BuildColumns, left_out: frozenset[int]) -> Evaluation | None:
         found = follow(run, build, left_out)
         answers.append(found is not None)
         return found
 
-    monkeypatch.setattr(EqualRun, "next", noted)
+    monkeypatch.setattr(EquivalentPods, "next", noted)
     return answers
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.profile_building import default_profile
 from rayched.framework.status import Code
 from rayched.plugins.in_tree import IN_TREE
-from rayched.scheduler.attempt import Attempt, Failure
+from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Pod
+from rayched.whatif.explain import explain
 from tests.actors.builders import a_node, a_pod
 
 
@@ -33,7 +34,7 @@ class Bench:
         """The node's name, or the message."""
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         result = self.scheduler.schedule(PodToSchedule(pod.metadata.uid, name, self.templates.intern(pod), pod), 0, 0.0)
-        assert isinstance(result, Attempt | Failure)
+        assert isinstance(result, Attempt | AttemptFailure)
         return result.node_name if isinstance(result, Attempt) else result.message
 
 
@@ -181,3 +182,26 @@ def test_a_node_that_fails_with_and_without_nominated_pods_counts_as_what_it_is_
     )
     beside = engine.diagnose(template, bench.scheduler.nominations.beside(pod.metadata.uid, 0))
     assert (beside.reasons, beside.codes[0]) == ({"Insufficient cpu": 1}, Code.UNSCHEDULABLE)
+    weights, nominated = bench.scheduler.weights("default-scheduler"), bench.scheduler.nominations.beside(pod.metadata.uid, 0)
+    (verdict,) = explain(engine, bench.snapshot, weights, template, nominated).nodes
+    assert [(one.plugin, one.reasons, one.resolvable) for one in verdict.rejections] == [
+        ("NodeResourcesFit", ("Insufficient cpu (with the pods nominated there)",), True),
+        ("PodTopologySpread", ("node(s) didn't match pod topology spread constraints (missing required label)",), False),
+    ]
+
+
+def test_an_explanation_has_the_reasons_that_a_plugin_gives_beside_nominated_pods() -> None:
+    """They may be more than it gives of the node as it is, and they are what counts."""
+    bench = Bench("n1")
+    bench.snapshot.bind("filler", bench.templates.intern(a_pod("filler", cpu="4")), "n1")
+    nominated = a_pod("nominated", priority=10)
+    nominated.spec.containers[0].resources.requests["memory"].string = "1000Gi"
+    bench.nominate(nominated, "n1")
+    pod = a_pod("web", cpu="2")
+    pod.spec.containers[0].resources.requests["memory"].string = "1Mi"
+    engine, weights = bench.scheduler._runners["default-scheduler"].engine, bench.scheduler.weights("default-scheduler")
+    (alone,) = explain(engine, bench.snapshot, weights, bench.templates.intern(pod)).nodes
+    assert [one.reasons for one in alone.rejections] == [("Insufficient cpu",)]
+    beside = bench.scheduler.nominations.beside(pod.metadata.uid, 0)
+    (verdict,) = explain(engine, bench.snapshot, weights, bench.templates.intern(pod), beside).nodes
+    assert [one.reasons for one in verdict.rejections] == [("Insufficient cpu", "Insufficient memory")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +30,10 @@ def test_what_was_seen_wins_and_room_is_taken_exactly_once(operations: list[tupl
     observed: dict[str, str] = {}
     for operation, uid, node in operations:
         if operation == "assume":
-            if uid not in assumed and uid not in observed:
+            if uid in assumed or uid in observed:
+                with pytest.raises(ValueError, match=f"pod {uid} takes up room already: it cannot be assumed on {node}"):
+                    occupancy.assume(uid, template, node)
+            else:
                 occupancy.assume(uid, template, node)
                 assumed[uid] = node
         elif operation == "forget":

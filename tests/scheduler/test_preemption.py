@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 from rayched.api import kinds
+from rayched.configuration.profile_building import default_profile
 from rayched.framework import names
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.preemption import FAILED_ATTEMPT, FailedAttempt
-from rayched.framework.profile_building import default_profile
 from rayched.framework.status import SUCCESS, Status
 from rayched.plugins.default_preemption import DefaultPreemption
 from rayched.plugins.in_tree import IN_TREE
-from rayched.scheduler.attempt import Failure
-from rayched.scheduler.candidates import Candidate, Victim, best, candidate
+from rayched.scheduler.attempt import AttemptFailure
+from rayched.scheduler.candidates import PreemptionCandidate, Victim, best, candidate
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
-from rayched.scheduler.selection import SeededChance
+from rayched.scheduler.selection import SeededTieBreaker
 from rayched.snapshot.budgets import LIMIT_ANNOTATION
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import BoundPod, Snapshot
@@ -57,10 +57,10 @@ class Bench:
             budget.metadata.annotations[LIMIT_ANNOTATION] = "hard"
         self.snapshot.set_object(kinds.POD_DISRUPTION_BUDGET.name, "default", name, budget)
 
-    def fail(self, pod: Pod) -> Failure:
+    def fail(self, pod: Pod) -> AttemptFailure:
         name = pod.metadata.name
         result = self.scheduler.schedule(PodToSchedule(name, f"default/{name}", self.templates.intern(pod), pod), 0, 0.0, NOW)
-        assert isinstance(result, Failure)
+        assert isinstance(result, AttemptFailure)
         return result
 
     def victims(self, pod: Pod) -> tuple[str, tuple[str, ...]]:
@@ -188,6 +188,33 @@ def test_a_node_is_no_candidate_where_the_pod_needs_the_victims_and_their_depend
     assert bench.victims(a_pod("other", cpu="2", priority=10)) == ("n1", ("db",))
 
 
+@pytest.mark.row("K4.2")
+@pytest.mark.parametrize(
+    ("min_domains", "stays", "chosen"),
+    [
+        (None, "app", ("n1", ("low",))),
+        (2, "app", ("n1", ("low",))),
+        (3, "app", ("", ())),
+        (3, "other", ("n1", ("low",))),
+    ],
+)
+def test_where_domains_are_too_few_the_emptiest_counts_as_none_once_victims_are_gone_too(
+    min_domains: int | None, stays: str, chosen: tuple[str, tuple[str, ...]]
+) -> None:
+    bench = Bench("n1", "n2")
+    bench.bind(app("kept", stays, priority=20), "n1")
+    bench.bind(app("low", "other", cpu="3"), "n1")
+    bench.bind(app("full", "app", cpu="4", priority=20), "n2")
+    pod = app("vip", "app", cpu="3", priority=10)
+    constraint = pod.spec.topology_spread_constraints.add(
+        max_skew=1, topology_key="kubernetes.io/hostname", when_unsatisfiable="DoNotSchedule"
+    )
+    constraint.label_selector.match_labels["app"] = "app"
+    if min_domains is not None:
+        constraint.min_domains = min_domains
+    assert bench.victims(pod) == chosen
+
+
 @pytest.mark.row("K9.12")
 def test_nobody_on_another_node_is_ended_for_a_pod() -> None:
     bench = Bench()
@@ -212,7 +239,7 @@ def a_victim(priority: int, started: float = 100.0) -> Victim:
     return Victim(f"{priority}-{started}", BoundPod(template, "n", facts=PodFacts("default/v", started)))
 
 
-def a_candidate(*victims: Victim, violating: int = 0) -> Candidate:
+def a_candidate(*victims: Victim, violating: int = 0) -> PreemptionCandidate:
     return candidate(0, victims, violating)
 
 
@@ -234,7 +261,7 @@ def a_candidate(*victims: Victim, violating: int = 0) -> Candidate:
         (a_candidate(a_victim(4, 20.0), a_victim(4, 30.0)), a_candidate(a_victim(4, 10.0), a_victim(4, 90.0))),
     ],
 )
-def test_candidates_are_chosen_by_the_criteria_in_order(better: Candidate, worse: Candidate) -> None:
+def test_candidates_are_chosen_by_the_criteria_in_order(better: PreemptionCandidate, worse: PreemptionCandidate) -> None:
     assert best([worse, better]) == [better] == best([better, worse])
 
 
@@ -262,7 +289,7 @@ def test_a_search_ends_with_a_share_of_the_nodes(percentage: int, absolute: int,
     template = bench.templates.intern(pod)
     engine = bench.scheduler.engine(template.scheduler_name)
     potential = PotentialVictims(bench.snapshot)
-    evaluator = Evaluator(bench.snapshot, engine, bench.scheduler.nominations, SeededChance(3), potential)
+    evaluator = Evaluator(bench.snapshot, engine, bench.scheduler.nominations, SeededTieBreaker(3), potential)
     preemptor = Preemptor("vip", template, engine.diagnose(template), 0, (), NOW, evaluator)
     args = DefaultPreemptionArgs(percentage, absolute)
     assert len(evaluator.candidates(preemptor, args)[0]) == tried

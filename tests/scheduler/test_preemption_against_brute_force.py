@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from rayched.api import kinds
-from rayched.framework.profile_building import default_profile
+from rayched.configuration.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
-from rayched.scheduler.attempt import Failure
+from rayched.scheduler.attempt import AttemptFailure
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import Snapshot
@@ -193,7 +193,7 @@ def decided(world: World, seed: int) -> tuple[str, list[str]] | None:
         snapshot.set_object(kinds.POD_DISRUPTION_BUDGET.name, "default", app, budget)
     pod = a_real_pod(world.incoming)
     result = scheduler.schedule(PodToSchedule("incoming", "default/incoming", templates.intern(pod), pod), 0, 0.0)
-    if not isinstance(result, Failure):
+    if not isinstance(result, AttemptFailure):
         return None
     return result.nominated_node_name or "", list(result.preemption.victims) if result.preemption is not None else []
 

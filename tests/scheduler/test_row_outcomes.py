@@ -7,19 +7,19 @@ from random import Random
 import pytest
 
 from rayched.api import kinds
-from rayched.framework.engine import Engine
+from rayched.configuration.profile_building import default_profile
+from rayched.engine.engine import Engine
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.plugin_args import DefaultPreemptionArgs
-from rayched.framework.profile_building import default_profile
 from rayched.framework.status import Status
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler import row_outcomes
-from rayched.scheduler.candidates import Candidate
+from rayched.scheduler.candidates import PreemptionCandidate
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption import Evaluator, Preemptor
-from rayched.scheduler.selection import SeededChance
+from rayched.scheduler.selection import SeededTieBreaker
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
@@ -114,7 +114,7 @@ class World:
                 gone = random.random() < 0.3
                 snapshot.set_object(kinds.POD_DISRUPTION_BUDGET.name, "default", random.choice("xy"), None if gone else budget)
 
-    def found(self, evaluator: Evaluator, pod: Pod, uid: str) -> tuple[dict[int, Candidate], dict[int, Status]]:
+    def found(self, evaluator: Evaluator, pod: Pod, uid: str) -> tuple[dict[int, PreemptionCandidate], dict[int, Status]]:
         """All candidates and all refusals, by row."""
         template = self.templates.intern(pod)
         beside = self.nominations.beside(uid, template.priority)
@@ -131,7 +131,7 @@ class World:
         return evaluator.preempt(Preemptor(uid, template, diagnosis, 7, beside, 0.0, evaluator), ALL)
 
     def evaluator(self, engine: Engine) -> Evaluator:
-        return Evaluator(self.snapshot, engine, self.nominations, SeededChance(0), PotentialVictims(self.snapshot))
+        return Evaluator(self.snapshot, engine, self.nominations, SeededTieBreaker(0), PotentialVictims(self.snapshot))
 
 
 def test_a_node_that_makes_a_domain_counts_for_rows_that_stay_as_they_are() -> None:
@@ -225,3 +225,17 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fuller.by_row) > 3
     world.chosen(evaluator, pod, "vip-1")
     assert len(fuller.by_row) <= 3
+
+
+@pytest.mark.parametrize("n_new", [1, 2, 70])
+def test_nodes_that_come_are_tried_beside_those_that_are_known(n_new: int) -> None:
+    world = World(2, budgets=False)
+    evaluator, pod = world.evaluator(world.engine), a_pod("vip", cpu="3", priority=10)
+    before, _ = world.found(evaluator, pod, "vip-1")
+    for number in range(n_new):
+        name = f"new-{number}"
+        world.snapshot.add_node(a_node(name, cpu="4"))
+        world.occupancy.observe(name, world.templates.intern(a_pod("low", cpu="4")), name, facts=PodFacts(f"default/{name}", 1.0))
+    found = world.found(evaluator, pod, "vip-1")
+    assert len(found[0]) == len(before) + n_new
+    assert found == world.found(world.evaluator(Engine(world.snapshot, world.profile)), pod, "vip-1")

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from rayched.configuration.profile_building import default_profile
 from rayched.framework.profile import ALL_NODES
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.sampling import n_feasible_to_find

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rayched.configuration.profile_building import default_profile
+from rayched.engine.engine import Engine
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.plugin import PostFilterResult
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import default_profile
 from rayched.framework.status import SUCCESS, Code, Status, error, unschedulable
 from rayched.plugins.in_tree import IN_TREE
-from rayched.scheduler.attempt import Attempt, Failure, Phase
+from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
 from rayched.scheduler.scheduler import DIAGNOSIS, PodToSchedule, Scheduler
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows
@@ -113,7 +114,7 @@ class Bench:
         self.scheduler = Scheduler(self.snapshot, {profile.scheduler_name: profile}, seed)
         self.templates = TemplateTable()
 
-    def schedule(self, pod: Pod, now: float = 0.0) -> Attempt | Failure:
+    def schedule(self, pod: Pod, now: float = 0.0) -> Attempt | AttemptFailure:
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         return self.scheduler.schedule(PodToSchedule(pod.metadata.uid, name, self.templates.intern(pod), pod), 0, now)
 
@@ -121,13 +122,13 @@ class Bench:
         return self.scheduler.occupancy.n_assumed
 
 
-def scheduled(outcome: Attempt | Failure) -> Attempt:
+def scheduled(outcome: Attempt | AttemptFailure) -> Attempt:
     assert isinstance(outcome, Attempt)
     return outcome
 
 
-def failed(outcome: Attempt | Failure | None) -> Failure:
-    assert isinstance(outcome, Failure)
+def failed(outcome: Attempt | AttemptFailure | None) -> AttemptFailure:
+    assert isinstance(outcome, AttemptFailure)
     return outcome
 
 
@@ -201,12 +202,12 @@ def test_without_any_node_nobody_is_asked_and_the_pod_is_not_held_by_a_plugin() 
 def test_a_wait_ends_with_a_word_or_with_its_time() -> None:
     bench = Bench("n1", spy=Spy(answers={"permit": Status(Code.WAIT)}))
     attempts = [scheduled(bench.schedule(a_pod(name), now=100.0)) for name in ("a", "b", "c")]
-    assert {attempt.phase for attempt in attempts} == {Phase.WAITING} and bench.assumed() == 3
+    assert {attempt.phase for attempt in attempts} == {AttemptPhase.WAITING} and bench.assumed() == 3
     bench.scheduler.waiting.allow("uid-a", "Spy")
     bench.scheduler.waiting.reject("uid-b", "Spy", "go away")
     ended = {attempt.uid: failure for attempt, failure in bench.scheduler.decided_waits(104.9)}
     assert ended["uid-a"] is None and failed(ended["uid-b"]).message == "0/1 nodes are available: 1 go away."
-    assert attempts[0].phase is Phase.READY
+    assert attempts[0].phase is AttemptPhase.READY
     ((attempt, failure),) = bench.scheduler.decided_waits(105.0)
     assert attempt.uid == "uid-c" and failed(failure).unschedulable_plugins == {"Spy"}
     assert bench.assumed() == 1 and bench.spy.calls.count("unreserve") == 2
@@ -252,3 +253,18 @@ def test_a_plugin_that_raises_while_it_is_informed_is_reported() -> None:
     assert problem.plugin == "Spy" and "dropped it" in problem.message() and bench.assumed() == 0
     (told,) = bench.scheduler.raised.take()
     assert told.startswith(problem.message()) and 'raise RuntimeError("dropped it")' in told
+
+
+def test_an_engine_that_breaks_over_a_pod_ends_its_attempt_and_is_told_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("n1")
+
+    def broken(*_: object, **__: object) -> object:
+        raise ValueError("no such row")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Engine, "evaluate", broken)
+        failure = bench.schedule(a_pod("web"))
+    assert isinstance(failure, AttemptFailure) and "evaluating the nodes: ValueError: no such row" in failure.message
+    (told,) = bench.scheduler.raised.take()
+    assert told.startswith("evaluating the nodes: ValueError: no such row") and 'raise ValueError("no such row")' in told
+    assert scheduled(bench.schedule(a_pod("other"))).node_name == "n1"

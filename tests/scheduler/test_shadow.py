@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rayched.framework.configuration_file import ConfigurationErrors
+from rayched.configuration.configuration_file import ConfigurationErrors
 from rayched.framework.simple_plugin import NodeView
 from rayched.scheduler.shadow import ShadowResult
 from rayched.testing import InProcessCluster, a_node, a_pod

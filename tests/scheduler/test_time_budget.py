@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.framework.configuration_file import ConfigurationErrors, load
+from rayched.configuration.configuration_file import ConfigurationErrors, load
+from rayched.configuration.profile_building import default_profile
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.profile import TimeBudget, WhenExceeded
-from rayched.framework.profile_building import default_profile
 from rayched.framework.status import SUCCESS, Code, Status
-from rayched.framework.time_budget import CycleMeter, OverBudget
+from rayched.framework.time_budget import CycleMeter, PluginOverBudget
 from rayched.plugins.in_tree import IN_TREE
-from rayched.scheduler.attempt import Attempt, Failure, Phase
+from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
@@ -103,19 +103,19 @@ class Bench:
         self.templates = TemplateTable()
         self.count = 0
 
-    def schedule(self) -> Attempt | Failure:
+    def schedule(self) -> Attempt | AttemptFailure:
         self.count += 1
         pod = a_pod(f"pod-{self.count}", scheduler_name="default-scheduler", cpu="100m")
         return self.scheduler.schedule(PodToSchedule(str(self.count), pod.metadata.name, self.templates.intern(pod), pod), 0, 0.0)
 
     def node(self) -> str:
         found = self.schedule()
-        assert isinstance(found, Attempt) and found.phase is Phase.READY
+        assert isinstance(found, Attempt) and found.phase is AttemptPhase.READY
         return found.node_name
 
     def reason(self) -> str:
         found = self.schedule()
-        assert isinstance(found, Failure) and found.status.code is Code.ERROR and found.status.plugin == "Slow"
+        assert isinstance(found, AttemptFailure) and found.status.code is Code.ERROR and found.status.plugin == "Slow"
         return found.message
 
 
@@ -215,9 +215,7 @@ CALLED_IN_A_CYCLE = (
     "key",
     "prepare",
     "filter",
-    "filter_plain",
     "score",
-    "score_plain",
     "stack",
     "needs",
     "refusals",
@@ -242,6 +240,6 @@ def test_every_way_to_ask_a_plugin_counts(name: str) -> None:
     (metered,) = meter.metered(profile).filter
     with (
         meter.cycle(),
-        pytest.raises(OverBudget, match=f"took 10000 ms of a cycle, its budget is 200 ms; the last call was {name}"),
+        pytest.raises(PluginOverBudget, match=f"took 10000 ms of a cycle, its budget is 200 ms; the last call was {name}"),
     ):
         getattr(metered, name)(None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rayched.framework.status import SUCCESS, Code
-from rayched.scheduler.waiting import Decided, WaitingPods
+from rayched.scheduler.waiting import PermitDecision, WaitingPods
 
 
 def waiting(**timeouts: float) -> WaitingPods:
@@ -20,7 +20,7 @@ def test_a_pod_leaves_when_the_last_plugin_has_allowed_it() -> None:
     assert pods.allow("uid-1", "gang")
     assert pods.take_decided(101.0) == [] and len(pods) == 1
     assert pods.allow("uid-1", "licence")
-    assert pods.take_decided(102.0) == [Decided("uid-1", SUCCESS)]
+    assert pods.take_decided(102.0) == [PermitDecision("uid-1", SUCCESS)]
     assert len(pods) == 0 and not pods.allow("uid-1", "gang")
 
 

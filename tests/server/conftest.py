@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rayched.client import Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from tests.server.serving import Serving, serving

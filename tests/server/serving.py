@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rayched.server.app import ApiServer, ServerOptions
 from rayched.server.ports import Leader, NothingToExplain, NotLeading, QuestionFailed
-from rayched.server.watch_hub import WatchHub
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import (
     ExplainRequest,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.api.kinds import POD, wrap
-from rayched.server import changes
-from rayched.server.changes import Change, EventEncoder
-from rayched.server.selection import select
+from rayched.server.watching import changes
+from rayched.server.watching.changes import EventEncoder, ObjectChange
+from rayched.server.watching.selection import select
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
@@ -41,12 +41,12 @@ def bound(pod: Pod, node: str) -> bytes:
     return encode(wrap(pod)) + change.SerializeToString()
 
 
-def change_of(pod: Pod, before: bytes | None, after: bytes | None, revision: int, key_name: str = "") -> Change:
+def change_of(pod: Pod, before: bytes | None, after: bytes | None, revision: int, key_name: str = "") -> ObjectChange:
     metadata = pod.metadata
     key = KEYS.object_key(POD, metadata.namespace, key_name or metadata.name)
     parsed = KEYS.parse(key)
     assert parsed is not None
-    return Change(
+    return ObjectChange(
         parsed,
         revision,
         None if before is None else Entry(key, before, revision - 1, revision - 1),
@@ -87,7 +87,7 @@ STEPS = st.lists(
 )
 
 
-def step(pod: Pod, what: str, behind: str, revision: int) -> Change:
+def step(pod: Pod, what: str, behind: str, revision: int) -> ObjectChange:
     stored = encode(wrap(pod))
     match what:
         case "new":

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, wrap
-from rayched.server import creation
-from rayched.server.admission import Admission
-from rayched.server.changes import EventEncoder
-from rayched.server.creation import Created, Creation, Creator
+from rayched.server.admission import creation
+from rayched.server.admission.admission import Admission
+from rayched.server.admission.creation import Created, Creation, Creator
 from rayched.server.errors import ApiFailure
 from rayched.server.objects import Objects
-from rayched.server.watch_hub import WatchHub
+from rayched.server.watching.changes import EventEncoder
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Entry, Reading
 from rayched.store.keys import Keys

@@ -10,13 +10,13 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.api.kinds import NAMESPACE, POD, wrap
-from rayched.server.admission import Admission
-from rayched.server.changes import EventEncoder
-from rayched.server.creation import Created, Creation, Creator
+from rayched.server.admission.admission import Admission
+from rayched.server.admission.creation import Created, Creation, Creator
+from rayched.server.admission.turns import TURN_SECONDS
 from rayched.server.errors import ApiFailure, Code
 from rayched.server.objects import Objects
-from rayched.server.turns import TURN_SECONDS
-from rayched.server.watch_hub import WatchHub
+from rayched.server.watching.changes import EventEncoder
+from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Reading
 from rayched.store.keys import Keys

@@ -6,7 +6,7 @@ from random import Random
 
 from rayched.api.kinds import POD, wrap
 from rayched.api.validation.limits import POD_BYTES
-from rayched.server.changes import DECODED_KEPT, LARGE_BYTES, LARGE_DECODED_KEPT, EventEncoder
+from rayched.server.watching.changes import DECODED_KEPT, LARGE_BYTES, LARGE_DECODED_KEPT, EventEncoder
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys

@@ -14,9 +14,9 @@ from google.protobuf.message import Message
 from rayched.api.errors import FieldError
 from rayched.api.kinds import UnknownKind, wrap
 from rayched.client.errors import ApiError, api_error
+from rayched.server.admission.write_gate import WriteGate
 from rayched.server.errors import ApiFailure, Code, failure_of, invalid_fields, one_line, trailers
 from rayched.server.rpc import handler_of
-from rayched.server.write_gate import WriteGate
 from rayched.store.codec import PoisonedObject
 from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
 from rayched.v1 import services_pb2 as messages

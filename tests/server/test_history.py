@@ -10,7 +10,7 @@ import grpc.aio
 
 from leader.etcd_shim import kv, rpc
 from rayched.api.kinds import POD
-from rayched.server.history import History
+from rayched.server.watching.history import History
 from rayched.store.keys import Keys
 
 KEYS = Keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.server.last_applied import NOTE, add_note, merge, renew_note
+from rayched.server.admission.last_applied import NOTE, add_note, merge, renew_note
 from rayched.v1.meta_pb2 import ObjectMeta
 
 

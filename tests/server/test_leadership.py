@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from rayched.client import ApiError, Client
 from rayched.client.errors import api_error
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ListenError, ServerOptions
 from rayched.server.ports import Leader
 from rayched.store.keys import Keys

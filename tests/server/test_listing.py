@@ -8,7 +8,7 @@ import pytest
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.v1.services_pb2 import ListRequest
 from rayched.v1.services_pb2_grpc import SubmissionStub
 from tests.server.objects import a_namespace, a_node, a_pod

@@ -7,7 +7,7 @@ import pytest
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node, Pod, PodStatus, Taint
 from rayched.v1.services_pb2 import PodStatusUpdate
@@ -162,7 +162,8 @@ def test_cordon_tells_whether_it_changed_anything(client: Client, name: str) -> 
 def test_taints_follow_kubectl(client: Client, name: str) -> None:
     client.register_node(a_node(name))
     gpu, cpu = Taint(key="dedicated", value="gpu", effect="NoSchedule"), Taint(key="dedicated", value="cpu", effect="NoSchedule")
-    assert client.taint(name, add=[gpu]).changed
+    (added,) = client.taint(name, add=[gpu]).node.spec.taints
+    assert not added.HasField("time_added")
     assert not client.taint(name, add=[gpu]).changed
     with pytest.raises(ApiError) as caught:
         client.taint(name, add=[cpu])

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from rayched.client import ApiError, AsyncClient, Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.server.admission.write_gate import WriteGate
+from rayched.server.admission.write_limit import WriteLimit
 from rayched.server.app import ServerOptions
-from rayched.server.write_gate import WriteGate
-from rayched.server.write_limit import WriteLimit
 from rayched.store.keys import Keys
 from tests.server.objects import a_pod
 from tests.server.serving import Serving, serving
@@ -90,7 +90,7 @@ def test_the_gate_hears_how_soon_etcd_answers(etcd: EtcdServer, etcd_root: str) 
         metrics = {metric.name: [sample.value for sample in metric.samples] for metric in server.run(_metrics(server))}
     assert metrics["rayched_api_write_limit"] == [_gate_limit_at_first()]
     assert metrics["rayched_api_writes_in_flight"] == metrics["rayched_api_writes_waiting"] == [0.0]
-    assert metrics["rayched_api_writes_refused"] == [0.0, 0.0]
+    assert metrics["rayched_api_writes_refused"] == [0.0, 0.0, 0.0]
 
 
 async def _metrics(server: Serving) -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rayched.server.edits import EditRefused, edit_labels, edit_taints
+from rayched.server.admission.edits import EditRefused, edit_labels, edit_taints
 from rayched.server.reports import register, report_node, report_pod
 from rayched.v1.core_pb2 import Node, Pod, PodStatus, Taint
 from rayched.v1.meta_pb2 import ObjectMeta

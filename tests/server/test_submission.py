@@ -11,10 +11,10 @@ import pytest
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.keys import Keys, prefix_end
 from rayched.v1.core_pb2 import Namespace, Pod
-from rayched.v1.services_pb2 import SubmitManyRequest
+from rayched.v1.services_pb2 import ApplyResponse, SubmitManyRequest
 from rayched.v1.services_pb2_grpc import SubmissionStub
 from rayched.v1.storage_pb2 import SubmissionRecord
 from rayched.v1.workloads_pb2 import Object
@@ -229,6 +229,17 @@ def test_the_overhead_of_a_runtime_class_is_added_and_no_other_taken(client: Cli
     with pytest.raises(ApiError) as caught:
         client.submit(pod)
     assert [violation.field for violation in caught.value.violations] == ["spec.overhead"]
+
+
+def test_a_pod_that_is_applied_again_keeps_the_overhead_that_a_runtime_class_gave_it(client: Client, name: str) -> None:
+    client.submit(a_runtime_class(name, cpu="250m"))
+    pod = a_pod(name)
+    pod.spec.runtime_class_name = name
+    assert client.apply(pod).action == ApplyResponse.CREATED
+    client.delete("runtimeclasses", name)
+    again = client.apply(pod)
+    assert again.action == ApplyResponse.UNCHANGED
+    assert again.object.pod.spec.overhead["cpu"].string == "250m"
 
 
 def test_pods_of_one_template_are_judged_alike_and_by_their_own_names(client: Client, name: str) -> None:

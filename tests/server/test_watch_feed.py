@@ -11,15 +11,15 @@ from contextlib import contextmanager
 import grpc
 
 from rayched.api.kinds import NODE, POD, wrap
-from rayched.server.changes import EventEncoder
-from rayched.server.followers import Follower
-from rayched.server.selection import select
-from rayched.server.watch_feed import WatchFeed
-from rayched.server.watch_hub import Loss, Lost, WatchHub
+from rayched.server.watching.changes import EventEncoder
+from rayched.server.watching.followers import WatchSubscriber
+from rayched.server.watching.selection import select
+from rayched.server.watching.watch_feed import WatchFeed
+from rayched.server.watching.watch_hub import Loss, Lost, WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys, ObjectKey
-from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.list_watch import Changed, Delivery, ListedAll
 from tests.server.objects import a_node, a_pod
 from tests.server.serving import until
 
@@ -57,16 +57,16 @@ def test_who_comes_late_is_told_the_present_state_and_then_what_all_are_told() -
         nodes: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         first = feed.follow(KEYS.cluster_prefix, early.put)
         node = Entry(KEYS.object_key(NODE, "", "n"), encode(wrap(a_node("n"))), 2, 2)
-        feed.deliver(Listed((node, pod(1, 1)), 5))
+        feed.deliver(ListedAll((node, pod(1, 1)), 5))
         listed = await taken(early)
-        assert isinstance(listed, Listed)
+        assert isinstance(listed, ListedAll)
         assert (set(listed.entries), listed.revision) == ({node, pod(1, 1)}, 5)
         feed.deliver(Changed((pod(2, 6), Deleted(pod(1, 1).key, 6)), 6))
         assert await taken(early) == Changed((pod(2, 6), Deleted(pod(1, 1).key, 6)), 6)
         second = feed.follow(KEYS.cluster_prefix, late.put)
-        assert await taken(late) == Listed((node, pod(2, 6)), 6)
+        assert await taken(late) == ListedAll((node, pod(2, 6)), 6)
         third = feed.follow(KEYS.prefix(NODE), nodes.put)
-        assert await taken(nodes) == Listed((node,), 6)
+        assert await taken(nodes) == ListedAll((node,), 6)
         feed.deliver(Changed((pod(3, 7),), 7))
         feed.deliver(Changed((Deleted(node.key, 8), pod(4, 8)), 8))
         for box in (early, late):
@@ -98,8 +98,8 @@ def test_a_follower_that_fails_is_not_alive_and_harms_nobody() -> None:
             raise RuntimeError("a bug")
 
         failing, other = feed.follow(KEYS.cluster_prefix, fail), feed.follow(KEYS.cluster_prefix, box.put)
-        feed.deliver(Listed((), 5))
-        assert await taken(box) == Listed((), 5)
+        feed.deliver(ListedAll((), 5))
+        assert await taken(box) == ListedAll((), 5)
         while failing.alive:
             await asyncio.sleep(0.01)
         feed.deliver(Changed((pod(1, 6),), 6))
@@ -111,7 +111,7 @@ def test_a_follower_that_fails_is_not_alive_and_harms_nobody() -> None:
 
 def test_a_hub_that_fails_at_a_delivery_takes_no_further_one_and_all_who_read_it_are_told() -> None:
     async def work(feed: WatchFeed) -> None:
-        feed._take(Listed((pod(1, 1),), 5))
+        feed._take(ListedAll((pod(1, 1),), 5))
         follower = feed.follow(KEYS.cluster_prefix, lambda _: None)
         await asyncio.sleep(0)
         subscription = feed.hub.subscribe(select("Pod", "", "", ""), 5, lambda: None)
@@ -147,7 +147,7 @@ def test_whoever_follows_a_feed_that_has_ended_is_not_alive() -> None:
 
 
 @contextmanager
-def held(handled: list[Delivery], asked: threading.Semaphore) -> Iterator[tuple[Follower, threading.Event]]:
+def held(handled: list[Delivery], asked: threading.Semaphore) -> Iterator[tuple[WatchSubscriber, threading.Event]]:
     """A follower that takes nothing until it is let."""
     free = threading.Event()
 
@@ -155,7 +155,7 @@ def held(handled: list[Delivery], asked: threading.Semaphore) -> Iterator[tuple[
         assert free.wait(30.0)
         handled.append(delivery)
 
-    follower = Follower(None, handle, lambda _: asked.release(), lambda _: None, changes_max=2)
+    follower = WatchSubscriber(None, handle, lambda _: asked.release(), lambda _: None, changes_max=2)
     yield follower, free
     free.set()
     follower.stop()
@@ -166,14 +166,14 @@ def test_one_who_is_far_behind_is_listed_to_anew_and_is_told_nothing_between() -
     asked = threading.Semaphore(0)
     with held(handled, asked) as (follower, free):
         assert asked.acquire(timeout=30.0)
-        follower.offer(Listed((), 1))
+        follower.offer(ListedAll((), 1))
         for revision in range(2, 9):
             follower.offer(Changed((pod(revision, revision),), revision))
         free.set()
         assert asked.acquire(timeout=30.0)
         follower.offer(Changed((pod(9, 9),), 9))
-        follower.offer(Listed((pod(9, 9),), 9))
+        follower.offer(ListedAll((pod(9, 9),), 9))
         follower.offer(Changed((pod(10, 10),), 10))
         until(lambda: len(handled) == 6, 30.0)
-    revisions = [(type(one).__name__, one.revision) for one in handled if isinstance(one, Listed | Changed)]
-    assert revisions == [("Listed", 1), ("Changed", 2), ("Changed", 3), ("Changed", 4), ("Listed", 9), ("Changed", 10)]
+    revisions = [(type(one).__name__, one.revision) for one in handled if isinstance(one, ListedAll | Changed)]
+    assert revisions == [("ListedAll", 1), ("Changed", 2), ("Changed", 3), ("Changed", 4), ("ListedAll", 9), ("Changed", 10)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rayched.api.kinds import EVENT, POD, wrap
-from rayched.server.changes import EventEncoder
-from rayched.server.selection import Selection, select
-from rayched.server.watch_hub import Batch, HubLimits, Loss, Lost, Subscription, WatchHub
+from rayched.server.watching.changes import EventEncoder
+from rayched.server.watching.selection import Selection, select
+from rayched.server.watching.watch_hub import Batch, HubLimits, Loss, Lost, Subscription, WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys
@@ -274,3 +275,71 @@ def test_an_event_is_what_protobuf_itself_would_make_of_it(revision: int, image:
     kind = WatchEvent.Type.ADDED if is_there else WatchEvent.Type.DELETED
     (data,) = batch.events
     assert data == WatchResponse(events=[WatchEvent(type=kind, object=item, revision=seen_at)]).SerializeToString()
+
+
+NAMESPACES = ["a", "a-b", "a.b", "b"]
+presence = st.lists(st.tuples(st.sampled_from(NAMESPACES), st.integers(0, 12), st.booleans()), max_size=80)
+
+
+@settings(max_examples=150, deadline=None)
+@given(presence, st.integers(0, 20), st.data())
+def test_entries_are_those_covered_in_the_order_of_their_keys_after_any_changes(
+    script: list[tuple[str, int, bool]], listed: int, data: st.DataObject
+) -> None:
+    """Namespaces of which one begins with the other, pods that go and come back, and a list in between."""
+    hub = a_hub()
+    there: dict[bytes, Entry] = {}
+    for index, (namespace, pod, present) in enumerate(script):
+        key, revision = KEYS.object_key(POD, namespace, f"pod-{pod}"), 10 + index
+        if present:
+            there[key] = Entry(key, b"", revision, revision)
+            hub.changed([there[key]], revision)
+        else:
+            there.pop(key, None)
+            hub.changed([Deleted(key, revision)], revision)
+        if index == listed:
+            hub.listed(data.draw(st.permutations(list(there.values()))), revision)
+        if data.draw(st.booleans()):
+            selection = data.draw(st.sampled_from(ENTRIES_ASKED))
+            assert hub.entries(selection) == [there[key] for key in sorted(there) if wanted_key(selection, key)], selection
+            assert hub.n_objects == len(there)
+
+
+ENTRIES_ASKED = [
+    *(select("Pod", namespace, "", "") for namespace in ["", *NAMESPACES]),
+    select("", "", "", ""),
+    select("", "a", "", ""),
+    select("Node", "", "", ""),
+    select("Pod", "a", "", "metadata.name=pod-1"),
+    select("Pod", "", "", "metadata.name=pod-1"),
+    select("Pod", "a", "", "metadata.name=pod-1,metadata.name=pod-2"),
+    select("Pod", "a", "", "metadata.name!=pod-1"),
+]
+
+
+def wanted_key(selection: Selection, key: bytes) -> bool:
+    """Names that are asked for are part of the key; the other selectors are still to be asked."""
+    parsed = KEYS.parse(key)
+    assert parsed is not None
+    names = {term.value for term in selection.fields.terms if term.field == "metadata.name" and term.equal}
+    return selection.covers(parsed) and all(parsed.name == name for name in names)
+
+
+def test_what_a_watch_from_0_asks_of_the_hub_costs_in_proportion_to_what_it_selects() -> None:
+    """30,000 pods of another namespace cost the watch of a small one, or of one pod, nothing; also while pods come."""
+    hub = a_hub()
+    hub.changed([Entry(KEYS.object_key(POD, "large", f"pod-{index}"), b"", 10, 10) for index in range(30_000)], 10)
+    hub.changed([Entry(KEYS.object_key(POD, "small", f"pod-{index}"), b"", 11, 11) for index in range(10)], 11)
+
+    def cpu_seconds(selection: Selection, found: int) -> float:
+        began = time.thread_time()
+        for turn in range(20):
+            revision = hub.revision + 1
+            key = KEYS.object_key(POD, "other", f"pod-{revision}")
+            hub.changed([Entry(key, b"", revision, revision)], revision)
+            assert len(hub.entries(selection)) == found, turn
+        return time.thread_time() - began
+
+    whole = cpu_seconds(select("Pod", "large", "", ""), 30_000)
+    assert cpu_seconds(select("Pod", "small", "", ""), 10) < whole / 10
+    assert cpu_seconds(select("Pod", "large", "", "metadata.name=pod-7"), 1) < whole / 10

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import grpc
 import pytest
@@ -15,10 +16,12 @@ from leader.etcd_shim import kv, rpc
 from rayched.api.kinds import KINDS
 from rayched.client import ApiError, Client, EventType
 from rayched.client.errors import api_error
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
-from rayched.server.watch_hub import HubLimits
-from rayched.server.watch_service import WatchLimits
+from rayched.server.services.watch_service import WatchLimits
+from rayched.server.watching.changes import ObjectChange
+from rayched.server.watching.history import History
+from rayched.server.watching.watch_hub import HubLimits
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Event
 from rayched.v1.services_pb2 import WatchEvent, WatchRequest, WatchResponse
@@ -198,6 +201,64 @@ def test_a_revision_is_never_divided_between_responses(small_api: Serving) -> No
             call.cancel()  # type: ignore[attr-defined]
             assert sorted(sizes) == list(sizes)
             assert list(sizes.values()) == [[60]] * 12 * (round_number + 1)
+
+
+def test_no_more_streams_than_allowed_read_etcds_history_at_a_time(
+    etcd: EtcdServer, etcd_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when all streams of a replica that ended come to one that began after them."""
+    reading, most = [0], [0]
+    read = History.after
+
+    async def after(history: History, revision: int) -> AsyncGenerator[list[ObjectChange], None]:
+        reading[0] += 1
+        most[0] = max(most[0], reading[0])
+        try:
+            # Long enough for all the others to come meanwhile.
+            await asyncio.sleep(0.1)
+            async for changes in read(history, revision):
+                yield changes
+        finally:
+            reading[0] -= 1
+
+    monkeypatch.setattr(History, "after", after)
+    limits = WatchLimits(bookmark_seconds=0.2, histories_max=2)
+    options = ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(etcd_root), hub=HubLimits(changes_max=20), watch=limits)
+    with serving(options) as api, Client(api.address) as client:
+        start = client.list_all("pods").revision + 1
+        last = client.submit_many([a_pod(f"pod-{i}") for i in range(120)])[-1].revision
+        last = max(last, client.submit(a_pod("last")).revision)
+        until(lambda: api.hub.floor >= start)
+        calls = [raw_watch(api, kind="Pod", start_revision=start) for _ in range(7)]
+        for call in calls:
+            names: list[str] = []
+            for response in call:
+                names += [event.object.pod.metadata.name for event in response.events if event.type != WatchEvent.BOOKMARK]
+                if response.revision >= last:
+                    break
+            assert sorted(names) == sorted(["last", *(f"pod-{i}" for i in range(120))])
+            call.cancel()  # type: ignore[attr-defined]
+    assert most == [2]
+
+
+def test_a_stream_that_reads_history_for_too_long_is_cut_and_told_where_to_go_on(
+    etcd: EtcdServer, etcd_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def after(history: History, revision: int) -> AsyncGenerator[list[ObjectChange], None]:
+        await asyncio.Event().wait()
+        yield []
+
+    monkeypatch.setattr(History, "after", after)
+    limits = WatchLimits(histories_max=1, history_seconds_max=0.2)
+    options = ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(etcd_root), hub=HubLimits(changes_max=5), watch=limits)
+    with serving(options) as api, Client(api.address) as client:
+        start = client.list_all("pods").revision + 1
+        for i in range(20):
+            client.submit(a_pod(f"pod-{i}"))
+        until(lambda: api.hub.floor >= start)
+        for _ in range(2):
+            error = failure_of(raw_watch(api, kind="Pod", start_revision=start))
+            assert error.code is grpc.StatusCode.ABORTED and f"from revision {start}" in error.message
 
 
 def test_an_idle_watch_gets_bookmarks_that_are_true(small_api: Serving) -> None:

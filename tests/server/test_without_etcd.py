@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from rayched.client import Client
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1 import services_pb2 as api
@@ -155,6 +155,7 @@ def test_a_server_whose_hub_failed_says_so_and_tells_whoever_runs_it(etcd: EtcdS
             server.hub.changed = broken  # type: ignore[method-assign]
 
         failed = asyncio.run_coroutine_threadsafe(server.server.failed(), server.loop)
+        until(lambda: server.server.problem() is None)
         server.run(break_hub())
         assert server.server.problem() is None and not failed.done()
         client.submit(a_pod("web"))

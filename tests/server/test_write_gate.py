@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rayched.server import write_gate
+from rayched.server.admission import write_gate
+from rayched.server.admission.write_gate import CALLS, Precedence, WriteGate
+from rayched.server.admission.write_limit import LIMIT_MIN
 from rayched.server.errors import ApiFailure
-from rayched.server.write_gate import CALLS, Precedence, WriteGate
-from rayched.server.write_limit import LIMIT_MIN
 from rayched.v1 import services_pb2
 
 SIZE = 256 * 63

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rayched.server.write_limit import LIMIT_MAX, LIMIT_MIN, WriteLimit
+from rayched.server.admission.write_limit import LIMIT_MAX, LIMIT_MIN, WriteLimit
 
 BATCH = 64
 """The weight of a write."""
@@ -114,6 +114,8 @@ def test_writes_without_an_answer_halve_it() -> None:
     limit.unanswered(100.0, 102.0)
     limit.unanswered(100.0, 102.0)
     assert limit.weight == LIMIT_MAX / 2
+    limit.unanswered(102.0, 103.0)
+    assert limit.weight == LIMIT_MAX / 4, "this one was sent under the new limit"
 
 
 def test_what_is_soon_is_learnt_anew_and_is_a_quarter_of_a_second_at_most() -> None:

@@ -16,9 +16,9 @@ from unittest import mock
 from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.server import objects as server_objects
-from rayched.server.admission import Admission
-from rayched.server.creation import Creation, Creator
-from rayched.server.deletion import Deleter
+from rayched.server.admission.admission import Admission
+from rayched.server.admission.creation import Creation, Creator
+from rayched.server.admission.deletion import Deleter
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import Objects
 from rayched.store.calls import entries_read, page_of, page_request, reading_parts, reading_request
@@ -99,7 +99,7 @@ class Api:
         self.world, self.process, self.link, self._clock = world, process, link, clock
         objects = Objects(cast(Any, SimulatedStore(world)), keys)
         # No classes, and no namespace that is not read from the store itself.
-        hub = SimpleNamespace(version=lambda kind: 0, all_of=lambda kind: (), find=lambda kind, key: None)
+        hub = SimpleNamespace(version=lambda kind: 0, all_of=lambda kind: (), find=lambda key: None)
         ready = SimpleNamespace(is_set=lambda: True)
         # No event loop is there that others could want.
         self._creator = Creator(objects, Admission(cast(Any, hub), objects, cast(Any, ready)), lambda: 0.0)

@@ -10,8 +10,19 @@ from leader.etcd_shim import rpc
 from rayched.controllers.budget_view import BudgetView
 from rayched.store.errors import store_error
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, Listed
-from rayched.store.transactions import Fenced, Guard, GuardedPut, Outcome, Refused, Unknown, build, read, split, without_answer
+from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.transactions import (
+    Fenced,
+    Guard,
+    GuardedPut,
+    Outcome,
+    OutcomeUnknown,
+    TransactionRefused,
+    build,
+    read,
+    split,
+    without_answer,
+)
 from tests.simulation.api import CALL_NS
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd_errors import EtcdError
@@ -59,7 +70,7 @@ class BudgetCaring(Caring):
 
         def take(delivery: Delivery) -> None:
             match delivery:
-                case Listed():
+                case ListedAll():
                     view.listed(delivery)
                 case Changed():
                     view.changed(delivery)
@@ -85,7 +96,11 @@ class BudgetCaring(Caring):
                 without_answer(store_error(answer), batch) if isinstance(answer, EtcdError) else read(answer, batch)
             )
             self.world.fenced += any(isinstance(outcome, Fenced) for outcome in told)
-            lost = [write.key for write, outcome in zip(batch, told, strict=True) if isinstance(outcome, Unknown | Refused)]
+            lost = [
+                write.key
+                for write, outcome in zip(batch, told, strict=True)
+                if isinstance(outcome, OutcomeUnknown | TransactionRefused)
+            ]
             self._write(view, epoch, rest, failed + lost)
 
         self._is_about_to_write()

@@ -9,23 +9,25 @@ relies on:
 * reads of keys and ranges, also of the past, up to a compaction;
 * leases: keys go with them, in one revision, in the order of the keys; a put moves its key to another lease or to none;
 * watches from any revision, several on a stream, fragments, cancellation of a watch whose past was compacted, answers to requests
-  for progress.
+  for progress;
+* the alarm NOSPACE: who would put, or wants a lease, is refused. As in etcd 3.5, puts of transactions within transactions do not
+  count.
 
 Errors are gRPC's, with etcd's own texts, so that the production code that reads them runs too. Not modelled: members, elections
-of etcd, users, the space quota. `test_etcd_model.py` plays the same random histories against this model and a real etcd.
+of etcd, users, how much space there is. `test_etcd_model.py` plays the same random histories against this model and a real etcd.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
 
 from leader.etcd_shim import kv, rpc
-from tests.simulation.etcd_errors import EtcdError, compacted, future_revision, no_lease
+from tests.simulation.etcd_errors import EtcdError, compacted, future_revision, no_lease, no_space
 from tests.simulation.etcd_transactions import Path, Transaction, check_operations, in_range, keys_written, read_transaction
 
 CLUSTER_ID: Final = 77
@@ -56,6 +58,8 @@ class ModelEtcd:
         self.compacted = 0
         self.history: list[Revision] = []
         self.leases: dict[int, ModelLease] = {}
+        self.is_full = False
+        """The alarm NOSPACE is raised."""
         self._now: dict[bytes, Any] = {}
         self._keys: list[bytes] = []
         self._next_lease = 1000
@@ -90,6 +94,7 @@ class ModelEtcd:
         return self._range_in(request, pairs, sorted(pairs) if past else self._keys)
 
     def put(self, request: Any) -> Any:
+        self._check_space([request])
         self._check_put(request)
         self._begin()
         answer = self._put(request)
@@ -109,6 +114,7 @@ class ModelEtcd:
         check_operations(transaction, TXN_OPS_MAX)
         keys_written(transaction.success)
         keys_written(transaction.failure)
+        self._check_space([op for kind, op in (*transaction.success, *transaction.failure) if kind == "request_put"])
         path = self._compared(transaction)
         self._check(path, "request_put", self._check_put)
         self._check(path, "request_range", self._check_range)
@@ -130,6 +136,7 @@ class ModelEtcd:
     # ------------------------------------------------------------------------------------------------------------- leases
 
     def grant(self, request: Any) -> Any:
+        self._check_space([request])
         self._next_lease += 1
         lease = request.ID or self._next_lease
         self.leases[lease] = ModelLease(lease, request.TTL)
@@ -192,6 +199,10 @@ class ModelEtcd:
                 self._check(op, checked, check)
             elif kind == checked:
                 check(op)
+
+    def _check_space(self, taking: Sequence[Any]) -> None:
+        if self.is_full and taking:
+            raise no_space()
 
     def _check_put(self, request: Any) -> None:
         if request.lease and request.lease not in self.leases:

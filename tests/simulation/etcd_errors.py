@@ -37,3 +37,7 @@ def no_lease() -> EtcdError:
 
 def too_many_operations() -> EtcdError:
     return EtcdError(grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request")
+
+
+def no_space() -> EtcdError:
+    return EtcdError(grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded")

@@ -26,6 +26,8 @@ _THEMES: Final = (
     {"compaction", "cut"},
     {"kill of a replica", "kill of a scheduler", "kill of a queue"},
     {"step of a wall clock", "cut"},
+    {"full etcd", "pause of a replica"},
+    {"slow etcd"},
 )
 """Half of the worlds know only faults that are worst together, and more of them."""
 
@@ -55,6 +57,8 @@ class Faults:
             (2, "step of a wall clock", self._step_clock),
             (1, "wiped record", self._wipe),
             (1, "resignation", self._resign),
+            (3, "full etcd", self._fill),
+            (3, "slow etcd", self._slow_etcd),
         ]
         if self.random.random() < 0.5:
             theme = self.random.choice(_THEMES)
@@ -70,6 +74,7 @@ class Faults:
     def heal(self) -> None:
         """All that lasts is over, and what was to happen at a next write happens no more; what is dead comes back by itself."""
         self.world.weather = Weather()
+        self.world.etcd.is_full = False
         for replica in self.replicas:
             for writer in (replica.scheduling, replica.caring, replica.budget_caring):
                 if writer is not None:
@@ -238,6 +243,27 @@ class Faults:
             self._one().scheduling.before_next_write = lambda: self.world.etcd_crashes(down_ns)
         else:
             self.world.etcd_crashes(down_ns)
+
+    def _fill(self) -> None:
+        """Its alarm is raised, until somebody has made room and disarmed it."""
+        etcd, lasts_ns = self.world.etcd, self._lasts(0.3, 6.0)
+        etcd.is_full = True
+        self._nobody_hears_agents(lasts_ns)
+
+        def over() -> None:
+            etcd.is_full = False
+
+        self.world.after(lasts_ns, over)
+
+    def _slow_etcd(self) -> None:
+        """Longer than a renewal may take, at worst."""
+        weather, lasts_ns = Weather(held=int(self.random.choice((0.2, 0.6, 1.0, 1.6)) * SECOND)), self._lasts(1.0, 6.0)
+        self._nobody_hears_agents(lasts_ns)
+        self._bad_weather(weather, lasts_ns)
+
+    def _nobody_hears_agents(self, lasts_ns: int) -> None:
+        """What was decided meanwhile may be written some time later."""
+        self.world.unheard_until = max(self.world.unheard_until, self.world.now + lasts_ns + 4 * SECOND)
 
     def _etcd_leader(self) -> None:
         self.world.leader_of_etcd_changes()

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 from rayched.store.list_watch import (
+    CallFailure,
     CloseStream,
     Delivery,
     Effect,
-    Failure,
     FetchPage,
     ListWatchCore,
     OpenStream,
@@ -103,7 +103,7 @@ class Following:
             if self._stream is not stream:
                 return
             if isinstance(answer, EtcdError):
-                self._carry_out(self.watch.page_failed(Failure.of(answer), self._now()))
+                self._carry_out(self.watch.page_failed(CallFailure.of(answer), self._now()))
             else:
                 self._carry_out(self.watch.page_arrived(answer, self._now()))
 
@@ -120,10 +120,10 @@ class Following:
                 self._carry_out([])
 
         def end(error: EtcdError) -> None:
-            self._carry_out(self.watch.stream_ended(number, Failure.of(error), self._now()))
+            self._carry_out(self.watch.stream_ended(number, CallFailure.of(error), self._now()))
 
         if not self._world.etcd_up:
-            return self.watch.stream_ended(number, Failure("connection refused"), self._now())
+            return self.watch.stream_ended(number, CallFailure("connection refused"), self._now())
         self._stream = Stream(self._world, self._process, self._link, (self._prefix,), message, end)
         self._stream.send(opening.request)
         return []

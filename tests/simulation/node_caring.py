@@ -11,7 +11,7 @@ from typing import Final
 
 from leader.belief import BeliefCell
 from rayched.controllers.heartbeat_ages import HeartbeatAges
-from rayched.controllers.node_care import Decided, NodeCare
+from rayched.controllers.node_care import CareDecision, NodeCare
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.node_writes import NodeWrites
 from rayched.store.entries import Entry
@@ -118,7 +118,7 @@ class NodeCaring(Caring):
         finally:
             care.settle(decided, done)
 
-    async def _write(self, care: NodeCare, decided: Decided, done: set[bytes]) -> None:
+    async def _write(self, care: NodeCare, decided: CareDecision, done: set[bytes]) -> None:
         """Puts the keys that were written into `done`."""
         pods = (await self._store.get_many(decided.pod_keys)).entries if decided.ends else ()
         uids = decided.record_uids

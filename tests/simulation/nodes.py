@@ -2,7 +2,7 @@
 
 | rule | what has to hold |
 |---|---|
-| N1 | a node is called lost only after it has been silent for the grace period |
+| N1 | a node is called lost only after it has been silent for the grace period, or etcd took no heartbeats in time |
 | N2 | a pod is ended for its node's sake only when that is gone, or has a taint that evicts it, and not before its time |
 | N3 | some time after the healing a node is tainted as lost if it is silent, and no pod is where it has no reason to stay |
 
@@ -153,7 +153,11 @@ class Nodes:
         self._counts["lost nodes"] += 1
         name = node.metadata.name
         silent = (self._world.now - self._last_spoke.get(name, 0)) / SECOND
-        if silent * self.fastest < SETTINGS.node_monitor_grace_period:
+        if silent * self.fastest >= SETTINGS.node_monitor_grace_period:
+            return
+        if self._world.now < self._world.unheard_until:
+            self._counts["tolerated: lost while etcd heard no agent"] += 1
+        else:
             raise Violation("N1", f"revision {revision}: {name} spoke {silent:.2f} s ago and is called lost")
 
     def _judge_pod(self, revision: int, before: Pod, after: Pod | None, auditor: Auditor) -> None:

@@ -18,8 +18,8 @@ from multiprocessing import get_context
 from random import Random
 from typing import Any, Final
 
+from rayched.configuration.profile_building import default_profile
 from rayched.framework.profile import Profile
-from rayched.framework.profile_building import default_profile
 from rayched.plugins.in_tree import IN_TREE
 from tests.planted_bugs import planted
 from tests.simulation.api import simulated_time

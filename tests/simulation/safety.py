@@ -30,10 +30,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from leader.etcd_shim import kv
-from rayched.audit.auditor import Auditor, Change
+from rayched.audit.auditor import Auditor, KeyChange
 from rayched.audit.findings import INVARIANTS
 from rayched.store.entries import Deleted
-from rayched.store.list_watch import Changed, Delivery, Listed
+from rayched.store.list_watch import Changed, Delivery, ListedAll
 from tests.simulation.nodes import Nodes
 from tests.simulation.users import Record
 from tests.simulation.world import SECOND, Violation, World
@@ -70,7 +70,7 @@ class Safety:
             self._judge(change.number, [event for event in change.events if event.kv.key.startswith(_CLUSTER)])
 
     def _judge(self, revision: int, events: list[Any]) -> None:
-        changes = [Change(event.kv.key, None if event.type == kv.Event.DELETE else event.kv.value) for event in events]
+        changes = [KeyChange(event.kv.key, None if event.type == kv.Event.DELETE else event.kv.value) for event in events]
         if not changes:
             return
         if self.nodes is not None:
@@ -105,7 +105,7 @@ class Safety:
     def delivered(self, who: str, delivery: Delivery) -> None:
         """What this scheduler got from its watch."""
         match delivery:
-            case Listed(entries, revision):
+            case ListedAll(entries, revision):
                 found = [(entry.key, entry.mod_revision, entry.value) for entry in entries]
                 if found != _state_at(self._world, revision):
                     raise Violation("S6", f"{who}: the list of revision {revision} is not what was there")

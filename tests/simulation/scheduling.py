@@ -13,16 +13,16 @@ from typing import Any, Final
 
 from leader.belief import BeliefCell
 from leader.etcd_shim import rpc
-from rayched.actors.event_writes import LEASE_SECONDS
-from rayched.actors.messages import ExchangeRequest
-from rayched.actors.queue_core import QueueCore, queue_factory
-from rayched.actors.scheduler_core import Ports, SchedulerCore
-from rayched.actors.write_window import Send
-from rayched.framework.configuration import Configuration
+from rayched.configuration.configuration import Configuration
+from rayched.core.exchange.messages import ExchangeRequest
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
+from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.writes.events import LEASE_SECONDS
+from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile
 from rayched.store.errors import store_error
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery, Listed
+from rayched.store.list_watch import Delivery, ListedAll
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.following import Following
@@ -216,7 +216,7 @@ class Scheduling(Role):
 
         def absorb() -> None:
             self.core.watched(delivery)
-            if isinstance(delivery, Listed):
+            if isinstance(delivery, ListedAll):
                 self._synced()
 
         self._take_in(absorb)

@@ -18,7 +18,7 @@ import pytest
 
 from leader.channel import open_channel
 from leader.etcd_shim import rpc
-from rayched.replica.etcd_server import EtcdServer
+from rayched.replica.etcd.etcd_server import EtcdServer
 from tests.simulation.etcd import ModelEtcd, WatchStream
 from tests.simulation.etcd_errors import EtcdError
 
@@ -294,3 +294,66 @@ def test_a_lease_takes_its_keys_along_in_one_revision() -> None:
     assert model.revision == 6 and [event.kv.key for event in model.history[-1].events] == [b"/a", b"/b"]
     assert [pair.key for pair in model.under(b"/")] == [b"/c"]
     assert model.keep_alive(rpc.LeaseKeepAliveRequest(ID=7)).TTL == 0
+
+
+def test_a_full_etcd_refuses_what_the_model_refuses(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In one of its own, as the alarm is everybody's."""
+
+    def txn(*success: Any, failure: tuple[Any, ...] = ()) -> Any:
+        return rpc.TxnRequest(success=success, failure=failure)
+
+    put = rpc.PutRequest(key=b"new", value=b"x")
+    within = rpc.RequestOp(request_txn=txn(rpc.RequestOp(request_put=put)))
+    delete = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=b"there"))
+    with (
+        EtcdServer(tmp_path_factory.mktemp("full") / "data", unsafe_no_fsync=True) as server,
+        open_channel([server.endpoint]) as channel,
+    ):
+        real = {"kv": rpc.KVStub(channel), "lease": rpc.LeaseStub(channel), "alarm": rpc.MaintenanceStub(channel)}
+        model = ModelEtcd()
+        lease = rpc.LeaseGrantRequest(ID=4711, TTL=60)
+        for put_before in (real["kv"].Put, model.put):
+            put_before(rpc.PutRequest(key=b"there", value=b"x"))
+        for grant in (real["lease"].LeaseGrant, model.grant):
+            grant(lease)
+        real["alarm"].Alarm(rpc.AlarmRequest(action=1, alarm=rpc.NOSPACE))
+        model.is_full = True
+        calls: list[tuple[str, Callable[[], Any], Callable[[], Any]]] = [
+            ("put", lambda: real["kv"].Put(put), lambda: model.put(put)),
+            *(
+                (name, lambda request=request: real["kv"].Txn(request), lambda request=request: model.txn(request))  # type: ignore[misc]
+                for name, request in (
+                    ("a put in a transaction", txn(rpc.RequestOp(request_put=put))),
+                    ("a put on the way not taken", txn(failure=(rpc.RequestOp(request_put=put),))),
+                    ("a put in a transaction within", txn(within)),
+                    ("a deletion in a transaction", txn(delete)),
+                )
+            ),
+            ("a new lease", lambda: real["lease"].LeaseGrant(rpc.LeaseGrantRequest(TTL=9)), lambda: model.grant(lease)),
+            (
+                "a deletion",
+                lambda: real["kv"].DeleteRange(rpc.DeleteRangeRequest(key=b"new")),
+                lambda: model.delete_range(rpc.DeleteRangeRequest(key=b"new")),
+            ),
+            (
+                "a lease given back",
+                lambda: real["lease"].LeaseRevoke(rpc.LeaseRevokeRequest(ID=4711)),
+                lambda: model.revoke(rpc.LeaseRevokeRequest(ID=4711)),
+            ),
+        ]
+        found = {name: (_refused(really), _refused(modelled)) for name, really, modelled in calls}
+    assert all(really == modelled for really, modelled in found.values()), found
+    assert [name for name, (really, _) in found.items() if really] == [
+        "put",
+        "a put in a transaction",
+        "a put on the way not taken",
+        "a new lease",
+    ]
+
+
+def _refused(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except grpc.RpcError as error:
+        return f"{error.code().name}: {error.details()}"  # type: ignore[attr-defined]
+    return ""

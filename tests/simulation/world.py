@@ -46,6 +46,8 @@ class Weather:
     """Share of requests that arrive seconds late."""
     slow: float = 1.0
     """Delays times this."""
+    held: int = 0
+    """Nanoseconds that etcd takes for each call more than nothing: a slow disk."""
 
 
 class Process:
@@ -213,6 +215,8 @@ class World:
         self._lease_ends: dict[int, int] = {}
         self.wall_clock: Callable[[], float] = lambda: 0.0
         """In seconds, of the machine whose API is at work."""
+        self.unheard_until = 0
+        """Until then etcd refuses what agents say, or takes it late, or what leaders made of that is under way."""
         self.etcd_rate = 1.0
         """Of the clock by which etcd counts the time of leases."""
 
@@ -286,7 +290,7 @@ class World:
             wait = self.delay()
             if weather.late and random.random() < weather.late:
                 wait += int(random.random() * 4 * SECOND)
-            self.after(wait, arrive)
+            self.after(wait + weather.held, arrive)
         late = EtcdError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         self.after(timeout_ns, lambda: open_ and process.deliver(lambda: finish(late)))
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from rayched.api.selectors import Operator, Requirement
+from rayched.engine.trial_rows import TrialRows, numbers_of
 from rayched.snapshot.moved_pods import Amounts, MovedPods
 from rayched.snapshot.pod_selection import PodSelector
 from rayched.snapshot.rows import Rows, WhatIfRows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
-from rayched.snapshot.trial_rows import TrialRows, numbers_of
 from rayched.v1.core_pb2 import Node, Pod
 
 WEB = PodSelector(None, (Requirement("app", Operator.IN, frozenset(("web",))),))

@@ -139,6 +139,50 @@ def test_counters_that_had_to_go_are_counted_anew(seed: int, monkeypatch: pytest
         verify(snapshot)
 
 
+def kept_apps(snapshot: Snapshot) -> list[str]:
+    """Whom the counters count that are kept, in their order."""
+    conditions = [(counter.what[0].conditions or ())[0] for counter in snapshot.pod_counts.counters()]
+    return [next(iter(condition.values)) for condition in conditions]
+
+
+def test_counters_that_were_not_asked_for_longest_go_first_a_quarter_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_counts, "BYTES_MAX", 0)
+    monkeypatch.setattr(pod_counts, "COUNTERS_MIN", 8)
+    snapshot = Snapshot()
+    snapshot.add_node(a_node("a"))
+    for number in range(8):
+        column(snapshot, pods_of(f"{number}"))
+    column(snapshot, pods_of("0"))
+    column(snapshot, pods_of("8"))
+    assert kept_apps(snapshot) == list("3456708")
+    column(snapshot, pods_of("9"))
+    column(snapshot, pods_of("10"))
+    assert kept_apps(snapshot) == ["5", "6", "7", "0", "8", "9", "10"]
+
+
+def test_counters_go_by_no_more_conditions_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_counts, "CONDITIONS_MAX", 8)
+    snapshot, templates = Snapshot(), TemplateTable()
+    snapshot.add_node(a_node("a"))
+    tier = Requirement("tier", Operator.EXISTS, frozenset())
+
+    def two(app: str) -> tuple[PodSelector, ...]:
+        [selector] = pods_of(app)
+        return (PodSelector(selector.namespaces, (*(selector.conditions or ()), tier)),)
+
+    for app in "abcd":
+        column(snapshot, two(app))
+    assert kept_apps(snapshot) == list("abcd")
+    column(snapshot, two("e"))
+    assert kept_apps(snapshot) == list("bcde"), "as many as a quarter of the conditions have"
+    column(snapshot, pods_of("f"))
+    assert kept_apps(snapshot) == list("cdef")
+    nobody = (PodSelector(None, None),)
+    assert column(snapshot, nobody) == [0]
+    snapshot.bind("1", templates.intern(a_pod("f")), "a")
+    assert column(snapshot, pods_of("f")) == [1] and column(snapshot, nobody) == [0]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_templates_that_come_while_there_are_counters_count_by_all_that_these_go_by(
     seed: int, monkeypatch: pytest.MonkeyPatch

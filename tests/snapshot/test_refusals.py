@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rayched.snapshot.domains import Refusals
+from rayched.snapshot.domains import BlockedDomains
 from rayched.snapshot.snapshot import Snapshot
 from tests.snapshot.objects import a_node
 
@@ -33,7 +33,7 @@ def test_rows_of_a_domain_follow_the_labels() -> None:
 
 
 def test_refusals_log_what_changed_and_nothing_else() -> None:
-    refusals = Refusals(_zones("a", "b").topology("zone"))
+    refusals = BlockedDomains(_zones("a", "b").topology("zone"))
     refusals.set_all(np.array([True, False, True]))
     assert refusals.log.since(0) is None
     assert refusals.n_refused == 2

@@ -7,11 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from rayched.snapshot import row_states
-from rayched.snapshot.row_states import RowStates
+from rayched.snapshot import usage_states as row_states
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
+from rayched.snapshot.usage_states import UsageStates
 from tests.snapshot.objects import a_node, a_pod
 
 N_NODES = 30
@@ -29,7 +29,7 @@ def a_template(milli_cpu: int) -> PodTemplate:
     return TEMPLATES.intern(a_pod({"cpu": f"{milli_cpu}m"}))
 
 
-def assert_right(states: RowStates, snapshot: Snapshot, rows: list[int] | None) -> None:
+def assert_right(states: UsageStates, snapshot: Snapshot, rows: list[int] | None) -> None:
     """Rows have equal numbers where all their amounts are equal, and each number stands for the amounts of its rows."""
     numbers = states.numbers(None if rows is None else np.array(rows, np.intp))
     assert numbers is not None
@@ -50,7 +50,7 @@ def assert_right(states: RowStates, snapshot: Snapshot, rows: list[int] | None) 
 def test_numbers_are_those_of_the_amounts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_states, "CHANGED_MAX", 12)
     random, snapshot = Random(seed), a_cluster()
-    states, position, changed = RowStates(snapshot), snapshot.usage_log.end, set[int]()
+    states, position, changed = UsageStates(snapshot), snapshot.usage_log.end, set[int]()
     for step in range(150):
         for number in range(random.choice((0, 1, 1, 2, 5, 9))):
             row = random.randrange(N_NODES)
@@ -77,7 +77,7 @@ def test_numbers_are_those_of_the_amounts(seed: int, monkeypatch: pytest.MonkeyP
 
 def test_states_that_nobody_is_in_are_let_go_when_that_is_asked_for() -> None:
     snapshot = a_cluster()
-    states = RowStates(snapshot)
+    states = UsageStates(snapshot)
     assert states.numbers(None) is not None and len(states) == 1
     for number in range(6):
         snapshot.bind(f"u{number}", a_template(number + 1), "n3")
@@ -91,7 +91,7 @@ def test_states_that_nobody_is_in_are_let_go_when_that_is_asked_for() -> None:
 def test_of_very_many_rows_some_are_looked_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_states, "NUMBERED_MAX", 12)
     snapshot = a_cluster()
-    states = RowStates(snapshot)
+    states = UsageStates(snapshot)
     assert states.numbers(None) is None
     assert states.numbers(None) is None
     assert_right(states, snapshot, None)
@@ -99,7 +99,7 @@ def test_of_very_many_rows_some_are_looked_up_each_time(monkeypatch: pytest.Monk
 
 def test_whoever_reads_more_than_usage_of_a_state_is_told_and_new_resources_make_states_void() -> None:
     snapshot = a_cluster()
-    states = RowStates(snapshot)
+    states = UsageStates(snapshot)
     states.numbers(None)
     rows = states.rows(0, 1)
     assert rows.n == 1 and len(rows.alive) == 0 and len(rows.taint_set) == 0

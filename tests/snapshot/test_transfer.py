@@ -14,7 +14,7 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import TemplateTable
 from rayched.snapshot.transfer import OutOfStep, RowsUpdate, TableCopy, export_rows
-from tests.framework.toy_clusters import World
+from tests.engine.toy_clusters import World
 from tests.snapshot.objects import a_node, a_pod
 
 

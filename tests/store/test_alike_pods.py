@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rayched.api.kinds import wrap
-from rayched.store import alike_pods
-from rayched.store.alike_pods import FOUND_FOR_EACH_LEARNED, LEARNED_AT_FIRST, AlikePods, layout_of
+from rayched.store import pod_layouts as alike_pods
 from rayched.store.codec import encode
+from rayched.store.pod_layouts import FOUND_FOR_EACH_LEARNED, LEARNED_AT_FIRST, AlikePods, layout_of
 from rayched.v1.core_pb2 import Pod
 
 

@@ -21,10 +21,9 @@ from leader.effects import Get
 from leader.etcd_requests import LockKeys, build
 from leader.etcd_shim import rpc
 from rayched.api import kinds
-from rayched.replica.etcd_server import EtcdServer
-from rayched.replica.processes import alive
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.ray.processes import alive
 from rayched.store.calls import Deadlines, reading_request
-from rayched.store.client import AsyncStoreClient, StoreClient
 from rayched.store.codec import decode_entry, encode
 from rayched.store.errors import (
     Compacted,
@@ -35,6 +34,7 @@ from rayched.store.errors import (
     StoreUnavailable,
     store_error,
 )
+from rayched.store.io.client import AsyncStoreClient, StoreClient
 from rayched.store.keys import Keys
 from rayched.store.transactions import (
     ALSO_MAX,
@@ -44,8 +44,8 @@ from rayched.store.transactions import (
     Guard,
     GuardedDelete,
     GuardedPut,
-    Refused,
-    Unknown,
+    OutcomeUnknown,
+    TransactionRefused,
     Write,
     create,
 )
@@ -151,7 +151,7 @@ def test_many_creations_in_one_transaction_have_each_their_own_outcome(client: S
 
 
 def test_a_full_batch_fits_an_etcd_that_runs_with_its_default_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rayched.replica.etcd_server._FLAGS", ())
+    monkeypatch.setattr("rayched.replica.etcd.etcd_server._FLAGS", ())
     nodes = [b"/n%d" % number for number in range(20)]
     writes = [
         GuardedPut(b"/p%d" % n, 0, bytes(9000), also=tuple((node, 0) for node in nodes), with_puts=((b"/r%d" % n, b""),))
@@ -224,7 +224,7 @@ def test_what_is_too_large_is_refused_as_such(client: StoreClient, root: bytes) 
         with pytest.raises(RequestTooLarge):
             client.put(root + b"a", bytes(size))
     (outcome,) = client.commit(None, [GuardedPut(root + b"a", 0, bytes(5 << 20))])
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, TransactionRefused)
     assert isinstance(outcome.error, RequestTooLarge)
 
 
@@ -320,10 +320,10 @@ def test_a_write_to_a_hung_etcd_is_unknown_until_it_is_settled(tmp_path: Path) -
                 client.settle(guard, [bind])
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        assert isinstance(outcome, Unknown)
+        assert isinstance(outcome, OutcomeUnknown)
         patient = StoreClient(channel)
         (settled,) = patient.settle(guard, [bind])
-        assert isinstance(settled, Committed | Unknown)
+        assert isinstance(settled, Committed | OutcomeUnknown)
         # Whether or not the first sending arrived, the same write again ends in one binding of this attempt.
         (again,) = patient.commit(guard, [bind])
         entry = patient.get(key)

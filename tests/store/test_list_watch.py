@@ -11,12 +11,12 @@ from rayched.store.entries import Deleted, Entry
 from rayched.store.list_watch import (
     Break,
     Broken,
+    CallFailure,
     Changed,
     CloseStream,
     Effect,
-    Failure,
     FetchPage,
-    Listed,
+    ListedAll,
     ListWatchCore,
     OpenStream,
     Pace,
@@ -73,7 +73,7 @@ def a_core_that_follows(revision: int = 10, now: float = 0.0) -> tuple[ListWatch
     """A core that follows since `now` and was told what was put at `revision`; and the number of its stream."""
     core = ListWatchCore(b"/a/", pace=PACE)
     stream = listing(core, revision - 1, now)
-    assert kinds_of(core.page_arrived(a_page(revision - 1, "/a/1"), now)) == [Listed, Resumed]
+    assert kinds_of(core.page_arrived(a_page(revision - 1, "/a/1"), now)) == [ListedAll, Resumed]
     assert kinds_of(core.stream_message(stream, changes(put("/a/1", revision)), now)) == [Changed]
     return core, stream
 
@@ -97,7 +97,7 @@ def test_pages_are_read_at_the_revision_of_the_first_and_delivered_as_one_list()
     assert isinstance(second, FetchPage)
     assert (second.request.key, second.request.revision) == (b"/a/2\0", 10)
     listed, following = core.page_arrived(a_page(12, "/a/3"), 0.0)
-    assert isinstance(listed, Listed)
+    assert isinstance(listed, ListedAll)
     assert ([entry.key for entry in listed.entries], listed.revision) == ([b"/a/1", b"/a/2", b"/a/3"], 10)
     assert following == Resumed(10)
 
@@ -149,7 +149,7 @@ def again(effects: list[Effect], core: ListWatchCore, now: float) -> int:
 
 def test_a_store_that_tells_the_last_change_once_more_is_followed_on_from_there() -> None:
     core, stream = a_core_that_follows(10)
-    stream = again(core.stream_ended(stream, Failure("reset"), 5.0), core, 5.0)
+    stream = again(core.stream_ended(stream, CallFailure("reset"), 5.0), core, 5.0)
     effects = core.stream_message(stream, changes(put("/a/1", 10), put("/a/2", 11)), 5.0)
     assert effects == [Resumed(10), Changed((Entry(b"/a/2", b"v", 0, 11),), 11)]
 
@@ -167,7 +167,7 @@ def test_a_store_that_tells_the_last_change_once_more_is_followed_on_from_there(
 )
 def test_a_store_that_has_grown_past_the_last_revision_with_another_history_is_listed_anew(told: list[Any]) -> None:
     core, stream = a_core_that_follows(10)
-    stream = again(core.stream_ended(stream, Failure("restored"), 5.0), core, 5.0)
+    stream = again(core.stream_ended(stream, CallFailure("restored"), 5.0), core, 5.0)
     effects = core.stream_message(stream, changes(*told), 5.0)
     assert kinds_of(effects)[:2] == [CloseStream, Broken] and core.breaks[Break.SET_BACK] == 1
     effects = effects[2:] or core.tick(core.due_at or 0.0)
@@ -176,7 +176,7 @@ def test_a_store_that_has_grown_past_the_last_revision_with_another_history_is_l
 
 def test_a_store_in_which_nothing_happened_since_the_last_change_is_listed_anew_after_a_while() -> None:
     core, stream = a_core_that_follows(10)
-    again(core.stream_ended(stream, Failure("restored"), 5.0), core, 5.0)
+    again(core.stream_ended(stream, CallFailure("restored"), 5.0), core, 5.0)
     assert core.due_at == 7.0
     effects = core.tick(7.0)
     effects = effects[2:] or core.tick(core.due_at or 0.0)
@@ -188,7 +188,7 @@ def test_deletions_are_told_once_more_with_the_put_before_them_since_they_leave_
         core, stream = a_core_that_follows(10)
         core.stream_message(stream, changes(delete("/a/1", 11)), 1.0)
         core.stream_message(stream, changes(delete("/a/2", 12)), 1.0)
-        stream = again(core.stream_ended(stream, Failure("reset"), 5.0), core, 5.0)
+        stream = again(core.stream_ended(stream, CallFailure("reset"), 5.0), core, 5.0)
         assert core.stream_message(stream, changes(put("/a/1", 10), delete("/a/1", 11)), 5.0) == []
         effects = core.stream_message(stream, changes(second), 5.0)
         assert (effects == [Resumed(12)]) is same and (core.breaks[Break.SET_BACK] == 0) is same
@@ -197,7 +197,7 @@ def test_deletions_are_told_once_more_with_the_put_before_them_since_they_leave_
 def test_what_is_told_once_more_may_come_in_fragments() -> None:
     core, stream = a_core_that_follows(10)
     core.stream_message(stream, changes(put("/a/1", 12), put("/a/2", 12)), 1.0)
-    effects = core.stream_ended(stream, Failure("reset"), 5.0)
+    effects = core.stream_ended(stream, CallFailure("reset"), 5.0)
     assert opened(effects).request.create_request.start_revision == 12
     stream = opened(effects).stream
     core.stream_message(stream, created(500), 5.0)
@@ -210,14 +210,14 @@ def test_a_break_before_anything_was_put_is_followed_by_a_list() -> None:
     stream = listing(core, 10)
     core.page_arrived(a_page(10, "/a/1"), 0.0)
     core.stream_message(stream, changes(delete("/a/1", 11)), 1.0)
-    assert opened(core.stream_ended(stream, Failure("reset"), 5.0)).request.create_request.start_revision == 0
+    assert opened(core.stream_ended(stream, CallFailure("reset"), 5.0)).request.create_request.start_revision == 0
 
 
 def test_after_a_flood_of_deletions_alone_a_break_is_followed_by_a_list() -> None:
     core, stream = a_core_that_follows(10)
     for revision in range(11, 1012):
         core.stream_message(stream, changes(delete("/a/1", revision)), 1.0)
-    assert opened(core.stream_ended(stream, Failure("reset"), 5.0)).request.create_request.start_revision == 0
+    assert opened(core.stream_ended(stream, CallFailure("reset"), 5.0)).request.create_request.start_revision == 0
 
 
 # ------------------------------------------------------------------------------------------------------------------ following
@@ -242,7 +242,7 @@ def test_a_revision_split_over_fragments_is_delivered_whole_after_its_last_fragm
 def test_a_break_between_fragments_resumes_at_the_revision_that_was_cut() -> None:
     core, stream = a_core_that_follows(10)
     core.stream_message(stream, changes(put("/a/1", 11), put("/a/1", 12), fragment=True), 5.0)
-    effects = core.stream_ended(stream, Failure("reset"), 5.0)
+    effects = core.stream_ended(stream, CallFailure("reset"), 5.0)
     assert opened(effects).request.create_request.start_revision == 11
     assert resumed(core, opened(effects).stream, 11, 5.0) == [Resumed(11)]
 
@@ -257,7 +257,7 @@ def test_what_was_delivered_before_is_dropped_when_etcd_sends_it_again() -> None
 def test_a_stream_that_ends_is_opened_again_at_once_and_from_the_last_put() -> None:
     core, stream = a_core_that_follows(10, now=0.0)
     core.stream_message(stream, changes(put("/a/1", 11)), 1.0)
-    effects = core.stream_ended(stream, Failure("socket closed"), 5.0)
+    effects = core.stream_ended(stream, CallFailure("socket closed"), 5.0)
     assert kinds_of(effects) == [CloseStream, Broken, OpenStream]
     assert opened(effects).request.create_request.start_revision == 11
     assert not core.following
@@ -266,10 +266,10 @@ def test_a_stream_that_ends_is_opened_again_at_once_and_from_the_last_put() -> N
 def test_pauses_between_failing_attempts_double_and_stay_within_bounds() -> None:
     core, stream = a_core_that_follows(10)
     now = 5.0
-    effects = core.stream_ended(stream, Failure("down"), now)
+    effects = core.stream_ended(stream, CallFailure("down"), now)
     pauses = []
     for _ in range(8):
-        core.stream_ended(opened(effects).stream, Failure("down"), now)
+        core.stream_ended(opened(effects).stream, CallFailure("down"), now)
         due_at = core.due_at
         assert due_at is not None
         assert core.tick(due_at - 0.001) == []
@@ -283,7 +283,7 @@ def test_a_stream_that_dies_young_again_and_again_is_not_reopened_in_a_tight_loo
     core, stream = a_core_that_follows(10)
     now, opens = 0.0, 0
     while now < 10.0:
-        effects = core.stream_ended(stream, Failure("reset"), now)
+        effects = core.stream_ended(stream, CallFailure("reset"), now)
         if not any(isinstance(effect, OpenStream) for effect in effects):
             assert core.due_at is not None
             now = core.due_at
@@ -297,16 +297,16 @@ def test_a_stream_that_dies_young_again_and_again_is_not_reopened_in_a_tight_loo
 def test_after_steady_following_the_pauses_begin_anew() -> None:
     core, stream = a_core_that_follows(10)
     for _ in range(5):
-        effects = core.stream_ended(stream, Failure("down"), 5.0) or []
+        effects = core.stream_ended(stream, CallFailure("down"), 5.0) or []
         effects += core.tick(core.due_at or 0.0)
         stream = opened(effects).stream
     assert resumed(core, stream, 10, 20.0) == [Resumed(10)]
-    assert kinds_of(core.stream_ended(stream, Failure("down"), 22.0)) == [CloseStream, Broken, OpenStream]
+    assert kinds_of(core.stream_ended(stream, CallFailure("down"), 22.0)) == [CloseStream, Broken, OpenStream]
 
 
 def test_a_compacted_start_lists_anew() -> None:
     core, stream = a_core_that_follows(10)
-    stream = opened(core.stream_ended(stream, Failure("reset"), 5.0)).stream
+    stream = opened(core.stream_ended(stream, CallFailure("reset"), 5.0)).stream
     core.stream_message(stream, created(500), 5.0)
     refusal = rpc.WatchResponse(header=header(500), canceled=True, compact_revision=400)
     effects = core.stream_message(stream, refusal, 5.0)
@@ -315,13 +315,13 @@ def test_a_compacted_start_lists_anew() -> None:
     assert isinstance(fetch, FetchPage)
     assert fetch.request.revision == 0
     listed, following = core.page_arrived(a_page(501, "/a/9"), 6.0)
-    assert isinstance(listed, Listed) and following == Resumed(501)
+    assert isinstance(listed, ListedAll) and following == Resumed(501)
     assert core.breaks[Break.COMPACTED] == 1
 
 
 def test_a_member_that_lags_has_a_moment_to_tell_the_last_change() -> None:
     core, stream = a_core_that_follows(10)
-    stream = opened(core.stream_ended(stream, Failure("restart"), 5.0)).stream
+    stream = opened(core.stream_ended(stream, CallFailure("restart"), 5.0)).stream
     assert core.stream_message(stream, created(9), 5.0) == []
     assert core.stream_message(stream, changes(put("/a/1", 10)), 6.5) == [Resumed(10)]
 
@@ -329,12 +329,12 @@ def test_a_member_that_lags_has_a_moment_to_tell_the_last_change() -> None:
 @pytest.mark.parametrize(("revision", "cluster"), [(10, 8), (5000, 8)])
 def test_a_store_of_another_cluster_is_listed_anew(revision: int, cluster: int) -> None:
     core, stream = a_core_that_follows(10)
-    stream = opened(core.stream_ended(stream, Failure("restart"), 5.0)).stream
+    stream = opened(core.stream_ended(stream, CallFailure("restart"), 5.0)).stream
     core.stream_message(stream, created(revision, cluster), 5.0)
     assert core.breaks[Break.SET_BACK] == 1
     core.stream_message(opened(core.tick(core.due_at or 0.0)).stream, created(9), 6.0)
     listed, *_ = core.page_arrived(a_page(9, "/a/1"), 6.0)
-    assert listed == Listed(listed.entries, 9) if isinstance(listed, Listed) else False
+    assert listed == ListedAll(listed.entries, 9) if isinstance(listed, ListedAll) else False
 
 
 def test_a_list_whose_revision_is_compacted_or_lost_half_way_begins_anew() -> None:
@@ -342,12 +342,12 @@ def test_a_list_whose_revision_is_compacted_or_lost_half_way_begins_anew() -> No
         core = ListWatchCore(b"/a/", page_size=1, pace=PACE)
         listing(core)
         core.page_arrived(a_page(10, "/a/1", more=True), 0.0)
-        effects = core.page_failed(Failure("gone", lost), 0.0)
+        effects = core.page_failed(CallFailure("gone", lost), 0.0)
         (fetch,) = core.stream_message(opened(effects).stream, created(10), 0.0)
         assert isinstance(fetch, FetchPage)
         assert (fetch.request.key, fetch.request.revision) == (b"/a/", 0)
         listed, _ = core.page_arrived(a_page(20, "/a/2"), 0.0)
-        assert isinstance(listed, Listed)
+        assert isinstance(listed, ListedAll)
         assert [entry.key for entry in listed.entries] == [b"/a/2"]
 
 
@@ -355,7 +355,7 @@ def test_a_page_without_an_answer_is_asked_for_again_at_the_same_revision() -> N
     core = ListWatchCore(b"/a/", page_size=1, pace=PACE)
     listing(core)
     core.page_arrived(a_page(10, "/a/1", more=True), 0.0)
-    (broken, fetch) = core.page_failed(Failure("timeout"), 0.0)
+    (broken, fetch) = core.page_failed(CallFailure("timeout"), 0.0)
     assert broken == Broken(Break.LIST_FAILED, "timeout")
     assert isinstance(fetch, FetchPage)
     assert (fetch.request.key, fetch.request.revision) == (b"/a/1\0", 10)
@@ -405,7 +405,7 @@ def test_a_watch_that_etcd_cancels_is_opened_again_and_tells_the_reason() -> Non
 
 def test_what_comes_late_from_a_stream_that_was_given_up_is_ignored() -> None:
     core, stream = a_core_that_follows(10)
-    newer = opened(core.stream_ended(stream, Failure("reset"), 5.0)).stream
+    newer = opened(core.stream_ended(stream, CallFailure("reset"), 5.0)).stream
     assert core.stream_message(stream, changes(put("/a/1", 11)), 5.0) == []
-    assert core.stream_ended(stream, Failure("reset"), 5.0) == []
+    assert core.stream_ended(stream, CallFailure("reset"), 5.0) == []
     assert resumed(core, newer, 10, 5.0) == [Resumed(10)]

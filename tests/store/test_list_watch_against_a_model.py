@@ -17,11 +17,11 @@ from rayched.store.entries import Deleted
 from rayched.store.list_watch import (
     Break,
     Broken,
+    CallFailure,
     Changed,
     CloseStream,
-    Failure,
     FetchPage,
-    Listed,
+    ListedAll,
     ListWatchCore,
     OpenStream,
     Resumed,
@@ -88,9 +88,9 @@ class ModelEtcd:
     def answer_range(self, request: Any) -> Any:
         revision = request.revision or self.revision
         if revision <= self.compacted and revision < self.revision:
-            return Failure("compacted", Break.COMPACTED)
+            return CallFailure("compacted", Break.COMPACTED)
         if revision > self.revision:
-            return Failure("future revision", Break.SET_BACK)
+            return CallFailure("future revision", Break.SET_BACK)
         matching = [(key, entry) for key, entry in self.state(revision).items() if request.key <= key < request.range_end]
         answer = rpc.RangeResponse(header=self.header(), more=len(matching) > request.limit)
         for key, (value, created, changed) in matching[: request.limit]:
@@ -163,7 +163,7 @@ class World:
                     if self.stream is not None and self.stream.number == number:
                         self.left_streams.append(self.stream)
                         self.stream = None
-                case Listed(entries=entries, revision=revision):
+                case ListedAll(entries=entries, revision=revision):
                     listed = {entry.key: (entry.value, entry.create_revision, entry.mod_revision) for entry in entries}
                     assert len(listed) == len(entries)
                     assert list(listed.items()) == list(self.etcd.state(revision).items())
@@ -202,14 +202,14 @@ class World:
             if self._end_of_stream():
                 return
             answer = self.etcd.answer_range(request)
-            failed = isinstance(answer, Failure)
+            failed = isinstance(answer, CallFailure)
             self.take((self.core.page_failed if failed else self.core.page_arrived)(answer, self.now))
 
     def fail_page(self) -> None:
         if self.page is not None:
             self.page = None
             if not self._end_of_stream():
-                self.take(self.core.page_failed(Failure("no answer"), self.now))
+                self.take(self.core.page_failed(CallFailure("no answer"), self.now))
 
     def send(self, revisions: int, fragment: int) -> None:
         if self.stream is not None:
@@ -233,7 +233,7 @@ class World:
             return False
         stream, self.stream = self.stream, None
         self.left_streams.append(stream)
-        self.take(self.core.stream_ended(stream.number, Failure("reset"), self.now))
+        self.take(self.core.stream_ended(stream.number, CallFailure("reset"), self.now))
         return True
 
     def receive_late(self) -> None:
@@ -241,7 +241,7 @@ class World:
         for stream in self.left_streams:
             for message in stream.wire:
                 self.take(self.core.stream_message(stream.number, message, self.now))
-            self.take(self.core.stream_ended(stream.number, Failure("reset"), self.now))
+            self.take(self.core.stream_ended(stream.number, CallFailure("reset"), self.now))
         self.left_streams = []
 
     def mute(self) -> None:

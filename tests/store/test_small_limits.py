@@ -10,11 +10,11 @@ import grpc
 import pytest
 
 from leader.channel import open_aio_channel, open_channel
-from rayched.actors.write_window import TRANSACTIONS_MAX, WriteWindow
-from rayched.replica.etcd_server import EtcdServer
-from rayched.store.client import AsyncStoreClient, StoreClient
+from rayched.core.writes.window import TRANSACTIONS_MAX, WriteWindow
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.errors import StoreUnavailable, store_error
-from rayched.store.transactions import ALSO_MAX, Committed, Guard, GuardedPut, Outcome, Refused, Write
+from rayched.store.io.client import AsyncStoreClient, StoreClient
+from rayched.store.transactions import ALSO_MAX, Committed, Guard, GuardedPut, Outcome, TransactionRefused, Write
 
 pytestmark = pytest.mark.cluster
 
@@ -25,7 +25,7 @@ OPERATIONS_MAX, REQUEST_BYTES_MAX = 16, 8_192
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     limits = ("--max-txn-ops", str(OPERATIONS_MAX), "--max-request-bytes", str(REQUEST_BYTES_MAX))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rayched.replica.etcd_server._FLAGS", limits)
+        patch.setattr("rayched.replica.etcd.etcd_server._FLAGS", limits)
         with EtcdServer(tmp_path_factory.mktemp("small") / "data", unsafe_no_fsync=True) as server:
             yield server
 
@@ -48,7 +48,7 @@ def mixed(root: bytes) -> list[Write]:
 
 def check(client: StoreClient, root: bytes, writes: list[Write], outcomes: dict[bytes, Outcome]) -> None:
     refused = {root + b"/%d" % number for number in (17, 42, 63)}
-    assert {key for key, outcome in outcomes.items() if isinstance(outcome, Refused)} == refused
+    assert {key for key, outcome in outcomes.items() if isinstance(outcome, TransactionRefused)} == refused
     assert all(isinstance(outcome, Committed) for key, outcome in outcomes.items() if key not in refused)
     stored = {entry.key for entry in client.list_all(root + b"/").entries}
     assert stored == {write.key for write in writes} - refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rayched.store.calls import MemberStatus
-from rayched.store.space import Space, SpaceGate, State, judge
+from rayched.store.space import Space, SpaceGate, SpaceState, judge
 
 MIB = 1 << 20
 QUOTA = 100 * MIB
@@ -18,43 +18,43 @@ def a_status(file: int, in_use: int, *alarms: str) -> MemberStatus:
 @pytest.mark.parametrize(
     ("file", "in_use", "alarms", "before", "state"),
     [
-        (10, 10, (), State.AMPLE, State.AMPLE),
-        (49, 49, (), State.AMPLE, State.AMPLE),
-        (50, 50, (), State.AMPLE, State.FILLING),
-        (69, 40, (), State.AMPLE, State.AMPLE),
-        (70, 40, (), State.AMPLE, State.FILLING),
-        (90, 10, (), State.AMPLE, State.AMPLE),
-        (79, 79, (), State.FILLING, State.FILLING),
-        (80, 80, (), State.FILLING, State.TIGHT),
-        (80, 76, (), State.TIGHT, State.TIGHT),
-        (80, 74, (), State.TIGHT, State.FILLING),
-        (97, 10, (), State.AMPLE, State.TIGHT),
-        (96, 10, (), State.TIGHT, State.TIGHT),
-        (95, 10, (), State.TIGHT, State.AMPLE),
-        (20, 10, ("NOSPACE",), State.AMPLE, State.FULL),
-        (20, 10, ("CORRUPT",), State.AMPLE, State.AMPLE),
+        (10, 10, (), SpaceState.AMPLE, SpaceState.AMPLE),
+        (49, 49, (), SpaceState.AMPLE, SpaceState.AMPLE),
+        (50, 50, (), SpaceState.AMPLE, SpaceState.FILLING),
+        (69, 40, (), SpaceState.AMPLE, SpaceState.AMPLE),
+        (70, 40, (), SpaceState.AMPLE, SpaceState.FILLING),
+        (90, 10, (), SpaceState.AMPLE, SpaceState.AMPLE),
+        (79, 79, (), SpaceState.FILLING, SpaceState.FILLING),
+        (80, 80, (), SpaceState.FILLING, SpaceState.TIGHT),
+        (80, 76, (), SpaceState.TIGHT, SpaceState.TIGHT),
+        (80, 74, (), SpaceState.TIGHT, SpaceState.FILLING),
+        (97, 10, (), SpaceState.AMPLE, SpaceState.TIGHT),
+        (96, 10, (), SpaceState.TIGHT, SpaceState.TIGHT),
+        (95, 10, (), SpaceState.TIGHT, SpaceState.AMPLE),
+        (20, 10, ("NOSPACE",), SpaceState.AMPLE, SpaceState.FULL),
+        (20, 10, ("CORRUPT",), SpaceState.AMPLE, SpaceState.AMPLE),
     ],
 )
 def test_the_state_follows_what_is_in_use_the_file_and_the_alarm(
-    file: int, in_use: int, alarms: tuple[str, ...], before: State, state: State
+    file: int, in_use: int, alarms: tuple[str, ...], before: SpaceState, state: SpaceState
 ) -> None:
     assert judge([a_status(file, in_use, *alarms)], QUOTA, before).state is state
 
 
 def test_the_fullest_member_counts_and_each_ones_alarm() -> None:
-    space = judge([a_status(10, 5), a_status(90, 85, "NOSPACE"), a_status(30, 30)], QUOTA, State.AMPLE)
+    space = judge([a_status(10, 5), a_status(90, 85, "NOSPACE"), a_status(30, 30)], QUOTA, SpaceState.AMPLE)
     assert (space.file_bytes, space.in_use_bytes, space.members) == (90 * MIB, 85 * MIB, 3)
-    assert space.state is State.FULL
+    assert space.state is SpaceState.FULL
 
 
 def test_an_alarm_that_is_not_about_space_is_told_by_its_name_and_no_alarm_is_no_problem() -> None:
-    assert judge([a_status(10, 5)], QUOTA, State.AMPLE).problem() is None
-    assert "the alarm CORRUPT" in (judge([a_status(10, 5, "CORRUPT")], QUOTA, State.AMPLE).problem() or "")
+    assert judge([a_status(10, 5)], QUOTA, SpaceState.AMPLE).problem() is None
+    assert "the alarm CORRUPT" in (judge([a_status(10, 5, "CORRUPT")], QUOTA, SpaceState.AMPLE).problem() or "")
 
 
 def test_without_a_known_quota_the_alarm_alone_tells() -> None:
-    assert judge([a_status(4000, 4000)], 0, State.AMPLE).state is State.AMPLE
-    assert judge([a_status(4000, 4000, "NOSPACE")], 0, State.AMPLE).state is State.FULL
+    assert judge([a_status(4000, 4000)], 0, SpaceState.AMPLE).state is SpaceState.AMPLE
+    assert judge([a_status(4000, 4000, "NOSPACE")], 0, SpaceState.AMPLE).state is SpaceState.FULL
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ def test_without_a_known_quota_the_alarm_alone_tells() -> None:
 def test_a_defragmentation_is_wanted_where_the_file_is_in_the_way_and_much_of_it_is_free(
     file: int, in_use: int, alarms: tuple[str, ...], wanted: bool
 ) -> None:
-    assert judge([a_status(file, in_use, *alarms)], QUOTA, State.AMPLE).wants_defragmentation is wanted
+    assert judge([a_status(file, in_use, *alarms)], QUOTA, SpaceState.AMPLE).wants_defragmentation is wanted
 
 
 @pytest.mark.parametrize(("file", "alarms", "may"), [(94, ("NOSPACE",), True), (95, ("NOSPACE",), False), (94, (), False)])
 def test_the_alarm_is_disarmed_only_where_there_is_room(file: int, alarms: tuple[str, ...], may: bool) -> None:
-    assert judge([a_status(file, 10, *alarms)], QUOTA, State.AMPLE).may_disarm is may
+    assert judge([a_status(file, 10, *alarms)], QUOTA, SpaceState.AMPLE).may_disarm is may
 
 
 def test_a_full_etcd_is_told_with_the_commands_that_help_and_those_of_several_members_say_so() -> None:
-    alone = judge([a_status(100, 99, "NOSPACE")], QUOTA, State.AMPLE).problem()
-    several = judge([a_status(100, 20, "NOSPACE")] * 3, QUOTA, State.AMPLE).problem()
+    alone = judge([a_status(100, 99, "NOSPACE")], QUOTA, SpaceState.AMPLE).problem()
+    several = judge([a_status(100, 20, "NOSPACE")] * 3, QUOTA, SpaceState.AMPLE).problem()
     assert alone is not None and several is not None
     assert "99 % of etcd's quota of 100 MiB are in use" in alone
     assert "delete what is not needed, then `etcdctl compact REVISION`, `etcdctl defrag`, `etcdctl alarm disarm`" in alone
@@ -87,35 +87,35 @@ def test_a_full_etcd_is_told_with_the_commands_that_help_and_those_of_several_me
 
 
 def test_history_is_kept_for_less_the_fuller_etcd_is() -> None:
-    kept = [Space(state).kept_seconds for state in State]
+    kept = [Space(state).kept_seconds for state in SpaceState]
     assert kept == sorted(kept, reverse=True)
     assert (kept[0], kept[-1]) == (600.0, 0.0)
 
 
 def test_the_gate_expects_what_it_takes_to_be_written_twice_more() -> None:
     gate = SpaceGate()
-    gate.found(judge([a_status(50, 50)], QUOTA, State.AMPLE))
+    gate.found(judge([a_status(50, 50)], QUOTA, SpaceState.AMPLE))
     assert gate.refusal() is None
     gate.wrote(9 * MIB)
     assert gate.refusal() is None
     gate.wrote(1 * MIB)
     refusal = gate.refusal()
     assert refusal is not None and "more is on the way" in refusal.why and refusal.retry_seconds == 1.0
-    gate.found(judge([a_status(50, 50)], QUOTA, State.AMPLE))
+    gate.found(judge([a_status(50, 50)], QUOTA, SpaceState.AMPLE))
     assert gate.refusal() is None
 
 
 def test_the_gate_expects_what_others_have_written_lately_to_be_written_twice_more() -> None:
     gate = SpaceGate()
     for in_use, is_refused in ((45, False), (56, False), (57, True), (57, True)):
-        gate.found(judge([a_status(in_use, in_use)], QUOTA, State.AMPLE))
+        gate.found(judge([a_status(in_use, in_use)], QUOTA, SpaceState.AMPLE))
         assert (gate.refusal() is not None) is is_refused
     # What was written some time ago has been bound since, or waits.
     for _ in range(20):
-        gate.found(judge([a_status(57, 57)], QUOTA, State.AMPLE))
+        gate.found(judge([a_status(57, 57)], QUOTA, SpaceState.AMPLE))
     assert gate.refusal() is None
 
 
 def test_the_fuller_a_tight_etcd_is_the_less_history_it_keeps() -> None:
-    kept = [judge([a_status(share, share)], QUOTA, State.AMPLE).kept_seconds for share in (79, 80, 87, 88, 99)]
+    kept = [judge([a_status(share, share)], QUOTA, SpaceState.AMPLE).kept_seconds for share in (79, 80, 87, 88, 99)]
     assert kept == [60.0, 5.0, 5.0, 1.0, 1.0]

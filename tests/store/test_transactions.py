@@ -25,8 +25,8 @@ from rayched.store.transactions import (
     GuardedDelete,
     GuardedPut,
     Outcome,
-    Refused,
-    Unknown,
+    OutcomeUnknown,
+    TransactionRefused,
     Write,
     build,
     create,
@@ -198,7 +198,7 @@ BIND = GuardedPut(POD, 7, a_value("mine"), also=((NODE, 9),), attempt="mine")
         (an_entry(POD, 7), an_entry(NODE, 10), 5, Conflict),
         (an_entry(POD, 7), None, 5, Conflict),
         (an_entry(POD, 7), an_entry(NODE, 9), 6, Fenced),
-        (an_entry(POD, 7), an_entry(NODE, 9), 5, Unknown),
+        (an_entry(POD, 7), an_entry(NODE, 9), 5, OutcomeUnknown),
     ],
 )
 def test_an_unknown_outcome_is_settled_only_where_nothing_can_change_it_any_more(
@@ -218,9 +218,9 @@ def test_an_unknown_outcome_is_settled_only_where_nothing_can_change_it_any_more
 
 
 def test_a_failed_call_is_unknown_unless_etcd_said_that_it_did_nothing() -> None:
-    assert without_answer(StoreUnavailable("gone"), [BIND, BIND]) == [Unknown("gone"), Unknown("gone")]
+    assert without_answer(StoreUnavailable("gone"), [BIND, BIND]) == [OutcomeUnknown("gone"), OutcomeUnknown("gone")]
     full = StoreFull("no space")
-    assert without_answer(full, [BIND]) == [Refused(full)]
+    assert without_answer(full, [BIND]) == [TransactionRefused(full)]
 
 
 KEYS_WRITTEN = st.binary(min_size=1, max_size=200)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rayched.framework.configuration_file import load
+from rayched.configuration.configuration_file import load
 from rayched.framework.profile import TimeBudget, WhenExceeded
 from rayched.testing.plugins import registry_with
 

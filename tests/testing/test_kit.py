@@ -9,10 +9,10 @@ import pytest
 
 from rayched.api.defaulting import default
 from rayched.api.validation import validate
-from rayched.framework.configuration_file import ConfigurationErrors
+from rayched.configuration.configuration_file import ConfigurationErrors
 from rayched.framework.simple_plugin import NodeView
-from rayched.replica.local_cluster import ReplicaFailed
-from rayched.replica.local_start import NotUpInTime
+from rayched.replica.cluster.local_cluster import ReplicaFailed
+from rayched.replica.cluster.local_start import NotUpInTime
 from rayched.testing import InProcessCluster, Placements, RunningCluster, a_node, a_pod
 from rayched.testing.plugins import python_path_with
 from rayched.v1.core_pb2 import Pod

@@ -6,11 +6,11 @@ Source: apimachinery's ValidateObjectMeta and ValidateLabelSelector, Kubernetes 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from rayched.api.errors import join, key_of, quoted
 from rayched.api.kinds import Kind
-from rayched.api.names import label_fault, label_value_fault, qualified_fault
+from rayched.api.names import are_label_values, label_fault, label_value_fault, qualified_fault
 from rayched.api.selectors import LABEL_OPERATORS
 from rayched.api.validation import limits
 from rayched.api.validation.faults import Faults
@@ -57,7 +57,7 @@ def check_template_metadata(metadata: ObjectMeta, path: str, faults: Faults) -> 
 
 
 def check_labels(labels: Mapping[str, str], path: str, faults: Faults, most: int = limits.LABELS) -> None:
-    if not labels or not faults.at_most(path, labels, most):
+    if not faults.at_most(path, labels, most):
         return
     for key, text in labels.items():
         fault = qualified_fault(key)
@@ -92,8 +92,14 @@ def check_label_selector(selector: LabelSelector, path: str, faults: Faults) -> 
         faults.check(f"{where}.key", qualified_fault(expression.key))
         faults.choice(f"{where}.operator", expression.operator, _LABEL_OPERATORS)
         check_value_count(expression.operator, len(expression.values), f"{where}.values", faults)
-        for index, text in enumerate(expression.values[: limits.VALUES]):
-            faults.check(f"{where}.values[{index}]", label_value_fault(text))
+        check_label_values(expression.values[: limits.VALUES], f"{where}.values", faults)
+
+
+def check_label_values(values: Sequence[str], path: str, faults: Faults) -> None:
+    """The values of a condition on a label."""
+    if not are_label_values(values):
+        for index, text in enumerate(values):
+            faults.check(f"{path}[{index}]", label_value_fault(text))
 
 
 def check_value_count(operator: str, count: int, path: str, faults: Faults) -> None:

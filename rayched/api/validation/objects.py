@@ -58,9 +58,9 @@ def validate(message: AnyObject) -> list[FieldError]:
     if size > most:
         faults.add("", f"the {kind.name} has {size} bytes; at most {most} are allowed")
         return faults.errors
-    if message.api_version not in ("", kind.api_version):
+    if message.api_version:
         faults.choice("apiVersion", message.api_version, (kind.api_version,))
-    if message.kind not in ("", kind.name):
+    if message.kind:
         faults.choice("kind", message.kind, (kind.name,))
     _BY_KIND[kind.name](message, faults)
     return faults.errors

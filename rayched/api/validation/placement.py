@@ -17,7 +17,7 @@ from rayched.api.selectors import NAME_FIELD, NODE_OPERATORS, int64
 from rayched.api.tolerations import EFFECTS, EQUAL, EXISTS, NO_EXECUTE
 from rayched.api.validation import limits
 from rayched.api.validation.faults import Faults
-from rayched.api.validation.metadata import check_label_selector, check_value_count
+from rayched.api.validation.metadata import check_label_selector, check_label_values, check_value_count
 from rayched.v1.core_pb2 import (
     Affinity,
     NodeAffinity,
@@ -94,8 +94,7 @@ def _check_node_term(term: NodeSelectorTerm, path: str, faults: Faults) -> None:
                     faults.add(f"{where}.values", f"must have exactly one value for operator {operator}, not {len(values)}")
                 elif int64(values[0]) is None:
                     faults.add(f"{where}.values[0]", f"{quoted(values[0])} must be an integer for operator {operator}")
-            for index, text in enumerate(values[: limits.VALUES]):
-                faults.check(f"{where}.values[{index}]", label_value_fault(text))
+            check_label_values(values[: limits.VALUES], f"{where}.values", faults)
     if faults.at_most(f"{path}.matchFields", term.match_fields, limits.EXPRESSIONS):
         for position, expression in enumerate(term.match_fields):
             where = f"{path}.matchFields[{position}]"

@@ -1,0 +1,168 @@
+"""What a change in the cache means for attempts, writes and nominations, and what the queue is told of it.
+
+Owner: the SchedulerCore. Cost: about 2 µs for a pod that comes, 1 µs for one that is seen bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rayched.api.stages import Stage
+from rayched.core.attempt_outcomes import AttemptEnds
+from rayched.core.cache.cache import PROGRESS_OBJECTS
+from rayched.core.cache.records import CacheChange, PodChanged, PodRecord, nominated_in
+from rayched.core.exchange.queue_events import QueueFeed
+from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
+from rayched.core.writes import event_reasons as occurrences
+from rayched.core.writes.bindings import AttemptEnd, Bindings, EndedAttempt
+from rayched.core.writes.events import EventWrites
+from rayched.core.writes.preemptions import Preemptions
+from rayched.core.writes.statuses import StatusWrites
+from rayched.framework.cluster_event import ASSIGNED_POD_ADD
+from rayched.scheduler.attempt import Attempt, AttemptPhase
+from rayched.scheduler.scheduler import Scheduler
+from rayched.snapshot.snapshot import Snapshot
+
+
+class CacheNews:
+    """See the module."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        progress: Callable[[], None],
+        snapshot: Snapshot,
+        events: EventWrites,
+        scheduler: Scheduler,
+        feed: QueueFeed,
+        statuses: StatusWrites,
+        bindings: Bindings,
+        preemptions: Preemptions,
+        ends: AttemptEnds,
+    ) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._progress = progress
+        self._snapshot = snapshot
+        self._events = events
+        self._scheduler = scheduler
+        self._feed = feed
+        self._statuses = statuses
+        self._bindings = bindings
+        self._preemptions = preemptions
+        self._ends = ends
+
+    def absorb(self, changes: Iterable[CacheChange]) -> None:
+        """Changes of the cache, in order."""
+        now, link = self._clock(), self._ends.link
+        may_be_plain = link is not None and self._is_quiet()
+        for count, change in enumerate(self._ends.measures.timed(changes), 1):
+            if not count % PROGRESS_OBJECTS:
+                self._progress()
+            if link is not None and may_be_plain and isinstance(change, PodChanged):
+                plain = self._plain_pod(change, link, now)
+                if plain is not None:
+                    now += plain
+                    continue
+            if self._is_nobodys(change):
+                continue
+            # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
+            is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is Stage.BOUND
+            if is_bound and isinstance(change, PodChanged):
+                self._pod_changed(change)
+            if link is not None:
+                for told in occurrences.of_change(change, self._snapshot):
+                    self._events.emit(told, now, self._wall_clock())
+                if is_bound and isinstance(change, PodChanged) and self._is_told_shortly(change, link):
+                    continue
+                link.tell_all(self._feed.told(change, now))
+                now += TIME_STEP_SECONDS
+            if not is_bound and isinstance(change, PodChanged):
+                self._pod_changed(change)
+            may_be_plain = link is not None and self._is_quiet()
+
+    def _is_quiet(self) -> bool:
+        """No pod is nominated, waits for a write of its status or is having room made for it."""
+        return not self._scheduler.nominations and self._statuses.is_quiet and self._preemptions.is_quiet
+
+    def _plain_pod(self, change: PodChanged, link: QueueLink, now: float) -> float | None:
+        """The short way of most changes, while all is quiet: a pending pod comes, or one that was bound here is seen on its node.
+
+        Gives how much later the next pod counts as having come; None: the change goes the long way, which does the same.
+        """
+        old, new = change
+        if new is None:
+            return None
+        if old is None:
+            if new.stage is not Stage.PENDING or new.kept is None or new.kept.nominated:
+                return None
+            template = new.template
+            if self._scheduler.knows(template.scheduler_name):
+                link.tell(*self._feed.pending_pod(new, now))
+                return TIME_STEP_SECONDS
+            return 0.0
+        if new.stage is not Stage.BOUND or old.stage is not Stage.PENDING or (old.kept is not None and old.kept.nominated):
+            return None
+        uid = new.uid
+        if link.concerns(uid) or self._scheduler.attempt(uid) is not None:
+            return None
+        self._ends.measures.forget(uid)
+        if self._feed.tells_of_bindings:
+            link.assigned(ASSIGNED_POD_ADD, new.template, new.node_name)
+        return 0.0
+
+    def _is_nobodys(self, change: CacheChange) -> bool:
+        """A pod comes that waits for another scheduler: nothing here can have to do with it."""
+        if not isinstance(change, PodChanged) or change.old is not None or change.new is None:
+            return False
+        new = change.new
+        return new.stage is Stage.PENDING and not nominated_in(new) and not self._feed.is_queued(new)
+
+    def _is_told_shortly(self, change: PodChanged, link: QueueLink) -> bool:
+        """Most bindings: the queue knows already what became of the attempt, and learns of the event."""
+        new = change.new
+        if new is None or link.is_known(new.uid) or not self._feed.is_plain_binding(change):
+            return False
+        if self._feed.tells_of_bindings:
+            link.assigned(ASSIGNED_POD_ADD, new.template, new.node_name)
+        return True
+
+    def _pod_changed(self, change: PodChanged) -> None:
+        record = change.new or change.old
+        if record is None:
+            return
+        uid = record.uid
+        if self._statuses.seen(uid):
+            self._bindings.status_settled(uid)
+        if change.new is not None and change.new.stage is Stage.PENDING:
+            if self._scheduler.attempt(uid) is None:
+                self._scheduler.nominations.status_seen(uid, record.template, nominated_in(change.old), nominated_in(record))
+            return
+        self._scheduler.nominations.forget(uid)
+        self._preemptions.cancel(uid)
+        self._statuses.drop(uid)
+        attempt = self._scheduler.attempt(uid)
+        if attempt is not None:
+            self._attempt_overtaken(attempt, change.new)
+        elif self._ends.link is not None:
+            self._ends.link.ended(uid)
+        self._ends.measures.forget(uid)
+
+    def _attempt_overtaken(self, attempt: Attempt, record: PodRecord | None) -> None:
+        """The watch shows what became of the pod before the answer of its binding does."""
+        if record is not None and _is_its_binding(record, attempt):
+            self._scheduler.bound(attempt)
+            self._ends.end(EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt))
+        else:
+            self._scheduler.roll_back(attempt)
+            if self._ends.link is not None:
+                self._ends.link.ended(attempt.uid)
+        self._bindings.cancel(attempt.uid)
+
+
+def _is_its_binding(record: PodRecord, attempt: Attempt) -> bool:
+    """The pod is on its node by this very attempt; where the id is gone with a later write, the node tells."""
+    if attempt.phase is not AttemptPhase.BINDING or record.node_name != attempt.node_name:
+        return False
+    return record.bound_by in (attempt.id, "")

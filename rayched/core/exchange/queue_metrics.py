@@ -1,0 +1,101 @@
+"""The queue's metrics, under kube-scheduler's names.
+
+The values lie in the QueueActor's process. They leave it as prometheus-client's own metric families, which are plain values:
+whoever serves them registers a collector that yields the families it was last given (`ActorSupervisor.metrics`).
+
+| metric | labels |
+|---|---|
+| scheduler_pending_pods | queue: active, backoff, unschedulable, gated |
+| scheduler_queue_incoming_pods_total | queue: active, backoff, unschedulable; event |
+| scheduler_unschedulable_pods | plugin, profile |
+| scheduler_framework_extension_point_duration_seconds | extension_point: PreEnqueue; status; profile |
+| scheduler_plugin_execution_duration_seconds | plugin; extension_point: PreEnqueue; status |
+| scheduler_queueing_hint_execution_duration_seconds | plugin; event; hint: Queue, QueueSkip, Error |
+| scheduler_inflight_events | event; PodPopped: pods in flight |
+| rayched_queue_invariant_violations_total | invariant |
+| rayched_queue_hint_failures_total | plugin |
+
+Counters go on through sessions; a new process begins at 0. On a standby the queue is empty, and so are the gauges.
+Source: pkg/scheduler/metrics of kube-scheduler 1.34. Cost: some 100 µs when asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from rayched.core.exchange.queue_core import QueueCore
+from rayched.queue.audit import Invariant
+
+PRE_ENQUEUE: Final = "PreEnqueue"
+
+
+def queue_metrics(core: QueueCore) -> list[Metric]:
+    """As of now."""
+    return [*_pods(core), *_durations(core), *_faults(core)]
+
+
+def _pods(core: QueueCore) -> list[Metric]:
+    counts = core.queue.pending()
+    pending = GaugeMetricFamily("scheduler_pending_pods", "Pods without a node, by the queue they wait in.", labels=["queue"])
+    for queue in ("active", "backoff", "unschedulable", "gated"):
+        pending.add_metric([queue], getattr(counts, queue))
+    incoming = CounterMetricFamily(
+        "scheduler_queue_incoming_pods", "Pods that came into a queue, by what brought them there.", labels=["queue", "event"]
+    )
+    for (queue, event), count in sorted(core.incoming().items()):
+        incoming.add_metric([queue, event], count)
+    held = GaugeMetricFamily(
+        "scheduler_unschedulable_pods", "Pods that a plugin holds until their next attempt.", labels=["plugin", "profile"]
+    )
+    for (plugin, profile), count in sorted(core.queue.held.items()):
+        held.add_metric([plugin, profile], count)
+    flights = core.queue.places.in_flight
+    events = GaugeMetricFamily(
+        "scheduler_inflight_events", "Events kept for pods that are being scheduled, and these pods.", labels=["event"]
+    )
+    for event, count in sorted(flights.events().items()):
+        events.add_metric([event], count)
+    events.add_metric(["PodPopped"], len(flights))
+    return [pending, incoming, held, events]
+
+
+def _durations(core: QueueCore) -> list[Metric]:
+    point = HistogramMetricFamily(
+        "scheduler_framework_extension_point_duration_seconds",
+        "Time that the plugins of an extension point took together.",
+        labels=["extension_point", "status", "profile"],
+    )
+    for (status, profile), buckets, seconds in core.durations.extension_point.histograms():
+        point.add_metric([PRE_ENQUEUE, status, profile], buckets, seconds)
+    plugins = HistogramMetricFamily(
+        "scheduler_plugin_execution_duration_seconds",
+        "Time that a plugin took at an extension point; sampled.",
+        labels=["plugin", "extension_point", "status"],
+    )
+    for (plugin, status), buckets, seconds in core.durations.plugins.histograms():
+        plugins.add_metric([plugin, PRE_ENQUEUE, status], buckets, seconds)
+    hints = HistogramMetricFamily(
+        "scheduler_queueing_hint_execution_duration_seconds",
+        "Time that a queueing hint took; sampled.",
+        labels=["plugin", "event", "hint"],
+    )
+    for labels, buckets, seconds in core.durations.hints.histograms():
+        hints.add_metric(labels, buckets, seconds)
+    return [point, plugins, hints]
+
+
+def _faults(core: QueueCore) -> list[Metric]:
+    violations = CounterMetricFamily(
+        "rayched_queue_invariant_violations", "Faults that the queue found in itself; always 0.", labels=["invariant"]
+    )
+    for invariant in Invariant:
+        violations.add_metric([invariant.value], core.violations[invariant.value])
+    failures = CounterMetricFamily(
+        "rayched_queue_hint_failures", "Queueing hints that raised; each counted as worth an attempt.", labels=["plugin"]
+    )
+    for plugin, count in sorted(core.hint_failures().items()):
+        failures.add_metric([plugin], count)
+    return [violations, failures]

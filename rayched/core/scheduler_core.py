@@ -1,0 +1,520 @@
+"""The SchedulerActor without its shell: watch, cycles, binding writes and the exchange with the queue, as one state without I/O.
+
+Inputs: deliveries of the watch, answers of transactions, answers of exchanges, the belief and the clocks (read through `Ports`).
+Outputs: what `turn` returns: transactions to send, an exchange to make, and when to turn again.
+
+The carrier takes inputs as they come, turns, carries out what the turn returned, and then lets it `decide` one batch, so that
+writes and the next exchange are under way while the batch is decided; and so on, until there is nothing left to decide.
+
+* Belief and cache tell whether this scheduler leads (`Term`); they are asked before each batch and before anything is sent. At
+  the start of a term the queue is rebuilt from the cache under a new session; nothing is listed at that moment. At its end
+  nothing more is decided or sent, what was not sent is rolled back, and what is under way is awaited (`drained`).
+* A batch is what is in the hand, at most BATCH_SECONDS of work, and one pod of those that take long (`costly_pods`).
+* What has to be sent again goes first, then bindings, then statuses, then events.
+
+Invariants:
+
+* Every pod that the queue handed out gets exactly one outcome in its session (`attempt_ends`).
+* A pod has at most one attempt, and at most one write under way.
+* One bad pod ends its own attempt and nothing else.
+
+Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from rayched.core.attempt_outcomes import AttemptEnds
+from rayched.core.cache.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
+from rayched.core.cache.change_handler import CacheNews
+from rayched.core.cache.records import PodRecord, nominated_in
+from rayched.core.costly_pods import DEATHS_MAX, HEAVY_SECONDS, CostlyPods, Trial
+from rayched.core.exchange.audit_sample import RollCall
+from rayched.core.exchange.messages import ExchangeAnswer, ExchangeRequest
+from rayched.core.exchange.queue_events import QueueFeed
+from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
+from rayched.core.term import Step, Term
+from rayched.core.writes import event_reasons as occurrences
+from rayched.core.writes import pod_patches as pod_changes
+from rayched.core.writes.bindings import AttemptEnd, Bindings, EndedAttempt
+from rayched.core.writes.events import OP_EVENT, EventWrites
+from rayched.core.writes.pod_patches import OP_BIND, OP_PREEMPT, OP_STATUS
+from rayched.core.writes.preemptions import PreemptionRefusal, Preemptions
+from rayched.core.writes.statuses import StatusWrites
+from rayched.core.writes.window import Send, WriteWindow
+from rayched.engine.shards import ShardEvaluator
+from rayched.framework.profile import Profile
+from rayched.framework.status import error
+from rayched.queue.hints import HintTable
+from rayched.scheduler.attempt import AttemptFailure, AttemptPhase
+from rayched.scheduler.scheduler import PodToSchedule, Scheduler
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.work_budget import AttemptOverBudget
+from rayched.store.keys import Keys
+from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.transactions import Fenced, Guard, GuardedPut
+
+BATCH_SECONDS: Final = 0.005
+"""Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
+CLOCK_EVERY: Final = 4
+"""Pods decided between two looks at the clock."""
+
+
+def _nobody_asks(uid: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the core reads of the world. Times in seconds."""
+
+    belief: Callable[[], int | None]
+    """The epoch that this replica may act under now."""
+    clock: Callable[[], float]
+    """CLOCK_BOOTTIME."""
+    wall_clock: Callable[[], float]
+    """Unix time, for conditions."""
+    progress: Callable[[], None]
+    """A sign of life within long work."""
+    work_clock: Callable[[], float] | None = None
+    """What attempts may take is measured by it: the time that this thread computes. None: by `clock`."""
+    deciding: Callable[[str], None] = _nobody_asks
+    """Told the uid of the pod whose cycle begins, "" after a batch: in whose cycle did the scheduler die, if it dies?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is to be done after a turn."""
+
+    sends: tuple[Send, ...] = ()
+    exchange: ExchangeRequest | None = None
+    turn_at: float | None = None
+    """When to turn again without any input and without a decision; None: only then. A time in the past: at once."""
+    lease_wanted: bool = False
+    """A lease for events is to be granted; `lease_granted` takes it."""
+
+
+class SchedulerCore:
+    """See the module."""
+
+    RULE_BINDINGS_ARE_GUARDED: ClassVar[bool] = True
+    RULE_ASSUMPTIONS_END_FIRST: ClassVar[bool] = True
+    """Broken by tests alone."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        profiles: Mapping[str, Profile],
+        seed: int,
+        incarnation: str,
+        first_session: int,
+        ports: Ports,
+        snapshot: Snapshot | None = None,
+        shards: Callable[[str], ShardEvaluator] | None = None,
+        identity: str = "",
+    ) -> None:
+        """`incarnation` is unique among all schedulers that ever wrote; `first_session` is higher than any session before.
+
+        `identity` is the replica's, for the Event of a won election; "": none is written.
+        """
+        self._epoch_key = keys.epoch
+        self._identity = identity
+        self._synced_at: int | None = None
+        """The revision of the first list."""
+        self._ports = ports
+        self.snapshot = snapshot or Snapshot()
+        self.snapshot.work.use(ports.work_clock or ports.clock, ports.progress)
+        self.scheduler = Scheduler(self.snapshot, profiles, seed, shards, stopwatch=ports.clock)
+        self.cache = Cache(keys, self.snapshot, self.scheduler.occupancy, ports.progress)
+        self.term = Term()
+        self.window = WriteWindow()
+        self.statuses = StatusWrites(self.cache, incarnation)
+        self.events = EventWrites(keys, incarnation)
+        """Whoever has something to tell people emits it here."""
+        self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
+        self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)
+        self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
+        self._ends = AttemptEnds(
+            ports.clock,
+            ports.wall_clock,
+            self.cache,
+            self.scheduler,
+            self._feed,
+            self.statuses,
+            self.events,
+            self.bindings,
+            self.preemptions,
+        )
+        self.attempts = self._ends.attempts
+        """Ended attempts by result: scheduled, unschedulable, error."""
+        self.measures = self._ends.measures
+        self._news = CacheNews(
+            ports.clock,
+            ports.wall_clock,
+            ports.progress,
+            self.snapshot,
+            self.events,
+            self.scheduler,
+            self._feed,
+            self.statuses,
+            self.bindings,
+            self.preemptions,
+            self._ends,
+        )
+        self._costly = CostlyPods()
+        self._next_session = first_session
+        self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried)
+        self._farewell: ExchangeRequest | None = None
+        self._queue_problems: deque[str] = deque(maxlen=UNREPORTED_MAX)
+
+    # --------------------------------------------------------------------------------------------------------- inputs
+
+    def watched(self, delivery: Delivery) -> None:
+        """What the watch delivered."""
+        match delivery:
+            case ListedAll():
+                self._news.absorb(self.cache.listed(delivery))
+                if self._synced_at is None:
+                    self._synced_at = self.cache.revision
+            case Changed():
+                self._news.absorb(self.cache.changed(delivery))
+            case _:
+                # Broken and Resumed: nothing was missed, and nothing is known that was not known before.
+                pass
+
+    def transaction_answered(self, number: int, answer: Any) -> None:
+        """The TxnResponse of a sent transaction, or the StoreError in its place."""
+        ended: list[EndedAttempt] = []
+        now = self._ports.clock()
+        outcomes = self.window.answered(number, answer, now)
+        self.measures.answered(number, answer, outcomes, now)
+        for write, outcome in outcomes:
+            if not isinstance(write, GuardedPut):
+                continue
+            if isinstance(outcome, Fenced):
+                self.term.fenced(self.term.epoch)
+            if self.bindings.is_mine(write):
+                end = self.bindings.outcome(write, outcome)
+                if end is not None:
+                    ended.append(end)
+                continue
+            if self.statuses.is_mine(write):
+                uid = self.statuses.outcome(write, outcome, now)
+                if uid is not None:
+                    self.bindings.status_settled(uid)
+                continue
+            if self.events.is_mine(write):
+                self.events.outcome(write, outcome, now)
+                continue
+            if self.preemptions.is_mine(write):
+                self._ends.room_answered(write, outcome, now)
+        self._ends.end_all(ended)
+
+    def exchange_answered(self, answer: ExchangeAnswer) -> None:
+        """An answer of an older session is dropped."""
+        link = self.link
+        if link is None or answer.session != link.session:
+            return
+        priorities: dict[str, int] = {}
+        for uid in answer.uids:
+            record = self.cache.pod(uid)
+            if record is not None and self._ends.is_to_be_tried(record):
+                priorities[uid] = record.template.priority
+        link.answered(answer, priorities)
+        now = self._ports.clock()
+        for uid in answer.gated:
+            self.statuses.want(uid, pod_changes.GATED, now)
+        self._roll_call.suggest(answer.suggested)
+        self._queue_problems.extend(answer.problems)
+        for uid in answer.lost:
+            record = self.cache.pod(uid)
+            if record is not None and self._ends.is_to_be_tried(record):
+                link.tell(*self._feed.pending_pod(record, now))
+
+    def lease_granted(self, lease: int | None) -> None:
+        """The lease that a turn wanted; None: there is none."""
+        self.events.lease_granted(lease, self._ports.clock())
+
+    def queue_lost(self) -> None:
+        """The queue's state is gone, or a new queue is there: start anew from the cache, under a new session."""
+        if self.link is not None:
+            self._begin_session()
+
+    # ----------------------------------------------------------------------------------------------------------- state
+
+    @property
+    def link(self) -> QueueLink | None:
+        """The session with the queue, while leading."""
+        return self._ends.link
+
+    @property
+    def drained(self) -> bool:
+        """Not leading, and no write is under way."""
+        return not self.term.leads and self.window.quiet
+
+    def take_problems(self) -> list[str]:
+        """What people should know and nobody has been told yet; each a line, with a traceback below where something raised."""
+        cache, plugins, raised = self.cache.unreported, self.scheduler.plugin_problems, self.scheduler.raised.take()
+        if not cache and not plugins and not raised and not self._queue_problems:
+            return []
+        problems = [*cache, *(problem.message() for problem in plugins), *raised, *self._queue_problems]
+        self._queue_problems.clear()
+        cache.clear()
+        plugins.clear()
+        return problems
+
+    def activate(self, names: tuple[str, ...]) -> None:
+        """Pods to be tried at once."""
+        if self.link is not None and names:
+            self.link.activate(names)
+
+    # ------------------------------------------------------------------------------------------------------------ turn
+
+    def turn(self) -> Turn:
+        """Follow the belief, end waits, write what can be written, and say what the queue has to be told."""
+        self._follow_belief()
+        link = self.link
+        if link is None:
+            farewell, self._farewell = self._farewell, None
+            return Turn(exchange=farewell)
+        now = self._ports.clock()
+        self._end_waits(now)
+        self._ends.end_all(self.bindings.resolved())
+        sends = list(self._write(now))
+        for send in sends:
+            self.measures.sent(send.number, send.op, send.n_writes, now)
+        for send in [send for send in sends if send.problem is not None]:
+            sends.remove(send)
+            self.transaction_answered(send.number, send.problem)
+        self._ends.tell_freed()
+        lease_wanted = self.events.lease_wanted(now)
+        return Turn(tuple(sends), link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
+
+    def decide(self) -> bool:
+        """One batch of cycles. False: there was nothing to decide."""
+        self._follow_belief()
+        link, costly = self.link, self._costly
+        # No pod that is decided makes room for more than one other.
+        room = self.bindings.room
+        if link is None or not (len(link) or len(costly)) or not room:
+            return False
+        clock, decisions = self._ports.clock, self.scheduler.decisions
+        decisions.begin(self.cache.revision)
+        began, now_unix = clock(), self._ports.wall_clock()
+        count = taken = 0
+        while count < room:
+            uid = link.take()
+            if uid is None:
+                break
+            taken += 1
+            record = self.cache.pod(uid)
+            if record is not None and self._steps_aside(record, link):
+                continue
+            self._decide_pod(uid, record, link, now_unix)
+            count += 1
+            if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
+                break
+        ended = clock()
+        if count:
+            costly.ordinary(ended, ended - began)
+        link.taken(taken, ended - began, BATCH_SECONDS)
+        turn = None
+        if count < room and len(costly):
+            turn = costly.take(ended, in_hand=len(link) > 0, in_queue=link.may_have_more)
+        if turn is not None:
+            link.take_up(turn.uid)
+            self._decide_pod(turn.uid, self.cache.pod(turn.uid), link, now_unix, turn)
+            ended = clock()
+        decisions.end(ended)
+        self.measures.batch_ended(ended)
+        self._ports.deciding("")
+        return count > 0 or turn is not None
+
+    def idle(self) -> bool:
+        """A piece of work that nobody waits for, while there is nothing to decide. False: there is none."""
+        return self.link is not None and self.scheduler.count_rejections()
+
+    def _turn_at(self, link: QueueLink) -> float | None:
+        dues = (
+            link.next_due(),
+            self._costly.due() if self.bindings.room else None,
+            self.scheduler.waiting.next_deadline(),
+            self.window.next_due(),
+            self.statuses.next_due() if self.window.room else None,
+            self.events.next_due(self._is_pressed(link)) if self.window.room else None,
+        )
+        return min((due for due in dues if due is not None), default=None)
+
+    # ------------------------------------------------------------------------------------------------------------ term
+
+    def _follow_belief(self) -> None:
+        match self.term.step(self._ports.belief(), self.cache.revision):
+            case Step.STOP:
+                self._ends.link = None
+                # A session that nobody uses empties the queue: what it held is none of a standby's business.
+                self._farewell = ExchangeRequest(self._next_session, 1, (), self._ports.clock(), 0)
+                self._next_session += 1
+                self.measures.end_term()
+                self.bindings.stop()
+                self.preemptions.stop()
+                self.statuses.clear()
+                # Another epoch may be there already.
+                self._follow_belief()
+            case Step.BEGIN:
+                self.window.end_term()
+                self.bindings.stop()
+                self.bindings.forget_sent()
+                self.preemptions.forget_sent()
+                self.statuses.clear()
+                self.statuses.forget_sent()
+                self.events.clear()
+                self._tell_of_election()
+                if self.RULE_ASSUMPTIONS_END_FIRST:
+                    self.scheduler.void()
+                self._take_nominations()
+                self._begin_session()
+                if not self.RULE_ASSUMPTIONS_END_FIRST:
+                    self.scheduler.void()
+            case Step.RESUME:
+                self._take_nominations()
+                self._begin_session()
+            case Step.NOTHING:
+                pass
+
+    def _tell_of_election(self) -> None:
+        # Who was made under an epoch that had begun already takes over from another process of the leader: nobody was elected.
+        if self._identity and self._synced_at is not None and self._synced_at < self.term.epoch:
+            self.events.emit(occurrences.became_leader(self._identity), self._ports.clock(), self._ports.wall_clock())
+
+    def _take_nominations(self) -> None:
+        """What the leaders before nominated, as far as the nodes are there."""
+        pending = ((record.uid, record.template, nominated_in(record)) for record in self.cache.pending())
+        self.scheduler.nominations.restart(pending)
+
+    def _begin_session(self) -> None:
+        """Tell a new queue of every pod that waits for a node, oldest first."""
+        self.bindings.forget_lost()
+        self.preemptions.stop()
+        self.scheduler.freed.clear()
+        self._costly.clear()
+        link = self._ends.link = QueueLink(self._next_session)
+        self._next_session += 1
+        waiting = [record for record in self.cache.pending() if self._ends.is_to_be_tried(record)]
+        self._roll_call.begin(self._ports.clock())
+        since = self._ports.clock() - len(waiting) * TIME_STEP_SECONDS
+        for place, record in enumerate(waiting):
+            link.tell(*self._feed.pending_pod(record, since + place * TIME_STEP_SECONDS))
+            if not place % PROGRESS_OBJECTS:
+                self._ports.progress()
+
+    # ---------------------------------------------------------------------------------------------------------- cycles
+
+    def _steps_aside(self, record: PodRecord, link: QueueLink) -> bool:
+        """Whether it is not the pod's turn yet."""
+        deaths = self.cache.suspects.get(record.uid, 0) if self.cache.suspects else 0
+        if deaths < DEATHS_MAX:
+            aside = self._costly.steps_aside(record.uid, record.template, deaths, self._ports.clock() if deaths else 0.0)
+            if aside:
+                link.put_off(record.uid)
+            return aside
+        why = f"schedulers ended in {deaths} attempts for this pod; it is tried again when that is an hour ago"
+        self._ends.failed(record.uid, link.cycle_begins(), AttemptFailure(error(why), why), self._ports.clock())
+        return True
+
+    def _decide_pod(
+        self, uid: str, record: PodRecord | None, link: QueueLink, now_unix: float, turn: Trial | None = None
+    ) -> None:
+        """`turn`: of a pod that stepped aside."""
+        if record is None or record.kept is None or not self._ends.is_to_be_tried(record):
+            link.ended(uid)
+            return
+        now = self._ports.clock()
+        self._ports.deciding(uid)
+        self.measures.cycle_began.append(now)
+        pod = PodToSchedule(uid, record.name, record.template, record.kept)
+        began = link.cycle_begins()
+        try:
+            if turn is None:
+                result = self.scheduler.schedule(pod, began, now, now_unix)
+            else:
+                result = self.scheduler.schedule(pod, began, now, now_unix, turn.allowed, goes_on=turn.goes_on)
+        except AttemptOverBudget:
+            self._costly.was_aside(now, self._ports.clock())
+            self._costly.goes_on()
+            link.put_off(uid)
+            return
+        took = self.snapshot.work.took
+        if turn is not None or took >= HEAVY_SECONDS:
+            self._costly.took(record.template, took)
+        if turn is not None:
+            self._costly.was_aside(now, self._ports.clock())
+        shadows = self.scheduler.shadows
+        while shadows.unread:
+            self.events.emit(occurrences.shadow_decision(shadows.unread.popleft()), now, now_unix)
+        if isinstance(result, AttemptFailure):
+            self.measures.failed(uid, record.template.scheduler_name, result, now, record.name)
+            self._ends.failed(uid, began, result, now)
+            return
+        self.bindings.decided(result)
+        if result.phase is AttemptPhase.READY:
+            self.bindings.ready(uid)
+
+    def _end_waits(self, now: float) -> None:
+        for attempt, failure in self.scheduler.decided_waits(now):
+            self.measures.waited(attempt, failure, now)
+            if failure is None:
+                self.bindings.ready(attempt.uid)
+            else:
+                self.bindings.cancel(attempt.uid)
+                self._ends.end(EndedAttempt(attempt.uid, AttemptEnd.FAILED, attempt, failure))
+
+    # ---------------------------------------------------------------------------------------------------------- writes
+
+    def _write(self, now: float) -> Iterator[Send]:
+        """What may be sent now. Belief was read just before."""
+        now_unix, epoch = self._ports.wall_clock(), self.term.epoch
+        guard = Guard(self._epoch_key, epoch)
+        yield from self.window.send_again(now)
+        yield from self._make_room(guard, now_unix)
+        ended: list[EndedAttempt] = []
+        while self.window.room and self.bindings.n_unsent:
+            writes = self.bindings.batch(epoch, now_unix, ended)
+            if not writes:
+                break
+            yield self.window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
+        self._ends.end_all(ended)
+        while self.window.room and not self.bindings.n_unsent:
+            writes = self.statuses.batch(epoch, now, now_unix)
+            if not writes:
+                break
+            yield self.window.send(writes, guard, op=OP_STATUS, once=True)
+        if self.window.room and not self.bindings.n_unsent:
+            events = self.events.batch(epoch, self.cache.revision, now, self._is_pressed(self.link))
+            if events:
+                yield self.window.send(events, guard, op=OP_EVENT, once=True)
+
+    def _is_pressed(self, link: QueueLink | None) -> bool:
+        """Pods wait for their decision, or for the store's word on it."""
+        if self.bindings.n_under_way:
+            return True
+        return link is not None and (len(link) > 0 or link.counts.get("active", 0) > 0)
+
+    def _make_room(self, guard: Guard, now_unix: float) -> Iterator[Send]:
+        """Preemptions go before bindings: those who wait for them are the more urgent ones."""
+        void: list[str] = []
+        refused: list[PreemptionRefusal] = []
+        while self.window.room and len(self.preemptions):
+            writes = self.preemptions.batch(guard.epoch, now_unix, void, refused)
+            if not writes:
+                break
+            yield self.window.send(writes, guard, op=OP_PREEMPT)
+        self._ends.end_all(EndedAttempt(uid, AttemptEnd.AGAIN) for uid in void)
+        for refusal in refused:
+            self._ends.room_refused(refusal.room, refusal.problem, self._ports.clock())
+        # Nothing that ends would wake them.
+        stranded = filter(None, map(self.cache.pod, self.preemptions.take_stranded()))
+        self.activate(tuple(record.name for record in stranded if self._ends.is_to_be_tried(record)))

@@ -1,0 +1,283 @@
+"""The binding cycle's writes: from an attempt that is ready to a definite outcome.
+
+```
+  add ──▶ ready ──▶ (PreBind, Bind, built) ──▶ sent ──▶ bound
+             ▲                 │                 │ conflict
+   status write settled        ▼                 ▼
+          waits for it     stale, refused     lost: waits until the cache shows what refused it
+```
+
+* A binding compares the pod as it is in the cache when it is built, the node as it was when it was chosen, and the epoch.
+* A pod that names its node itself takes room there without asking. An attempt whose node took such a pod since its decision is
+  tried again; and the binding compares the key that changes with the next one, so what is bound fits at that very moment.
+* A pod that changed since its attempt began in what scheduling reads is not bound: the attempt is stale.
+* A conflict rolls the attempt back at once. The pod is worth another attempt only when the cache has the very state that refused
+  it, else the next attempt would be refused for the same reason; `resolved` tells when.
+
+What becomes of a pod is an `EndedAttempt`; whoever owns the log tells the queue. No I/O. Owner: the SchedulerCore.
+Cost: about 8 µs a binding.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rayched.api import kinds
+from rayched.api.stages import Stage
+from rayched.core.cache.cache import Cache
+from rayched.core.cache.records import PodRecord
+from rayched.core.writes.pod_patches import BindingValues
+from rayched.core.writes.statuses import StatusWrites
+from rayched.framework.status import error
+from rayched.scheduler.attempt import Attempt, AttemptFailure
+from rayched.scheduler.scheduler import Scheduler
+from rayched.store import transactions
+from rayched.store.codec import PoisonedObject, decode_entry
+from rayched.store.entries import Entry
+from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, TransactionRefused
+from rayched.v1.core_pb2 import Pod
+
+READY_MAX: Final = 1_024
+"""Bindings that wait to be sent; with more nothing is decided until the store takes some."""
+
+
+class AttemptEnd(enum.Enum):
+    """What became of a pod's attempt."""
+
+    BOUND = "bound"
+    FAILED = "failed"
+    """A plugin or the store turned the binding down."""
+    AGAIN = "again"
+    """A race was lost: worth another attempt at once."""
+
+
+class EndedAttempt(NamedTuple):
+    uid: str
+    end: AttemptEnd
+    attempt: Attempt | None = None
+    failure: AttemptFailure | None = None
+
+
+_Ready = tuple[Attempt, tuple[bytes, int], int]
+"""An attempt on its way to the store, and the state it was decided on: the node's guard and the revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """States that the cache has to reach: for each key the revision compared and the one found (0: not there)."""
+
+    keys: tuple[tuple[bytes, int, int], ...]
+
+
+class Bindings:
+    """See the module."""
+
+    def __init__(self, cache: Cache, scheduler: Scheduler, statuses: StatusWrites, incarnation: str) -> None:
+        self._cache = cache
+        self._scheduler = scheduler
+        self._statuses = statuses
+        self._incarnation = incarnation
+        self._number = 0
+        self._decided: dict[str, _Ready] = {}
+        """Attempts that chose a node and were not sent, by uid: those ready, those whose pod is busy, those that wait."""
+        self._ready: deque[str] = deque()
+        self._after_status: set[str] = set()
+        self._built: tuple[Attempt, GuardedPut] | None = None
+        """A write that did not fit into the last transaction."""
+        self._sent: dict[str, Attempt] = {}
+        """By attempt id."""
+        self._lost: dict[str, _Lost] = {}
+
+    @property
+    def n_unsent(self) -> int:
+        return len(self._ready) + (self._built is not None)
+
+    @property
+    def n_under_way(self) -> int:
+        """Attempts between their decision and the store's word."""
+        return len(self._decided) + len(self._sent) + (self._built is not None)
+
+    @property
+    def room(self) -> int:
+        """How many more may be decided before some are sent."""
+        return max(0, READY_MAX - len(self._ready))
+
+    # ------------------------------------------------------------------------------------------------------- coming in
+
+    def decided(self, attempt: Attempt) -> None:
+        """An attempt chose its node just now: remember what it was decided on."""
+        uid, cache = attempt.uid, self._cache
+        self._statuses.drop(uid)
+        self._decided[uid] = attempt, cache.node_guard(attempt.node_name), cache.revision
+
+    def ready(self, uid: str) -> None:
+        """Nothing but a status write under way keeps the attempt from its binding cycle."""
+        if self._statuses.is_busy(uid):
+            self._after_status.add(uid)
+        else:
+            self._ready.append(uid)
+
+    def status_settled(self, uid: str) -> None:
+        """The pod's status write is out of the way."""
+        if uid in self._after_status:
+            self._after_status.remove(uid)
+            self._ready.append(uid)
+
+    def cancel(self, uid: str) -> None:
+        """The attempt was rolled back: it is not sent. If it was, its outcome will concern nobody."""
+        self._decided.pop(uid, None)
+        self._after_status.discard(uid)
+        if self._built is not None and self._built[0].uid == uid:
+            self._built = None
+
+    def stop(self) -> None:
+        """The term is over or interrupted: what was not sent is rolled back."""
+        unsent = [attempt for attempt, _, _ in self._decided.values()]
+        if self._built is not None:
+            unsent.append(self._built[0])
+        for attempt in unsent:
+            self._scheduler.roll_back(attempt)
+        self._decided.clear()
+        self._ready.clear()
+        self._after_status.clear()
+        self._built = None
+        self.forget_lost()
+
+    def forget_lost(self) -> None:
+        """The queue is told of every pending pod anew: nobody waits for the outcome of a lost race."""
+        self._lost.clear()
+
+    def forget_sent(self) -> None:
+        """The epoch is over: answers still to come concern nobody."""
+        self._sent.clear()
+
+    # --------------------------------------------------------------------------------------------------------- writing
+
+    def batch(self, epoch: int, now_unix: float, ended: list[EndedAttempt]) -> list[GuardedPut]:
+        """The next bindings, as many as one transaction takes. They count as sent; attempts that end here go into `ended`."""
+        writes: list[GuardedPut] = []
+        size = 0
+        values = BindingValues(epoch, now_unix)
+        while len(writes) < WRITES_MAX:
+            built = self._built or self._next(values, ended)
+            if built is None:
+                break
+            attempt, write = built
+            if writes and size + len(write.value) > BYTES_MAX:
+                self._built = built
+                break
+            self._built = None
+            self._sent[write.attempt] = attempt
+            self._cache.expect(write.key, write.value, attempt.node_name, write.attempt)
+            writes.append(write)
+            size += len(write.value)
+        return writes
+
+    def _next(self, values: BindingValues, ended: list[EndedAttempt]) -> tuple[Attempt, GuardedPut] | None:
+        while self._ready:
+            ready = self._decided.pop(self._ready.popleft(), None)
+            if ready is None:
+                continue
+            attempt, node_guard, decided_at = ready
+            record = self._cache.pod(attempt.uid)
+            is_taken = self._cache.is_taken_since(attempt.node_name, decided_at)
+            if record is None or record.kept is None or not _is_as_decided(record, attempt) or is_taken:
+                self._scheduler.roll_back(attempt)
+                ended.append(EndedAttempt(attempt.uid, AttemptEnd.AGAIN, attempt))
+                continue
+            number = self._number = self._number + 1
+            failure = self._scheduler.begin_binding(attempt, f"{self._incarnation}-{number}")
+            if failure is not None:
+                ended.append(EndedAttempt(attempt.uid, AttemptEnd.FAILED, attempt, failure))
+                continue
+            value = values.value(record, attempt.node_name, attempt.id, decided_at)
+            guards = (node_guard, self._cache.taken_guard(attempt.node_name))
+            return attempt, GuardedPut(record.key, record.mod_revision, value, guards, (), attempt.id)
+        return None
+
+    # -------------------------------------------------------------------------------------------------------- outcomes
+
+    def is_mine(self, write: GuardedPut) -> bool:
+        return write.attempt in self._sent
+
+    def outcome(self, write: GuardedPut, outcome: Outcome) -> EndedAttempt | None:
+        """What became of a sent binding. None: nothing yet, or nobody cares any more."""
+        attempt = self._sent.pop(write.attempt, None)
+        if attempt is None or self._scheduler.attempt(attempt.uid) is not attempt:
+            # Its pod was seen bound, or went, before the answer came.
+            return None
+        match outcome:
+            case Committed():
+                self._scheduler.bound(attempt)
+                return EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt)
+            case Conflict() if _is_on(outcome.current, attempt):
+                # Bound by an earlier sending and written to since, so the attempt id is gone. The room is taken all the same.
+                self._scheduler.bound(attempt)
+                return EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt)
+            case Conflict():
+                self._scheduler.roll_back(attempt)
+                self.lose(attempt.uid, write, outcome)
+                return None
+            case TransactionRefused(problem):
+                self._scheduler.roll_back(attempt)
+                return EndedAttempt(
+                    attempt.uid, AttemptEnd.FAILED, attempt, AttemptFailure(error(str(problem)), f"binding rejected: {problem}")
+                )
+            case _:
+                # Fenced: the term is over, and so is this write.
+                self._scheduler.roll_back(attempt)
+                return EndedAttempt(attempt.uid, AttemptEnd.AGAIN, attempt)
+
+    def lose(self, uid: str, write: GuardedPut, conflict: Conflict) -> None:
+        """The pod's write lost a race: it is worth another attempt when the cache shows what it lost to."""
+        self._lost[uid] = _lost(write, conflict)
+
+    def resolved(self) -> Iterator[EndedAttempt]:
+        """Pods whose lost race the cache shows by now."""
+        if not self._lost:
+            return
+        for uid, lost in list(self._lost.items()):
+            if all(self._has_reached(*key) for key in lost.keys):
+                del self._lost[uid]
+                yield EndedAttempt(uid, AttemptEnd.AGAIN)
+
+    def _has_reached(self, key: bytes, compared: int, found: int) -> bool:
+        known = self._cache.revision_of(key)
+        if compared == found:
+            return True
+        if not found:
+            return known != compared
+        return known >= found or (known == 0 and compared != 0)
+
+
+def _is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
+    """The pod still is what the attempt looked at."""
+    if record.stage is not Stage.PENDING:
+        return False
+    return record.template is attempt.template or record.template.content == attempt.template.content
+
+
+def _is_on(entry: Entry | None, attempt: Attempt) -> bool:
+    """The pod that refused the binding is on the very node it was to be bound to."""
+    if entry is None or not transactions.RULE_ATTEMPTS_ARE_RECOGNISED:
+        return False
+    try:
+        pod = kinds.unwrap(decode_entry(entry))
+    except PoisonedObject:
+        return False
+    return isinstance(pod, Pod) and pod.metadata.uid == attempt.uid and pod.spec.node_name == attempt.node_name
+
+
+def _lost(write: GuardedPut, conflict: Conflict) -> _Lost:
+    compared = ((write.key, write.mod_revision), *write.also)
+    found: tuple[Entry | None, ...] = (conflict.current, *conflict.also)
+    return _Lost(
+        tuple(
+            (key, revision, entry.mod_revision if entry is not None else 0)
+            for (key, revision), entry in zip(compared, found, strict=True)
+        )
+    )

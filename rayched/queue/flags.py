@@ -1,0 +1,19 @@
+"""What flags say about the queue. They travel as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class QueueFlags:
+    """What flags say about the queue; a KubeSchedulerConfiguration has no fields for it."""
+
+    unschedulable_seconds_max: float = 300.0
+    """--pod-max-in-unschedulable-pods-duration: a pod that no event woke for longer is tried again."""
+    retries_in_a_row_max: int = 0
+    """--head-of-line-limit: attempts of pods tried before, after which the pod that waits longest has its turn; 0: never."""
+
+
+DEFAULT_FLAGS: Final = QueueFlags()

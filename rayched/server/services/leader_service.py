@@ -1,0 +1,149 @@
+"""The services rayched.v1.Leadership and rayched.v1.Scheduling: who leads, and questions that the leader's scheduler answers.
+
+A standby passes such a question on to the address in the leader's record, at most `HOPS_MAX` times in all: leadership may move
+while the question travels. Where that does not end at the leader, FAILED_PRECONDITION names its address; while nobody leads,
+UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, unavailable
+from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, QuestionFailed, SchedulerPort
+from rayched.server.rpc import Call
+from rayched.server.watching.open_streams import OpenStreams, shutting_down
+from rayched.store.keys import key_part
+from rayched.v1.services_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
+    GetLeaderRequest,
+    GetLeaderResponse,
+    GetPlanBasisRequest,
+    GetPlanBasisResponse,
+    GetSchedulerStatusRequest,
+    GetSchedulerStatusResponse,
+    ListQueueRequest,
+    ListQueueResponse,
+)
+
+HOPS_MAX: Final = 3
+QUEUE_LIMIT_MAX: Final = 2_000
+_FORWARD_SECONDS: Final = 2.5
+_SERVICE: Final = "/rayched.v1.Scheduling"
+_CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
+"""A connection of each call's own: the leader's address changes just when it matters."""
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class LeadershipService:
+    """Any replica serves it."""
+
+    def __init__(self, leadership: LeadershipPort, version: str, problems: Callable[[], Sequence[str]] = tuple) -> None:
+        self._leadership = leadership
+        self._version = version
+        self._problems = problems
+        self._streams = OpenStreams()
+
+    async def get_leader(self, _request: GetLeaderRequest, _: Call) -> GetLeaderResponse:
+        return self._response(self._leadership.leader())
+
+    async def watch_leader(self, _request: GetLeaderRequest, call: Call) -> None:
+        async def follow() -> None:
+            async for leader in self._leadership.changes():
+                await call.write(self._response(leader))
+
+        await self._streams.run(follow, shutting_down)
+        raise shutting_down()
+
+    async def close(self) -> None:
+        """Ends the streams; new ones are refused."""
+        await self._streams.close()
+
+    def _response(self, leader: Leader | None) -> GetLeaderResponse:
+        mine = self._leadership
+        response = GetLeaderResponse(
+            answered_by=mine.identity, version=self._version, stands_for_election=mine.stands, problems=self._problems()
+        )
+        if leader is not None:
+            response.holder, response.address = leader.holder, leader.address
+            response.epoch, response.transitions = leader.epoch, leader.transitions
+            response.acquired_at_ms, response.renewed_at_ms = leader.acquired_at_ms, leader.renewed_at_ms
+            response.lease_duration_ms = leader.lease_duration_ms
+        return response
+
+
+class SchedulingService:
+    """Serves at the leader, forwards everywhere else."""
+
+    def __init__(self, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
+        self._leadership = leadership
+        self._scheduler = scheduler
+
+    async def get_scheduler_status(self, request: GetSchedulerStatusRequest, _: Call) -> GetSchedulerStatusResponse:
+        return await self._answer("GetSchedulerStatus", request, self._scheduler.status, GetSchedulerStatusResponse)
+
+    async def get_plan_basis(self, request: GetPlanBasisRequest, _: Call) -> GetPlanBasisResponse:
+        return await self._answer("GetPlanBasis", request, self._scheduler.plan_basis, GetPlanBasisResponse)
+
+    async def explain(self, request: ExplainRequest, _: Call) -> ExplainResponse:
+        if not request.name:
+            raise invalid("name: is missing; want the name of a pod")
+        if request.limit < 0:
+            raise invalid(f"limit: {request.limit}: want how many nodes to show, or 0 for all")
+        for part, text in (("namespace", request.namespace or "default"), ("name", request.name)):
+            key_part(text, part)
+        return await self._answer("Explain", request, lambda: self._explain(request), ExplainResponse)
+
+    async def _explain(self, request: ExplainRequest) -> ExplainResponse:
+        try:
+            return await self._scheduler.explain(request)
+        except NothingToExplain as problem:
+            raise ApiFailure(Code.NOT_FOUND, str(problem)) from None
+
+    async def list_queue(self, request: ListQueueRequest, _: Call) -> ListQueueResponse:
+        if not 0 <= request.limit <= QUEUE_LIMIT_MAX:
+            raise invalid(f"limit: {request.limit}: allowed are 0 to {QUEUE_LIMIT_MAX}")
+        return await self._answer("ListQueue", request, lambda: self._scheduler.queue(request), ListQueueResponse)
+
+    async def _answer(
+        self, method: str, request: Any, ask: Callable[[], Awaitable[ResponseT]], response_type: type[ResponseT]
+    ) -> ResponseT:
+        """This replica's scheduler's answer where it leads, else that of the leader's; all requests have `hops`."""
+        try:
+            return await ask()
+        except QuestionFailed as problem:
+            raise ApiFailure(Code.INTERNAL, f"{method}: {problem}") from None
+        except NotLeading:
+            leader = self._leadership.leader()
+        if leader is None:
+            raise unavailable("nobody leads at the moment; try again")
+        if leader.holder == self._leadership.identity:
+            raise unavailable("this replica has just acquired or lost the lead; try again")
+        if request.hops >= HOPS_MAX:
+            raise ask_the_leader(leader, f"passed on {request.hops} times without reaching the leader")
+        onward = type(request)()
+        onward.CopyFrom(request)
+        onward.hops += 1
+        async with grpc.aio.insecure_channel(leader.address, options=_CHANNEL_OPTIONS) as channel:
+            call: Any = channel.unary_unary(
+                f"{_SERVICE}/{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response_type.FromString,
+            )
+            try:
+                response: ResponseT = await call(onward, timeout=_FORWARD_SECONDS)
+            except grpc.RpcError as error:
+                code = error.code()
+                if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
+                if code in (Code.NOT_FOUND, Code.INTERNAL):
+                    raise ApiFailure(code, error.details()) from None
+                raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
+        return response

@@ -1,0 +1,313 @@
+"""The service rayched.v1.Nodes: what agents on nodes call.
+
+A node's object is written only when something in it changed besides heartbeat times, because bindings are conditional on its
+revision. Signs of life are keys of their own, outside the watched prefix: one for each node, written in transactions of 100, and
+only for nodes that exist. A report on a node's status is a sign of life too.
+
+A pod's status is taken from agents only for pods that have a node, and only for the pod of the uid reported on. Batches are read
+and written in transactions of 100; entries that somebody else changed meanwhile are judged again. Every entry may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leader.etcd_shim import rpc
+from rayched.api.defaulting import default
+from rayched.api.errors import FieldError
+from rayched.api.kinds import NODE, POD, AnyObject, wrap
+from rayched.api.validation import validate
+from rayched.server.admission.deletion import removal
+from rayched.server.errors import (
+    ApiFailure,
+    Code,
+    conflict,
+    failure_of,
+    forbidden_by_state,
+    invalid,
+    invalid_fields,
+    not_found,
+    over_limit,
+)
+from rayched.server.objects import (
+    ATTEMPTS_MAX,
+    CallTarget,
+    Objects,
+    Read,
+    lost_write,
+    milliseconds_now,
+    read_entry,
+    timestamp_now,
+)
+from rayched.server.reports import register, report_node, report_pod
+from rayched.server.rpc import Call
+from rayched.store.codec import encode
+from rayched.store.entries import Entry
+from rayched.store.errors import RequestTooLarge
+from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Write
+from rayched.v1 import services_pb2
+from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.services_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    PodStatusUpdate,
+    RegisterNodeRequest,
+    RegisterNodeResponse,
+    UpdateNodeStatusRequest,
+    UpdateNodeStatusResponse,
+    UpdatePodStatusRequest,
+    UpdatePodStatusResponse,
+)
+from rayched.v1.storage_pb2 import Heartbeat
+
+HEARTBEATS_A_CALL: Final = 10_000
+UPDATES_A_CALL: Final = 1_000
+_A_TRANSACTION: Final = 100
+_ROUNDS_MAX: Final = 4
+
+
+@dataclass(slots=True, eq=False)
+class _Update:
+    """One entry of UpdatePodStatus on its way; `result` None: open."""
+
+    report: PodStatusUpdate
+    target: CallTarget
+    entry: Entry | None = None
+    result: services_pb2.Outcome | None = None
+    write: Write | None = None
+
+
+class NodeService:
+    """Any replica serves it."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def register(self, request: RegisterNodeRequest, _: Call) -> RegisterNodeResponse:
+        node = request.node
+        target = self._objects.target_of(NODE, "", node.metadata.name)
+        default(node)
+        errors = validate(node)
+        if errors:
+            raise invalid_fields(str(target), errors)
+        for _attempt in range(ATTEMPTS_MAX):
+            try:
+                rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node), goes_on=True)
+            except ApiFailure as failure:
+                if failure.code is not Code.NOT_FOUND:
+                    raise
+            else:
+                # It may have been deleted meanwhile, and then nothing of it is to be left.
+                await self._heartbeats([target.key.name])
+                return RegisterNodeResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
+            revision = await self._create(target, node)
+            if revision:
+                return RegisterNodeResponse(node=node, revision=revision)
+        raise conflict(f"{target}: others keep creating and deleting it; try again")
+
+    async def heartbeat(self, request: HeartbeatRequest, _: Call) -> HeartbeatResponse:
+        names = list(dict.fromkeys(request.nodes))
+        if len(names) > HEARTBEATS_A_CALL:
+            raise over_limit(f"nodes: {len(names)} in one call, at most {HEARTBEATS_A_CALL} are allowed")
+        parts = [names[start : start + _A_TRANSACTION] for start in range(0, len(names), _A_TRANSACTION)]
+        unknown = await asyncio.gather(*(self._heartbeats(part) for part in parts))
+        return HeartbeatResponse(unknown=[name for part in unknown for name in part])
+
+    async def update_node_status(self, request: UpdateNodeStatusRequest, _: Call) -> UpdateNodeStatusResponse:
+        target = self._objects.target_of(NODE, "", request.name)
+
+        def edit(stored: AnyObject) -> list[FieldError]:
+            report_node(_as_node(stored), request.status, timestamp_now())
+            return validate(stored)
+
+        # Before the report: whoever reads Ready shall not find behind it a heartbeat that is too old.
+        await self._heartbeats([request.name])
+        rewritten = await self._objects.rewrite(target, edit, goes_on=True)
+        return UpdateNodeStatusResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
+
+    async def update_pod_status(self, request: UpdatePodStatusRequest, _: Call) -> UpdatePodStatusResponse:
+        if len(request.updates) > UPDATES_A_CALL:
+            raise over_limit(f"updates: {len(request.updates)} in one call, at most {UPDATES_A_CALL} are allowed")
+        outcomes: list[services_pb2.Outcome | None] = [None] * len(request.updates)
+        updates: dict[int, _Update] = {}
+        for index, report in enumerate(request.updates):
+            try:
+                updates[index] = _Update(report, self._objects.target_of(POD, report.namespace, report.name))
+            except Exception as error:
+                # One bad report fails alone; what nobody expected is logged by failure_of.
+                outcomes[index] = failure_of(error, "Nodes.UpdatePodStatus").outcome()
+        for batch in _without_repetition(list(updates.values())):
+            await self._update_pods(batch)
+        for index, update in updates.items():
+            outcomes[index] = update.result
+        return UpdatePodStatusResponse(outcomes=[outcome or services_pb2.Outcome() for outcome in outcomes])
+
+    # ---- nodes
+
+    async def _create(self, target: CallTarget, node: Node) -> int:
+        """The revision of the creation, the node completed; 0 when it exists by now."""
+        metadata = node.metadata
+        for name in ("resource_version", "deletion_timestamp", "deletion_grace_period_seconds"):
+            metadata.ClearField(name)
+        metadata.uid = str(uuid.uuid4())
+        metadata.generation = 1
+        metadata.creation_timestamp.CopyFrom(timestamp_now())
+        sign = (self._objects.keys.heartbeat(target.key.name), _sign())
+        self._objects.refuse_what_is_new(target, node.ByteSize())
+        outcome = (
+            await self._objects.store.send(None, [GuardedPut(target.store_key, 0, encode(wrap(node)), with_puts=(sign,))])
+        )[0]
+        match outcome:
+            case Committed(revision):
+                metadata.resource_version = str(revision)
+                return revision
+            case Conflict():
+                return 0
+            case _:
+                raise lost_write(outcome, str(target))
+
+    async def _heartbeats(self, names: Sequence[str]) -> list[str]:
+        """Those of the names that are no nodes."""
+        keys = self._objects.keys
+        request, known, unknown = rpc.TxnRequest(), [], []
+        sign = _sign()
+        for name in names:
+            try:
+                node_key, key = keys.object_key(NODE, "", name), keys.heartbeat(name)
+            except ValueError:
+                unknown.append(name)
+                continue
+            known.append(name)
+            nested = request.success.add().request_txn
+            nested.compare.add(key=node_key, target=rpc.Compare.VERSION, result=rpc.Compare.GREATER, version=0)
+            put = nested.success.add().request_put
+            put.key, put.value = key, sign
+        if known:
+            try:
+                answer = await self._objects.store.txn(request)
+            except RequestTooLarge:
+                if len(names) < 2:
+                    raise
+                middle = len(names) // 2
+                return await self._heartbeats(names[:middle]) + await self._heartbeats(names[middle:])
+            unknown += [
+                name for name, response in zip(known, answer.responses, strict=True) if not response.response_txn.succeeded
+            ]
+        return unknown
+
+    # ---- pods
+
+    async def _update_pods(self, updates: list[_Update]) -> None:
+        reading = await self._objects.store.get_many([update.target.store_key for update in updates])
+        for update, entry in zip(updates, reading.entries, strict=True):
+            update.entry = entry
+        for _ in range(_ROUNDS_MAX):
+            pending = [update for update in updates if update.result is None]
+            if not pending:
+                return
+            await self._write_pods(pending)
+        for update in updates:
+            if update.result is None:
+                update.result = conflict(f"{update.target}: others keep changing it; try again").outcome()
+
+    async def _write_pods(self, pending: list[_Update]) -> None:
+        records = await self._records_of_removed(pending)
+        for update in pending:
+            try:
+                update.write = _write_for(update, records)
+                if update.write is None:
+                    update.result = services_pb2.Outcome()
+            except Exception as error:
+                # As above: the other reports are written.
+                update.write = None
+                update.result = failure_of(error, "Nodes.UpdatePodStatus").outcome()
+        written = [(update, update.write) for update in pending if update.write is not None]
+        outcomes = await self._objects.store.commit(None, [write for _, write in written])
+        for (update, _), outcome in zip(written, outcomes, strict=True):
+            _settle(update, outcome)
+
+    async def _records_of_removed(self, pending: list[_Update]) -> dict[str, Entry]:
+        """The records of submissions that expire with the pods to be removed, by uid."""
+        uids = [
+            update.report.uid for update in pending if update.report.remove and update.report.uid and "/" not in update.report.uid
+        ]
+        if not uids:
+            return {}
+        reading = await self._objects.store.get_many([self._objects.keys.submission(uid) for uid in uids])
+        return {uid: entry for uid, entry in zip(uids, reading.entries, strict=True) if entry is not None}
+
+
+def _registered(stored: AnyObject, reported: Node) -> list[FieldError]:
+    register(_as_node(stored), reported, timestamp_now())
+    return validate(stored)
+
+
+def _write_for(update: _Update, records: dict[str, Entry]) -> Write | None:
+    """The write that an update asks for; None: it is as reported already. Raises ApiFailure."""
+    report, target = update.report, update.target
+    read = read_entry(update.entry) if update.entry is not None else None
+    if read is None or read.message.metadata.uid != report.uid:
+        if not report.uid:
+            raise invalid(f"{target}: the update names no uid")
+        if report.remove:
+            return None
+        raise not_found(f"{target} with uid {report.uid[:80]}")
+    pod = _as_pod(read)
+    if not pod.spec.node_name:
+        raise forbidden_by_state(f"{target}: is not bound to a node, so no agent can report on it")
+    if report.remove:
+        if not pod.metadata.HasField("deletion_timestamp"):
+            raise forbidden_by_state(f"{target}: is not being deleted; an agent removes only what somebody deleted")
+        return removal(target, read, records.get(report.uid))
+    before = pod.status.SerializeToString(deterministic=True)
+    fault = report_pod(pod, report.status, timestamp_now())
+    if fault is not None:
+        raise forbidden_by_state(f"{target}: {fault}")
+    if pod.status.SerializeToString(deterministic=True) == before:
+        return None
+    # The rest of the pod was judged when it was admitted; the path "" is its size.
+    errors = [error for error in validate(pod) if not error.path or error.path.startswith("status")]
+    if errors:
+        raise invalid_fields(str(target), errors)
+    return GuardedPut(target.store_key, read.entry.mod_revision, encode(read.stored.object, read.leader_write))
+
+
+def _settle(update: _Update, outcome: Outcome) -> None:
+    match outcome:
+        case Committed():
+            update.result = services_pb2.Outcome()
+        case Conflict(current=current):
+            update.entry = current
+        case _:
+            update.result = failure_of(lost_write(outcome, str(update.target)), "Nodes.UpdatePodStatus").outcome()
+
+
+def _without_repetition(updates: list[_Update]) -> Iterator[list[_Update]]:
+    """Batches in order, none of which names a pod twice: the second report is judged on what the first one left."""
+    batch: dict[bytes, _Update] = {}
+    for update in updates:
+        if update.target.store_key in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[update.target.store_key] = update
+    if batch:
+        yield list(batch.values())
+
+
+def _as_node(message: AnyObject) -> Node:
+    assert isinstance(message, Node)
+    return message
+
+
+def _as_pod(read: Read) -> Pod:
+    message: Any = read.message
+    assert isinstance(message, Pod)
+    return message
+
+
+def _sign() -> bytes:
+    return Heartbeat(renewed_at_ms=milliseconds_now()).SerializeToString()

@@ -1,0 +1,158 @@
+"""The service rayched.v1.Submission: objects created, applied, read, listed and deleted.
+
+Answers to writes are sent after the commit. Reads are linearizable: they see every write that was answered before they began,
+at whichever replica.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from rayched.api import kinds
+from rayched.api.admission import check_default_class
+from rayched.api.errors import FieldError
+from rayched.api.kinds import AnyObject
+from rayched.api.validation import validate
+from rayched.api.wire import message_fields
+from rayched.server.admission import last_applied
+from rayched.server.admission.admission import Admission
+from rayched.server.admission.applying import step
+from rayched.server.admission.creation import Creator
+from rayched.server.admission.deletion import Deleter
+from rayched.server.admission.large_objects import REQUEST_BYTES_MAX
+from rayched.server.errors import ApiFailure, Code, conflict, invalid_fields, over_limit
+from rayched.server.listing import list_page
+from rayched.server.objects import CallTarget, Objects, refuse_oversize, timestamp_now
+from rayched.server.rpc import Call, malformed, takes_bytes
+from rayched.store.keys import KeyTextError
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.services_pb2 import (
+    ApplyRequest,
+    ApplyResponse,
+    DeleteRequest,
+    DeleteResponse,
+    GetRequest,
+    GetResponse,
+    ListRequest,
+    ListResponse,
+    SubmitManyRequest,
+    SubmitManyResponse,
+    SubmitRequest,
+    SubmitResponse,
+)
+from rayched.v1.workloads_pb2 import Object, PriorityClass
+
+OBJECTS_A_BATCH: Final = 100
+BYTES_A_BATCH: Final = REQUEST_BYTES_MAX
+_CREATED_MEANWHILE_MAX: Final = 3
+_OBJECTS: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
+
+
+class SubmissionService:
+    """Any replica serves it."""
+
+    def __init__(self, objects: Objects, admission: Admission, creator: Creator, deleter: Deleter) -> None:
+        self._objects = objects
+        self._admission = admission
+        self._creator = creator
+        self._deleter = deleter
+
+    async def submit(self, request: SubmitRequest, _: Call) -> SubmitResponse:
+        (created,) = await self._creator.create([request.object], request.dry_run)
+        if isinstance(created, ApiFailure):
+            raise created
+        item = await self._creator.as_created(created)
+        return SubmitResponse(uid=created.uid, revision=created.revision, object=item, warnings=created.warnings)
+
+    @takes_bytes
+    async def submit_many(self, request: bytes, _: Call) -> SubmitManyResponse:
+        try:
+            objects = message_fields(request, _OBJECTS)
+            if objects is None:
+                objects = [item.SerializeToString() for item in SubmitManyRequest.FromString(request).objects]
+            count, size = len(objects), len(request)
+            if count > OBJECTS_A_BATCH:
+                raise over_limit(f"objects: {count} in one batch, at most {OBJECTS_A_BATCH} are allowed")
+            # A single large object is refused as such, with its name.
+            if size > BYTES_A_BATCH and count > 1:
+                raise over_limit(f"objects: {size} bytes in one batch, at most {BYTES_A_BATCH} (1 MiB) are allowed")
+            results = await self._creator.create_many(objects)
+        except DecodeError as error:
+            raise malformed(SubmitManyRequest.DESCRIPTOR.name, error) from None
+        response = SubmitManyResponse()
+        for created in results:
+            if isinstance(created, ApiFailure):
+                response.results.add(outcome=created.outcome())
+            else:
+                result = response.results.add(uid=created.uid, revision=created.revision, warnings=created.warnings)
+                result.outcome.SetInParent()
+        return response
+
+    async def apply(self, request: ApplyRequest, _: Call) -> ApplyResponse:
+        manifest = kinds.unwrap(request.object)
+        metadata = manifest.metadata
+        target = self._target_of(manifest)
+        refuse_oversize(target, manifest)
+        for _attempt in range(_CREATED_MEANWHILE_MAX):
+            try:
+                return await self._update(request)
+            except ApiFailure as failure:
+                if failure.code is not Code.NOT_FOUND or metadata.resource_version:
+                    raise
+            item = Object()
+            item.CopyFrom(request.object)
+            last_applied.add_note(kinds.unwrap(item).metadata)
+            (created,) = await self._creator.create([item], request.dry_run)
+            if not isinstance(created, ApiFailure):
+                whole = await self._creator.as_created(created)
+                return ApplyResponse(
+                    action=ApplyResponse.CREATED, revision=created.revision, object=whole, warnings=created.warnings
+                )
+            # Where somebody else has just created it, there is something to update.
+            if created.code is not Code.ALREADY_EXISTS or metadata.uid:
+                raise created
+        raise conflict(f"{target}: others keep creating and deleting it; try again")
+
+    async def get(self, request: GetRequest, _: Call) -> GetResponse:
+        read = await self._objects.get(self._objects.target(request.key))
+        return GetResponse(object=read.stored.object)
+
+    async def list(self, request: ListRequest, _: Call) -> ListResponse:
+        return await list_page(self._objects, request)
+
+    async def delete(self, request: DeleteRequest, _: Call) -> DeleteResponse:
+        grace = request.grace_period_seconds if request.HasField("grace_period_seconds") else None
+        deleted = await self._deleter.delete(self._objects.target(request.key), request.uid, grace)
+        return DeleteResponse(revision=deleted.revision, object=deleted.read.stored.object)
+
+    def _target_of(self, manifest: AnyObject) -> CallTarget:
+        """What the manifest names; raises with the path of what keeps it from naming anything."""
+        kind, metadata = kinds.of_message(manifest), manifest.metadata
+        try:
+            return self._objects.target_of(kind, metadata.namespace, metadata.name)
+        except (ApiFailure, KeyTextError):
+            paths = ["metadata.name", *(["metadata.namespace"] if metadata.namespace else [])]
+            errors = [error for error in validate(manifest) if error.path in paths]
+            if not errors:
+                raise
+            raise invalid_fields(f"{kind.name} {metadata.name}".rstrip(), errors) from None
+
+    async def _update(self, request: ApplyRequest) -> ApplyResponse:
+        """Raises NOT_FOUND where there is nothing to update."""
+        manifest = kinds.unwrap(request.object)
+        metadata = manifest.metadata
+        target = self._objects.target_of(kinds.of_message(manifest), metadata.namespace, metadata.name)
+        classes = await self._admission.classes_for([manifest] if isinstance(manifest, Pod) else [])
+        defaults = await self._admission.default_classes([manifest])
+
+        def edit(stored: AnyObject) -> list[FieldError]:
+            if metadata.uid and metadata.uid != stored.metadata.uid:
+                raise conflict(f"{target}: has uid {stored.metadata.uid}, not {metadata.uid[:80]}; it is another object")
+            errors = step(stored, manifest, classes, timestamp_now())
+            return errors + check_default_class(manifest, defaults) if isinstance(manifest, PriorityClass) else errors
+
+        rewritten = await self._objects.rewrite(target, edit, metadata.resource_version, dry_run=request.dry_run)
+        action = ApplyResponse.CONFIGURED if rewritten.changed else ApplyResponse.UNCHANGED
+        return ApplyResponse(action=action, revision=rewritten.revision, object=kinds.wrap(rewritten.message))

@@ -1,0 +1,50 @@
+"""`benchmarks.pairs`: which rows it makes, what it allows, and what it says of runs that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pairs, workloads
+from benchmarks.pairs import Row
+
+
+def test_a_row_has_the_median_of_its_rounds_and_not_the_ratio_of_medians() -> None:
+    assert Row("w", (10.0, 30.0, 20.0), (10.0, 15.0, 40.0)).ratio == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ratios", "wrong"),
+    [
+        ((1.0, 1.0), []),
+        ((0.95, 1.2), []),
+        ((0.94, 1.2), ["row 0: 0.94 of what it was, 0.95 are allowed"]),
+        ((0.96, 0.98), ["the geometric mean of all rows is 0.970, 1.0 are allowed"]),
+        ((), ["no row was measured"]),
+    ],
+)
+def test_slow_rows_and_a_slow_mean_are_failures(ratios: tuple[float, ...], wrong: list[str]) -> None:
+    rows = [Row(f"row {number}", (100.0 * ratio,), (100.0,)) for number, ratio in enumerate(ratios)]
+    assert pairs.failures(rows) == wrong
+
+
+def test_a_workload_that_is_made_smaller_keeps_its_share_of_pods() -> None:
+    (large,) = [found for found in workloads.chosen("SchedulingBasic") if found.nodes == 5000][:1]
+    small = pairs.smaller(large, 1000)
+    assert (small.nodes, small.init_pods) == (1000, large.init_pods // 5)
+    assert small.measured_pods == max(pairs.PODS_MIN, large.measured_pods // 5)
+    assert pairs.smaller(large, 5000) is large
+
+
+def test_the_published_workloads_are_all_but_our_own() -> None:
+    names = {workload.name for workload in workloads.published()}
+    ours = {workload.name for workload in workloads.WORKLOADS} - names
+    assert "SchedulingBasic" in names
+    assert ours and all(name.startswith(("OwnLabels", "HostPorts")) for name in ours)
+
+
+def test_a_checkout_that_is_none_is_an_error_that_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(tmp_path / "none"), "--workloads", "SchedulingBasic", "--nodes-max", "5", "--rounds", "1"]
+    assert pairs.main(arguments) == 1
+    assert str(tmp_path / "none") in capsys.readouterr().err

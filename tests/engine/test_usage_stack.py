@@ -1,0 +1,242 @@
+"""Usage sums that take turns: one call for a state that is new, and the same sums as without."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rayched.engine import usage_stack
+from rayched.engine.engine import Engine
+from rayched.engine.usage_stack import UsageStack
+from rayched.framework.plugin_error import PluginError
+from rayched.snapshot import usage_states as row_states
+from rayched.snapshot.columns import CodeColumn, ScoreColumn
+from rayched.snapshot.rows import Rows
+from rayched.snapshot.snapshot import Snapshot
+from tests.engine.spies import TEMPLATES, a_snapshot, a_template
+from tests.engine.toy_plugins import Cordon, Room, a_profile
+from tests.snapshot.objects import a_node, a_pod
+
+SHAPES = [f"{100 + 10 * number}m" for number in range(12)]
+MANY_SHAPES = [f"{100 + 10 * number}m" for number in range(44)]
+
+
+class Watched(Room):
+    """Notes how many rows, or pods' requests, each call of `score` was about."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int]] = []
+        self.offset = 0
+        self.broken = False
+
+    def score(self, state: Any, rows: Rows) -> ScoreColumn:
+        n_states = len(state[0]) if isinstance(state[0], np.ndarray) else 1
+        if self.broken and n_states > 1:
+            raise ValueError("cannot do so many")
+        self.calls.append((rows.n, n_states))
+        return super().score(state, rows) + self.offset
+
+
+def an_engine(plugin: Room, snapshot: Snapshot) -> Engine:
+    return Engine(snapshot, a_profile(filters=(plugin,), scores=(plugin,)))
+
+
+def the_stack(engine: Engine) -> UsageStack:
+    (stack,) = [one for one in engine._planner._stacks.values() if len(one)]
+    return stack
+
+
+def place(engine: Engine, snapshot: Snapshot, cpu: str, uid: str) -> None:
+    """Decide, compare with an engine that keeps nothing, and bind."""
+    template = a_template(cpu)
+    found = engine.evaluate(template)
+    fresh = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),))).evaluate(template)
+    assert found.feasible.tolist() == fresh.feasible.tolist(), uid
+    # Of a single feasible row nobody asks the scores.
+    assert fresh.n_feasible < 2 or found.total.tolist() == fresh.total.tolist(), uid
+    if found.is_feasible:
+        snapshot.bind(uid, template, snapshot.name_of(int(found.best_rows[0])))
+
+
+def in_turns(engine: Engine, snapshot: Snapshot, rounds: int, shapes: list[str], prefix: str = "u") -> None:
+    for number in range(rounds):
+        for cpu in shapes:
+            place(engine, snapshot, cpu, f"{prefix}-{number}-{cpu}")
+
+
+def test_a_new_state_is_asked_about_for_all_sums_in_one_call() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.calls.clear()
+    for number, cpu in enumerate(2 * SHAPES):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{200 + number}")
+        assert engine.evaluate(a_template(cpu)).is_feasible
+    assert len(the_stack(engine)) == len(SHAPES)
+    assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
+
+
+def test_a_row_in_a_state_that_was_there_before_is_not_asked_about() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 4, SHAPES)
+    plugin.calls = []
+    in_turns(engine, snapshot, 2, SHAPES, "again")
+    assert plugin.calls == [], "all of them went to nodes that were empty"
+
+
+def test_a_new_sum_asks_about_each_state_once() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 4, SHAPES)
+    plugin.calls = []
+    engine.evaluate(a_template("95m"))
+    assert plugin.calls == [(1 + len(SHAPES), 1)], "an empty node, and one with a pod of each shape"
+    in_turns(engine, snapshot, 1, MANY_SHAPES, "more")
+    assert len(the_stack(engine)) == 1 + len(MANY_SHAPES)
+
+
+def test_of_many_new_states_each_sum_asks_for_itself_when_its_turn_comes() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.calls.clear()
+    for number in range(40):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
+    in_turns(engine, snapshot, 1, SHAPES, "after")
+    assert plugin.calls == [(40, 1)] * len(SHAPES)
+
+
+def test_where_rows_are_in_too_many_states_the_stack_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "STATES_MIN", 16)
+    monkeypatch.setattr(usage_stack, "BYTES_MAX", 64 * 2 * len(SHAPES))
+    monkeypatch.setattr(usage_stack, "REST_TURNS", 300)
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    stack = the_stack(engine)
+    for number in range(100):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
+    in_turns(engine, snapshot, 10, SHAPES, "rest")
+    assert len(stack) == 0
+    for number in range(100):
+        snapshot.unbind(f"odd-{number}")
+    in_turns(engine, snapshot, 40, SHAPES, "later")
+    assert len(stack) == len(SHAPES)
+
+
+def test_states_that_are_numbered_in_two_goes_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "STATES_MIN", 8)
+    monkeypatch.setattr(row_states, "NUMBERED_MAX", 50)
+    plugin, snapshot = Watched(), a_snapshot(90)
+    for number in range(90):
+        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 4, SHAPES)
+    assert len(the_stack(engine)) == len(SHAPES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods in any order, in runs, many changes at once, nodes that come and go, resources that are new, little room."""
+    monkeypatch.setattr(usage_stack, "SUMS_MIN", 3)
+    monkeypatch.setattr(usage_stack, "STATES_MIN", 4)
+    monkeypatch.setattr(usage_stack, "BYTES_MAX", 1 << 20 if seed % 2 else 4_000)
+    monkeypatch.setattr(usage_stack, "REST_TURNS", 30)
+    monkeypatch.setattr(usage_stack, "TURNS_MIN", 20)
+    monkeypatch.setattr(row_states, "CHANGED_MAX", 16)
+    monkeypatch.setattr(row_states, "NUMBERED_MAX", 50 if seed < 2 else 4_096)
+    random, snapshot = Random(seed), a_snapshot(60)
+    engine = an_engine(Room(), snapshot)
+    for number in range(400):
+        for _ in range(random.choice((1, 1, 1, 5))):
+            place(engine, snapshot, random.choice(MANY_SHAPES[: 4 + number // 10]), f"u{number}")
+        if random.random() < 0.1:
+            for change in range(random.choice((1, 3, 40))):
+                snapshot.bind(f"other-{number}-{change}", a_template("700m"), f"n{random.randrange(60)}")
+        if random.random() < 0.1 and snapshot.bound(f"u{number - 7}") is not None:
+            snapshot.unbind(f"u{number - 7}")
+        if random.random() < 0.02:
+            snapshot.remove_node(f"n{random.randrange(60)}")
+        if number == 200:
+            snapshot.bind("device", TEMPLATES.intern(a_pod({"cpu": "10m", "x/new": "1"})), "n5")
+
+
+def test_a_sum_that_is_not_asked_for_leaves_and_few_make_no_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_stack, "TURNS_MIN", 40)
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    stack = the_stack(engine)
+    in_turns(engine, snapshot, 20, SHAPES[:10], "fewer")
+    assert len(stack) == 10
+    in_turns(engine, snapshot, 60, SHAPES[:2], "few")
+    assert len(stack) == 0
+    place(engine, snapshot, SHAPES[-1], "late")
+
+
+def test_sums_that_no_plan_holds_any_more_are_let_go() -> None:
+    snapshot = a_snapshot(300)
+    engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)), bytes_max=1)
+    in_turns(engine, snapshot, 3, SHAPES)
+    stacks = list(engine._planner._stacks.values())
+    assert all(len(stack._turns) <= 2 * usage_stack.SUMS_MIN for stack in stacks)
+    engine._forget()
+    assert not engine._planner._stacks
+
+
+def test_plugins_that_cannot_answer_for_many_are_asked_for_each_sum() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.broken = True
+    in_turns(engine, snapshot, 2, SHAPES, "failing")
+    plugin.broken = False
+    in_turns(engine, snapshot, 2, SHAPES, "mended")
+
+
+def test_a_score_outside_its_range_is_told_as_without_a_stack() -> None:
+    plugin, snapshot = Watched(), a_snapshot(300)
+    engine = an_engine(plugin, snapshot)
+    in_turns(engine, snapshot, 3, SHAPES)
+    plugin.offset = 101
+    snapshot.bind("one-more", a_template("100m"), "n7")
+    with pytest.raises(PluginError, match=r'plugin "Room", Score: score \d+ lies outside 0\.\.100'):
+        engine.evaluate(a_template(SHAPES[0]))
+
+
+def test_pods_that_ask_for_what_cannot_be_stacked_follow_the_log_by_themselves() -> None:
+    snapshot = a_snapshot(300)
+    engine = an_engine(Room(), snapshot)
+    for number in range(40):
+        cpu = SHAPES[number % len(SHAPES)]
+        with_device = TEMPLATES.intern(a_pod({"cpu": cpu, "x/gpu": "1"}))
+        assert not engine.evaluate(with_device).is_feasible
+        place(engine, snapshot, cpu, f"u{number}")
+    assert len(the_stack(engine)) == len(SHAPES)
+
+
+def test_a_filter_that_raises_ends_the_attempt_of_a_pod_that_the_stack_knows_already() -> None:
+    """Though it would answer when it is asked again."""
+
+    class Flaky(Cordon):
+        fails = False
+
+        def filter(self, state: Any, rows: Rows) -> CodeColumn:
+            if self.fails:
+                self.fails = False
+                raise RuntimeError("just this once")
+            return super().filter(state, rows)
+
+    flaky, snapshot = Flaky(), a_snapshot(300)
+    engine = Engine(snapshot, a_profile(filters=(flaky, Room()), scores=(Room(),)))
+    in_turns(engine, snapshot, 3, SHAPES)
+    assert len(the_stack(engine)) == len(SHAPES)
+    flaky.fails = True
+    snapshot.update_node(a_node("n5", {"cpu": "4", "memory": "8Gi", "pods": "10"}, unschedulable=True))
+    with pytest.raises(PluginError, match="just this once"):
+        engine.evaluate(a_template("125m"))
+    assert not engine.evaluate(a_template("125m")).feasible[5]
