@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from leader.etcd_shim import rpc
 from rayched.store.entries import Change, Deleted, Entry
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 
 DELIVERY_CHANGES_MAX: Final = 512
 """Changes in one delivery; etcd's messages hold about as many."""

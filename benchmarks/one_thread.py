@@ -33,7 +33,7 @@ from rayched.core.scheduler_core import Ports, SchedulerCore
 from rayched.plugins.in_tree import IN_TREE
 from rayched.store.entries import Change
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed
+from rayched.store.list_watch_effects import Changed
 
 SECONDS_MAX: Final = 120.0
 DELIVERY_MAX: Final = 512

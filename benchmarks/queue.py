@@ -46,7 +46,7 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.queued_pod import PendingPod
 from rayched.store.codec import encode
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed
+from rayched.store.list_watch_effects import Changed
 from rayched.v1.core_pb2 import Node, Pod
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)

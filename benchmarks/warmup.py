@@ -48,7 +48,7 @@ from rayched.store.entries import Entry
 from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery
+from rayched.store.list_watch_effects import Changed, Delivery
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 

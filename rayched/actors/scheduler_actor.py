@@ -53,7 +53,7 @@ from rayched.store.fencing import Fence
 from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery, ListedAll
+from rayched.store.list_watch_effects import Delivery, ListedAll
 from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
 
 IDLE_SECONDS: Final = 0.1

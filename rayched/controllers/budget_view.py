@@ -25,7 +25,7 @@ from rayched.api.selectors import LabelSelectorMatcher
 from rayched.store.codec import PoisonedObject, decode_entry, encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys, ObjectKey
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.store.transactions import GuardedPut
 from rayched.v1.core_pb2 import Pod, ReplicationController
 from rayched.v1.storage_pb2 import LeaderWrite, Stored

@@ -25,7 +25,7 @@ from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, Following, OwnWatches
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Guard, OutcomeUnknown, TransactionRefused
 

@@ -22,7 +22,7 @@ from rayched.queue.heap import KeyedHeap
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Change, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from rayched.store.pod_layouts import AlikePods, part_behind
 from rayched.v1.core_pb2 import Node, Toleration
 from rayched.v1.storage_pb2 import Stored

@@ -24,7 +24,7 @@ from rayched.controllers.zones import ZoneChange
 from rayched.store.codec import decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery
+from rayched.store.list_watch_effects import Delivery
 from rayched.store.transactions import Write
 from rayched.v1.workloads_pb2 import Object
 

@@ -30,7 +30,7 @@ from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, OwnWatches
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery
+from rayched.store.list_watch_effects import Delivery
 from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Committed, Conflict, Guard
 

@@ -55,7 +55,7 @@ from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.work_budget import AttemptOverBudget
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from rayched.store.transactions import Fenced, Guard, GuardedPut
 
 BATCH_SECONDS: Final = 0.005

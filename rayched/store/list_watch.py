@@ -44,13 +44,23 @@ from typing import Any, ClassVar, Final
 
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry, entry_of
-from rayched.store.errors import Compacted, FutureRevision, store_error
 from rayched.store.keys import prefix_end
+from rayched.store.list_watch_effects import (
+    Break,
+    Broken,
+    CallFailure,
+    Changed,
+    CloseStream,
+    Effect,
+    FetchPage,
+    ListedAll,
+    OpenStream,
+    Resumed,
+    SendOnStream,
+)
 from rayched.store.page_size import PageSize
 
 _DELETE: Final = kv.Event.DELETE
-STREAM_METADATA: Final = (("hasleader", "true"),)
-"""Goes with each stream that is opened."""
 _PROOF_CHANGES_MAX: Final = 1000
 """More deletions than so without any put are not remembered; a break then costs a listing."""
 
@@ -64,105 +74,6 @@ class Pace:
     page_seconds_max: float = 5.0
     pause_seconds_min: float = 0.05
     pause_seconds_max: float = 1.0
-
-
-class Break(enum.Enum):
-    """Why following ended for the moment."""
-
-    STREAM_ENDED = "the stream ended"
-    SILENT = "the stream was silent and did not answer"
-    REFUSED = "etcd cancelled the watch"
-    COMPACTED = "the next revision was compacted"
-    SET_BACK = "etcd's history is not the one followed"
-    LIST_FAILED = "a page of the list failed"
-
-
-@dataclass(frozen=True, slots=True)
-class CallFailure:
-    """How a call ended, if not with an answer. `lost` is COMPACTED or SET_BACK when etcd does not have the revision asked for."""
-
-    message: str
-    lost: Break | None = None
-
-    @classmethod
-    def of(cls, error: BaseException) -> CallFailure:
-        """What an error of a call means here."""
-        known = store_error(error)
-        match known:
-            case Compacted():
-                return cls(str(known), Break.COMPACTED)
-            case FutureRevision():
-                return cls(str(known), Break.SET_BACK)
-            case _:
-                return cls(str(known))
-
-
-@dataclass(frozen=True, slots=True)
-class FetchPage:
-    """Request: call Range, then `page_arrived` or `page_failed`; but only `stream_ended` if the stream has ended meanwhile."""
-
-    request: Any
-    timeout_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class OpenStream:
-    """Request: open a watch stream, send the request; then `stream_message` for each message and `stream_ended` at the end."""
-
-    stream: int
-    request: Any
-    metadata: tuple[tuple[str, str], ...] = STREAM_METADATA
-
-
-@dataclass(frozen=True, slots=True)
-class SendOnStream:
-    """Request: send on an open stream."""
-
-    stream: int
-    request: Any
-
-
-@dataclass(frozen=True, slots=True)
-class CloseStream:
-    """Request: give the stream up; what still comes from it is ignored."""
-
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
-class ListedAll:
-    """Delivery: all there is, as of `revision`, in the order of the keys."""
-
-    entries: tuple[Entry, ...]
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Delivery: one or more whole revisions in order, up to and including `revision`."""
-
-    changes: tuple[Change, ...]
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """Delivery: following is interrupted; repeated for each attempt that fails."""
-
-    reason: Break
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """Delivery: the stream is open; everything up to `revision` has been delivered, the rest follows."""
-
-    revision: int
-
-
-Request = FetchPage | OpenStream | SendOnStream | CloseStream
-Delivery = ListedAll | Changed | Broken | Resumed
-Effect = Request | Delivery
 
 
 class _Phase(enum.Enum):

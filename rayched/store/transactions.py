@@ -29,14 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from leader.etcd_shim import rpc
-from rayched.api.wire import varint
 from rayched.store.codec import last_attempt
 from rayched.store.entries import Entry, first_entry
 from rayched.store.errors import LeaseNotFound, NotApplied, RequestTooLarge, StoreBusy, StoreError, StoreFull
+from rayched.store.txn_encoding import delete_operation, nested_transaction, put_operation, unchanged, unchanged_often
 
 WRITES_MAX: Final = 100
 BYTES_MAX: Final = 1 << 20
@@ -49,22 +47,6 @@ _WRITES_AND_MARKS_MAX: Final = 128 - 1 - ALSO_MAX
 """Operations beside those of the largest write."""
 _BYTES_A_COMPARISON: Final = 32
 """What a comparison or an operation costs on the wire besides keys and values."""
-
-
-def _tag(message: Any, field: str) -> bytes:
-    """What stands before a field in protobuf's binary form."""
-    found = message.DESCRIPTOR.fields_by_name[field]
-    length_delimited = found.type in (found.TYPE_BYTES, found.TYPE_MESSAGE)
-    return bytes([found.number << 3 | (2 if length_delimited else 0)])
-
-
-_COMPARE, _SUCCESS, _FAILURE = (_tag(rpc.TxnRequest, field) for field in ("compare", "success", "failure"))
-_COMPARE_KEY, _COMPARE_MOD_REVISION = _tag(rpc.Compare, "key"), _tag(rpc.Compare, "mod_revision")
-_COMPARE_MOD: Final = rpc.Compare(target=rpc.Compare.MOD).SerializeToString()
-_REQUEST_RANGE, _REQUEST_PUT = _tag(rpc.RequestOp, "request_range"), _tag(rpc.RequestOp, "request_put")
-_REQUEST_DELETE_RANGE, _REQUEST_TXN = _tag(rpc.RequestOp, "request_delete_range"), _tag(rpc.RequestOp, "request_txn")
-# The key has one number in each of them.
-_KEY, _VALUE, _LEASE = (_tag(rpc.PutRequest, field) for field in ("key", "value", "lease"))
 
 
 RULE_WRITES_ARE_GUARDED: bool = True
@@ -210,17 +192,14 @@ def build(guard: Guard | None, writes: Sequence[Write]) -> bytes:
     """The TxnRequest for one batch, serialised. Raises RequestTooLarge for what no etcd is asked to take."""
     if not writes or len(writes) > WRITES_MAX:
         raise RequestTooLarge(f"a transaction of {len(writes)} writes: want 1 to {WRITES_MAX}")
-    parts = [_unchanged(guard.epoch_key, guard.epoch)] if guard is not None and RULE_WRITES_ARE_GUARDED else []
+    parts = [unchanged(guard.epoch_key, guard.epoch)] if guard is not None and RULE_WRITES_ARE_GUARDED else []
     for write in writes:
         also, with_puts = write.also, write.with_puts
         if len(also) > ALSO_MAX or len(with_puts) > ALSO_MAX:
             found = f"a write with {len(also)} further keys and {len(with_puts)} puts"
             raise RequestTooLarge(f"{found}: want at most {ALSO_MAX}")
-        pieces = _nested(write)
-        size = sum(map(len, pieces))
-        transaction = varint(size)
-        parts += (_SUCCESS, varint(1 + len(transaction) + size), _REQUEST_TXN, transaction, *pieces)
-    parts += [_put(mark, b"") for mark in sorted(_marks_of(writes))]
+        parts += nested_transaction(_conditions_and_operations(write))
+    parts += [put_operation(mark, b"") for mark in sorted(_marks_of(writes))]
     return b"".join(parts)
 
 
@@ -360,67 +339,17 @@ def bytes_of(write: Write) -> int:
     return size + len(write.value) + 2 * len(write.mark) if isinstance(write, GuardedPut) else size
 
 
-# Put together as bytes, a request takes a fraction of the time that its fields take when set one by one. What
-# stands around keys, revisions and values depends on their lengths alone, and many writes are alike in these.
-
-
-def _nested(write: Write) -> list[bytes]:
-    """The transaction of one write, in pieces."""
+def _conditions_and_operations(write: Write) -> list[bytes]:
+    """Of the transaction of one write."""
     key = write.key
-    pieces = [_unchanged(key, write.mod_revision)]
+    pieces = [unchanged(key, write.mod_revision)]
     for other, revision in write.also:
         # What is there already is relied on by many writes: the namespace of pods, a node.
-        pieces.append(_unchanged_often(other, revision) if revision else _unchanged(other, revision))
+        pieces.append(unchanged_often(other, revision) if revision else unchanged(other, revision))
     if isinstance(write, GuardedDelete):
-        pieces.append(_framed(_SUCCESS, _framed(_REQUEST_DELETE_RANGE, _framed(_KEY, key))))
-    elif write.lease:
-        pieces.append(_put(key, write.value, _LEASE + varint(write.lease)))
+        pieces.append(delete_operation(key))
     else:
-        pieces.append(_put(key, write.value))
+        pieces.append(put_operation(key, write.value, write.lease))
     for other, value in write.with_puts:
-        pieces.append(_put(other, value))
+        pieces.append(put_operation(other, value))
     return pieces
-
-
-def _put(key: bytes, value: bytes, lease: bytes = b"") -> bytes:
-    before, between = _around_put(len(key), len(value), len(lease))
-    return before + key + between + value + lease
-
-
-@lru_cache(maxsize=1024)
-def _around_put(key: int, value: int, lease: int) -> tuple[bytes, bytes]:
-    """What stands before a key and between it and its value, of so many bytes each."""
-    key_size, value_size = varint(key), varint(value)
-    size = 2 + len(key_size) + key + len(value_size) + value + lease
-    put = varint(size)
-    operation = varint(1 + len(put) + size)
-    return b"".join((_SUCCESS, operation, _REQUEST_PUT, put, _KEY, key_size)), _VALUE + value_size
-
-
-def _unchanged(key: bytes, mod_revision: int) -> bytes:
-    """A comparison, and the read that answers where it does not hold."""
-    revision = varint(mod_revision)
-    before, between, behind = _around_unchanged(len(key), len(revision))
-    return before + key + between + revision + behind + key
-
-
-_unchanged_often: Final = lru_cache(maxsize=8192)(_unchanged)
-
-
-@lru_cache(maxsize=1024)
-def _around_unchanged(key: int, revision: int) -> tuple[bytes, bytes, bytes]:
-    """What stands before a key, between it and its revision, and between that and the key again, of so many bytes each."""
-    key_size = varint(key)
-    size = 1 + len(key_size) + key
-    compare = varint(len(_COMPARE_MOD) + size + 1 + revision)
-    read_size = varint(size)
-    operation = varint(1 + len(read_size) + size)
-    return (
-        b"".join((_COMPARE, compare, _COMPARE_MOD, _COMPARE_KEY, key_size)),
-        _COMPARE_MOD_REVISION,
-        b"".join((_FAILURE, operation, _REQUEST_RANGE, read_size, _KEY, key_size)),
-    )
-
-
-def _framed(tag: bytes, content: bytes) -> bytes:
-    return b"".join((tag, varint(len(content)), content))

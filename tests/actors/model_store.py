@@ -7,7 +7,7 @@ from typing import Any
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.errors import RequestTooLarge
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 

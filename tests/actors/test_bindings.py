@@ -7,7 +7,7 @@ import pytest
 from leader.etcd_shim import rpc
 from rayched.core.exchange.messages import GivenBack
 from rayched.store.errors import RequestTooLarge, StoreFull
-from rayched.store.list_watch import Changed
+from rayched.store.list_watch_effects import Changed
 from tests.actors.builders import a_node, a_pod
 from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod, take_room
 from tests.actors.replica import KEYS

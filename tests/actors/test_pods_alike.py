@@ -17,7 +17,7 @@ from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed
+from rayched.store.list_watch_effects import Changed
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
 from tests.actors.builders import a_pod

@@ -10,7 +10,7 @@ from rayched.api import kinds
 from rayched.core.exchange import queue_session as queue_link
 from rayched.snapshot.columns import Log
 from rayched.store.entries import Entry
-from rayched.store.list_watch import ListedAll
+from rayched.store.list_watch_effects import ListedAll
 from rayched.v1.core_pb2 import Pod
 from tests.actors.builders import a_node, a_pod, stored
 from tests.actors.leading import a_replica, decide, key_of, put_node, put_pod, reason_of

@@ -33,7 +33,7 @@ from rayched.framework.cluster_event import ASSIGNED_POD_ADD, NODE_ADD
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
-from rayched.store.list_watch import Changed
+from rayched.store.list_watch_effects import Changed
 from rayched.v1.core_pb2 import Pod, PodSpec, PodStatus
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from tests.actors.builders import a_pod

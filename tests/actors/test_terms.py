@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rayched.core.term import Step, Term
-from rayched.store.list_watch import Resumed
+from rayched.store.list_watch_effects import Resumed
 from tests.actors.builders import a_node, a_pod
 from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
 from tests.actors.model_store import ModelStore

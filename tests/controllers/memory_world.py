@@ -16,7 +16,7 @@ from rayched.controllers.node_writes import NodeWrites
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.store.transactions import GuardedDelete, Write
 from rayched.v1.core_pb2 import Node, Pod, Toleration
 from rayched.v1.workloads_pb2 import Object

@@ -12,7 +12,7 @@ from rayched.controllers.budget_view import BudgetView
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodDisruptionBudget, ReplicaSet
 

@@ -12,7 +12,7 @@ from rayched.controllers.cluster_view import ClusterView
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object

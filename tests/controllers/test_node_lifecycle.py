@@ -16,7 +16,7 @@ from rayched.controllers.node_taints import is_out_of_service
 from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
 from rayched.controllers.zones import ZoneChange
 from rayched.store.entries import Entry
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.v1.core_pb2 import Node, Toleration
 from rayched.v1.workloads_pb2 import Object
 from tests.controllers.memory_world import KEYS, MemoryWorld

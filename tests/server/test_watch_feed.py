@@ -19,7 +19,7 @@ from rayched.server.watching.watch_hub import Loss, Lost, WatchHub
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys, ObjectKey
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from tests.server.objects import a_node, a_pod
 from tests.server.serving import until
 

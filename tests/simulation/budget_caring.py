@@ -10,7 +10,7 @@ from leader.etcd_shim import rpc
 from rayched.controllers.budget_view import BudgetView
 from rayched.store.errors import store_error
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from rayched.store.transactions import (
     Fenced,
     Guard,

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from rayched.store.list_watch import (
-    CallFailure,
-    CloseStream,
-    Delivery,
-    Effect,
-    FetchPage,
-    ListWatchCore,
-    OpenStream,
-    SendOnStream,
-)
+from rayched.store.list_watch import ListWatchCore
+from rayched.store.list_watch_effects import CallFailure, CloseStream, Delivery, Effect, FetchPage, OpenStream, SendOnStream
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.world import SECOND, Link, Process, Stream, World

@@ -17,7 +17,7 @@ from rayched.controllers.node_writes import NodeWrites
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery
+from rayched.store.list_watch_effects import Delivery
 from rayched.store.transactions import Committed, Fenced, Guard, split
 from tests.simulation.api import CALL_NS, Call, SimulatedStore
 from tests.simulation.candidate import MachineClock

@@ -13,7 +13,7 @@ from leader.config import FAST, ElectionConfig
 from leader.etcd_requests import LockKeys
 from rayched.framework.profile import Profile
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery
+from rayched.store.list_watch_effects import Delivery
 from tests.simulation.api import Api
 from tests.simulation.budget_caring import BudgetCaring
 from tests.simulation.candidate import Candidate, MachineClock

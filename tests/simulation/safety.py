@@ -33,7 +33,7 @@ from leader.etcd_shim import kv
 from rayched.audit.auditor import Auditor, KeyChange
 from rayched.audit.findings import INVARIANTS
 from rayched.store.entries import Deleted
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from tests.simulation.nodes import Nodes
 from tests.simulation.users import Record
 from tests.simulation.world import SECOND, Violation, World

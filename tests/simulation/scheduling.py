@@ -22,7 +22,7 @@ from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile
 from rayched.store.errors import store_error
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Delivery, ListedAll
+from rayched.store.list_watch_effects import Delivery, ListedAll
 from tests.simulation.candidate import MachineClock
 from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.following import Following

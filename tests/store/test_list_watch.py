@@ -8,7 +8,8 @@ import pytest
 
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Deleted, Entry
-from rayched.store.list_watch import (
+from rayched.store.list_watch import ListWatchCore, Pace
+from rayched.store.list_watch_effects import (
     Break,
     Broken,
     CallFailure,
@@ -17,9 +18,7 @@ from rayched.store.list_watch import (
     Effect,
     FetchPage,
     ListedAll,
-    ListWatchCore,
     OpenStream,
-    Pace,
     Resumed,
     SendOnStream,
 )

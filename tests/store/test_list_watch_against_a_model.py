@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from leader.etcd_shim import kv, rpc
 from rayched.store.entries import Deleted
-from rayched.store.list_watch import (
+from rayched.store.list_watch import ListWatchCore
+from rayched.store.list_watch_effects import (
     Break,
     Broken,
     CallFailure,
@@ -22,7 +23,6 @@ from rayched.store.list_watch import (
     CloseStream,
     FetchPage,
     ListedAll,
-    ListWatchCore,
     OpenStream,
     Resumed,
     SendOnStream,

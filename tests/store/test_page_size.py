@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leader.etcd_shim import rpc
-from rayched.store.list_watch import FetchPage, ListWatchCore
+from rayched.store.list_watch import ListWatchCore
+from rayched.store.list_watch_effects import FetchPage
 from rayched.store.page_size import BYTES, FIRST, PageSize
 
 MIB = 1 << 20

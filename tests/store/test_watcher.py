@@ -19,7 +19,8 @@ from rayched.store.calls import Deadlines
 from rayched.store.entries import Deleted
 from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher
-from rayched.store.list_watch import Break, Broken, Changed, Delivery, ListedAll, ListWatchCore, Pace, Resumed
+from rayched.store.list_watch import ListWatchCore, Pace
+from rayched.store.list_watch_effects import Break, Broken, Changed, Delivery, ListedAll, Resumed
 
 pytestmark = pytest.mark.cluster
 

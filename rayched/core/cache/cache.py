@@ -39,7 +39,7 @@ from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import PoisonedObject, decode_unversioned
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
-from rayched.store.list_watch import Changed, ListedAll
+from rayched.store.list_watch_effects import Changed, ListedAll
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import LeaderWrite, Suspect
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from rayched.store.io.watcher import Handler
-from rayched.store.list_watch import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 
 CHANGES_WAITING_MAX: Final = 100_000
 GATHER_SECONDS: Final = 0.02

@@ -22,7 +22,7 @@ from rayched.server.watching.changes import ObjectChange
 from rayched.store.entries import Entry, entry_of
 from rayched.store.errors import Compacted, StoreUnavailable, store_error
 from rayched.store.keys import Keys, ObjectKey, prefix_end
-from rayched.store.list_watch import STREAM_METADATA
+from rayched.store.list_watch_effects import STREAM_METADATA
 
 _READ_SECONDS_MAX: Final = 2.5
 _NO_OBJECT: Final = ObjectKey("", "", "")

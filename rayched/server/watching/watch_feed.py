@@ -20,7 +20,7 @@ from rayched.server.watching.watch_hub import Loss, WatchHub
 from rayched.store.entries import Change, Entry
 from rayched.store.following import Following
 from rayched.store.io.watcher import Handler, Watcher
-from rayched.store.list_watch import Broken, Changed, Delivery, ListedAll, Resumed
+from rayched.store.list_watch_effects import Broken, Changed, Delivery, ListedAll, Resumed
 from rayched.v1.workloads_pb2 import Object
 
 _log = logging.getLogger(__name__)

@@ -23,16 +23,8 @@ from typing import Any, Final
 import grpc
 
 from leader.etcd_shim import rpc
-from rayched.store.list_watch import (
-    CallFailure,
-    CloseStream,
-    Delivery,
-    Effect,
-    FetchPage,
-    ListWatchCore,
-    OpenStream,
-    SendOnStream,
-)
+from rayched.store.list_watch import ListWatchCore
+from rayched.store.list_watch_effects import CallFailure, CloseStream, Delivery, Effect, FetchPage, OpenStream, SendOnStream
 
 _log = logging.getLogger(__name__)
 
