@@ -59,7 +59,7 @@ from rayched.store.calls import Deadlines
 from rayched.store.codec import encode
 from rayched.store.entries import Change
 from rayched.store.following import ClusterChanges
-from rayched.store.io.client import AsyncStoreClient
+from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.space import SpaceGate
 from rayched.store.transactions import Committed, Conflict, GuardedPut

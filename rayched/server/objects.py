@@ -21,7 +21,7 @@ from rayched.api.validation.limits import OBJECT_BYTES, POD_BYTES
 from rayched.server.errors import conflict, invalid, invalid_fields, no_room, not_found, over_limit, unavailable
 from rayched.store.codec import decode_stored, encode
 from rayched.store.entries import Entry
-from rayched.store.io.client import AsyncStoreClient
+from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.space import SpaceGate
 from rayched.store.transactions import Committed, Conflict, Fenced, GuardedPut, Outcome, OutcomeUnknown, TransactionRefused

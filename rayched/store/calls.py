@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from leader.etcd_requests import NEVER
 from leader.etcd_shim import rpc
-from rayched.store.entries import Entry, Page, entry_of, first_entry
+from rayched.store.entries import Page, entry_of
 from rayched.store.keys import prefix_end
 from rayched.store.transactions import WRITES_MAX
 
 # No key of ours; a read of it still asks the members for the newest revision.
 REVISION_REQUEST: Final[Any] = rpc.RangeRequest(key=b"\0", count_only=True)
+PAGE_LIMIT: Final = 500
+"""Keys of a page of a list, where the caller does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,42 +85,6 @@ def page_of(answer: Any, revision: int) -> Page:
 def weight_of(page: Page) -> int:
     """Its bytes, but for what is around the keys and values."""
     return sum(len(entry.key) + len(entry.value) for entry in page.entries)
-
-
-def joined(pages: Sequence[Page]) -> Page:
-    """All pages of a listing as one."""
-    return Page(tuple(entry for page in pages for entry in page.entries), pages[0].revision, None)
-
-
-def reading_parts(keys: Sequence[bytes]) -> deque[Sequence[bytes]]:
-    """The keys, in order, as many at a time as one TxnRequest reads."""
-    return deque(keys[start : start + WRITES_MAX] for start in range(0, len(keys), WRITES_MAX))
-
-
-def halved(part: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    middle = (len(part) + 1) // 2
-    return part[:middle], part[middle:]
-
-
-def reading_request(part: Sequence[bytes], revision: int) -> Any:
-    """The TxnRequest that reads these keys at a revision; 0: the newest. It has a side that is never taken: see NEVER."""
-    request = rpc.TxnRequest(failure=[NEVER])
-    for key in part:
-        read = request.success.add().request_range
-        read.key, read.revision = key, revision
-    return request
-
-
-def single_reads(request: Any, revision: int) -> list[Any]:
-    """The reads of such a request as RangeRequests of their own, at this revision."""
-    reads = [operation.request_range for operation in request.success]
-    for read in reads:
-        read.revision = revision
-    return reads
-
-
-def entries_read(answer: Any) -> list[Entry | None]:
-    return [first_entry(response.response_range) for response in answer.responses]
 
 
 def put_requests(pairs: Sequence[tuple[bytes, bytes]], lease: int) -> Iterator[Any]:

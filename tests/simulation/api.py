@@ -21,10 +21,11 @@ from rayched.server.admission.creation import Creation, Creator
 from rayched.server.admission.deletion import Deleter
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import Objects
-from rayched.store.calls import entries_read, page_of, page_request, reading_parts, reading_request
+from rayched.store.calls import page_of, page_request
 from rayched.store.entries import Entry, Reading, first_entry
 from rayched.store.errors import StoreError, store_error
 from rayched.store.keys import Keys
+from rayched.store.readings import read_many
 from rayched.store.transactions import Guard, Outcome, Write, build, read, split, without_answer
 from rayched.v1.workloads_pb2 import Object
 from tests.simulation.candidate import MachineClock
@@ -65,16 +66,17 @@ class SimulatedStore:
         return first_entry(answer)
 
     async def get_many(self, keys: Sequence[bytes]) -> Reading:
-        entries: list[Entry | None] = []
-        revision = 0
-        for part in reading_parts(keys):
-            request = reading_request(part, revision)
-            answer = await Call(lambda request=request: self._etcd.txn(request))  # type: ignore[misc]
-            if isinstance(answer, EtcdError):
-                raise store_error(answer)
-            entries += entries_read(answer)
-            revision = revision or answer.header.revision
-        return Reading(tuple(entries), revision)
+        reads = read_many(keys)
+        calls = {rpc.RangeRequest: self._etcd.range, rpc.TxnRequest: self._etcd.txn}
+        try:
+            wanted = next(reads)
+            while True:
+                request = wanted.request
+                answer = await Call(lambda request=request: calls[type(request)](request))  # type: ignore[misc]
+                wanted = reads.throw(store_error(answer)) if isinstance(answer, EtcdError) else reads.send(answer)
+        except StopIteration as done:
+            found: Reading = done.value
+            return found
 
     async def list_keys(self, prefix: bytes) -> tuple[Entry, ...]:
         """All at once, without values."""

@@ -23,7 +23,7 @@ from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.ray.processes import alive
-from rayched.store.calls import Deadlines, reading_request
+from rayched.store.calls import Deadlines
 from rayched.store.codec import decode_entry, encode
 from rayched.store.errors import (
     Compacted,
@@ -34,8 +34,10 @@ from rayched.store.errors import (
     StoreUnavailable,
     store_error,
 )
-from rayched.store.io.client import AsyncStoreClient, StoreClient
+from rayched.store.io.async_client import AsyncStoreClient
+from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
+from rayched.store.readings import reading_request
 from rayched.store.transactions import (
     ALSO_MAX,
     Committed,

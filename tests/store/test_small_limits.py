@@ -13,7 +13,8 @@ from leader.channel import open_aio_channel, open_channel
 from rayched.core.writes.window import TRANSACTIONS_MAX, WriteWindow
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.errors import StoreUnavailable, store_error
-from rayched.store.io.client import AsyncStoreClient, StoreClient
+from rayched.store.io.async_client import AsyncStoreClient
+from rayched.store.io.client import StoreClient
 from rayched.store.transactions import ALSO_MAX, Committed, Guard, GuardedPut, Outcome, TransactionRefused, Write
 
 pytestmark = pytest.mark.cluster

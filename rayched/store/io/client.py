@@ -1,18 +1,17 @@
-"""The store's clients: single calls on etcd, each with a deadline, with errors of our own.
+"""The store's client for threads: single calls on etcd, each with a deadline, with errors of our own.
 
-`StoreClient` is for threads and may be shared by them; `AsyncStoreClient` has the same methods for one event loop. Neither owns
-its channel. A read that fails for want of an answer is repeated until `Deadlines.patience_seconds` have passed; a write never
-is: what became of it is its Outcome. What etcd refuses because it is too much at once is taken apart.
+Threads may share one; it does not own its channel. A read that fails for want of an answer is repeated until
+`Deadlines.patience_seconds` have passed; a write never is: what became of it is its Outcome. What etcd refuses because it is too
+much at once is taken apart. `AsyncStoreClient` has the same methods for one event loop.
 
 Cost: 0.3 ms a call on an idle machine; batches of 100 writes with four transactions in flight reach 100,000 writes a second.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
@@ -20,42 +19,30 @@ import tenacity
 
 from leader.etcd_shim import rpc
 from rayched.store.calls import (
+    PAGE_LIMIT,
     REVISION_REQUEST,
     Deadlines,
     Lease,
     Member,
     MemberStatus,
-    entries_read,
-    halved,
-    joined,
     members_of,
     page_of,
     page_request,
     put_requests,
-    reading_parts,
-    reading_request,
-    single_reads,
     status_of_member,
-    weight_of,
 )
 from rayched.store.entries import Entry, Page, Reading, first_entry
 from rayched.store.errors import (
     RequestTooLarge,
-    StoreBusy,
     StoreError,
-    StoreFull,
-    StoreUnavailable,
     store_error,
 )
-from rayched.store.io.leases import AsyncLeaseKeepAlives, LeaseKeepAlives
-from rayched.store.page_size import PageSize
+from rayched.store.io.calling import patience, serialized_txn
+from rayched.store.io.leases import LeaseKeepAlives
+from rayched.store.readings import Reads, list_pages, read_many
 from rayched.store.transactions import (
-    Committed,
-    Conflict,
     Guard,
-    GuardedDelete,
     Outcome,
-    TransactionRefused,
     Write,
     bare_deletions,
     build,
@@ -67,9 +54,7 @@ from rayched.store.transactions import (
     without_answer,
 )
 
-PAGE_LIMIT: Final = 500
-_TXN: Final = "/etcdserverpb.KV/Txn"
-LIST_PAGE_LIMIT: Final = 2000
+R = TypeVar("R")
 _ALARM_GET, _ALARM_DEACTIVATE = (
     rpc.AlarmRequest.DESCRIPTOR.enum_types_by_name["AlarmAction"].values_by_name[name].number for name in ("GET", "DEACTIVATE")
 )
@@ -101,12 +86,13 @@ class StoreClient:
 
     def __init__(self, channel: grpc.Channel, deadlines: Deadlines | None = None) -> None:
         self._kv = rpc.KVStub(channel)
-        self._txn = _serialized_txn(channel)
+        self._txn = serialized_txn(channel)
         self._lease = rpc.LeaseStub(channel)
         self._cluster = rpc.ClusterStub(channel)
         self._maintenance = rpc.MaintenanceStub(channel)
+        self._calls = {rpc.RangeRequest: self._kv.Range, rpc.TxnRequest: self._kv.Txn}
         self._deadlines = deadlines or Deadlines()
-        self._repeat = tenacity.Retrying(**_patience(self._deadlines))
+        self._repeat = tenacity.Retrying(**patience(self._deadlines))
 
     def get(self, key: bytes) -> Entry | None:
         """The key's entry, read linearizably."""
@@ -114,26 +100,7 @@ class StoreClient:
 
     def get_many(self, keys: Sequence[bytes]) -> Reading:
         """These keys at one revision."""
-        entries: list[Entry | None] = []
-        revision, parts = 0, reading_parts(keys)
-        while parts:
-            part = parts.popleft()
-            request = reading_request(part, revision)
-            try:
-                answer = self._read(self._kv.Txn, request)
-            except RequestTooLarge:
-                if len(part) < 2:
-                    raise
-                parts.extendleft(reversed(halved(part)))
-                continue
-            except StoreFull:
-                # Before etcd 3.5.2 no transaction is taken at the quota, not even one that reads.
-                revision = revision or self.revision()
-                entries += [first_entry(self._read(self._kv.Range, one)) for one in single_reads(request, revision)]
-                continue
-            entries += entries_read(answer)
-            revision = revision or answer.header.revision
-        return Reading(tuple(entries), revision or self.revision())
+        return self._follow(read_many(keys))
 
     def list_page(
         self,
@@ -154,13 +121,7 @@ class StoreClient:
 
     def list_all(self, prefix: bytes, *, keys_only: bool = False) -> Page:
         """All pages, at the revision of the first."""
-        size = PageSize(LIST_PAGE_LIMIT)
-        pages = [self.list_page(prefix, limit=size.wanted, keys_only=keys_only)]
-        while (next_key := pages[-1].next_key) is not None:
-            size.arrived(len(pages[-1].entries), weight_of(pages[-1]))
-            revision = pages[0].revision
-            pages.append(self.list_page(prefix, limit=size.wanted, revision=revision, start_key=next_key, keys_only=keys_only))
-        return joined(pages)
+        return self._follow(list_pages(prefix, keys_only))
 
     def revision(self) -> int:
         """The newest revision."""
@@ -259,175 +220,23 @@ class StoreClient:
     def _read(self, call: Any, request: Any, timeout_seconds: float = 0.0) -> Any:
         return self._repeat(_once, call, request, timeout_seconds or self._deadlines.read_seconds)
 
+    def _follow(self, reads: Reads[R]) -> R:
+        """Carry out the reads of a generator."""
+        try:
+            wanted = next(reads)
+            while True:
+                try:
+                    answer = self._read(self._calls[type(wanted.request)], wanted.request, wanted.seconds_of(self._deadlines))
+                except StoreError as error:
+                    wanted = reads.throw(error)
+                else:
+                    wanted = reads.send(answer)
+        except StopIteration as done:
+            found: R = done.value
+            return found
+
     def _write(self, call: Any, request: Any) -> Any:
         return _once(call, request, self._deadlines.write_seconds)
-
-
-class WriteTimes(Protocol):
-    """Is told how each write of an AsyncStoreClient went; `sent` by time.monotonic()."""
-
-    def answered(self, sent: float) -> None: ...
-
-    def unanswered(self, sent: float) -> None:
-        """Not in time, or etcd has too many requests under way."""
-
-
-class AsyncStoreClient:
-    """As StoreClient, on a channel of grpc.aio, in that channel's event loop."""
-
-    def __init__(self, channel: grpc.aio.Channel, deadlines: Deadlines | None = None, times: WriteTimes | None = None) -> None:
-        self._kv = rpc.KVStub(channel)
-        self._txn = _serialized_txn(channel)
-        self._lease = rpc.LeaseStub(channel)
-        self._cluster = rpc.ClusterStub(channel)
-        self._maintenance = rpc.MaintenanceStub(channel)
-        self._deadlines = deadlines or Deadlines()
-        self._repeat = tenacity.AsyncRetrying(**_patience(self._deadlines))
-        self._times = times
-
-    async def get(self, key: bytes) -> Entry | None:
-        return first_entry(await self._read(self._kv.Range, rpc.RangeRequest(key=key)))
-
-    async def get_many(self, keys: Sequence[bytes]) -> Reading:
-        entries: list[Entry | None] = []
-        revision, parts = 0, reading_parts(keys)
-        while parts:
-            part = parts.popleft()
-            request = reading_request(part, revision)
-            try:
-                answer = await self._read(self._kv.Txn, request)
-            except RequestTooLarge:
-                if len(part) < 2:
-                    raise
-                parts.extendleft(reversed(halved(part)))
-                continue
-            except StoreFull:
-                # Before etcd 3.5.2 no transaction is taken at the quota, not even one that reads.
-                revision = revision or await self.revision()
-                entries += [first_entry(await self._read(self._kv.Range, one)) for one in single_reads(request, revision)]
-                continue
-            entries += entries_read(answer)
-            revision = revision or answer.header.revision
-        return Reading(tuple(entries), revision or await self.revision())
-
-    async def list_page(
-        self, prefix: bytes, *, limit: int = PAGE_LIMIT, revision: int = 0, start_key: bytes = b"", keys_only: bool = False
-    ) -> Page:
-        request = page_request(prefix, limit, revision, start_key, keys_only)
-        return page_of(await self._read(self._kv.Range, request, self._deadlines.page_seconds), revision)
-
-    async def list_all(self, prefix: bytes, *, keys_only: bool = False) -> Page:
-        size = PageSize(LIST_PAGE_LIMIT)
-        pages = [await self.list_page(prefix, limit=size.wanted, keys_only=keys_only)]
-        while (next_key := pages[-1].next_key) is not None:
-            size.arrived(len(pages[-1].entries), weight_of(pages[-1]))
-            revision = pages[0].revision
-            pages.append(
-                await self.list_page(prefix, limit=size.wanted, revision=revision, start_key=next_key, keys_only=keys_only)
-            )
-        return joined(pages)
-
-    async def revision(self) -> int:
-        answer = await self._read(self._kv.Range, REVISION_REQUEST)
-        return int(answer.header.revision)
-
-    async def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
-        return [outcome for batch in split(writes) for outcome in await self._commit(guard, batch)]
-
-    async def _commit(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
-        outcomes = await self.send(guard, batch)
-        halves = halves_of_refused(batch, outcomes)
-        return [outcome for half in halves for outcome in await self._commit(guard, half)] or outcomes
-
-    async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
-        """One transaction; the batch is one of `split`. Never raises but for cancellation, after which nothing is known."""
-        outcomes = await self._send_once(guard, batch)
-        spared = bare_deletions(batch, outcomes)
-        if spared:
-            for place, outcome in zip(spared, await self._send_once(guard, list(spared.values())), strict=True):
-                full = isinstance(outcome, TransactionRefused) and isinstance(outcome.error, StoreFull) and guard is None
-                outcomes[place] = await self._delete_in_full(spared[place]) if full else outcome
-        return outcomes
-
-    async def _delete_in_full(self, write: GuardedDelete) -> Outcome:
-        """Before etcd 3.5.2 no transaction is taken at the quota, not even one that deletes; a plain deletion is.
-
-        It has no conditions of its own. Nothing else can be written meanwhile either, so what is read just before it holds.
-        """
-        try:
-            conditions = ((write.key, write.mod_revision), *write.also)
-            current, *also = [await self.get(key) for key, _ in conditions]
-            if current is None:
-                # Refused, and done all the same: etcd looks at its space a second time after it has deleted.
-                return Committed(await self.revision())
-            found = [0 if entry is None else entry.mod_revision for entry in (current, *also)]
-            if found != [revision for _, revision in conditions]:
-                return Conflict(current, tuple(also), await self.revision())
-            answer = await self._write(self._kv.DeleteRange, rpc.DeleteRangeRequest(key=write.key))
-            return Committed(int(answer.header.revision))
-        except StoreError as error:
-            return without_answer(error, [write])[0]
-
-    async def _send_once(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
-        try:
-            answer = await self._write(self._txn, build(guard, batch))
-        except StoreError as error:
-            return without_answer(error, batch)
-        return read(answer, batch)
-
-    async def settle(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
-        keys = keys_to_settle(guard, writes)
-        reading = await self.get_many(keys)
-        return settle(dict(zip(keys, reading.entries, strict=True)), reading.revision, guard, writes)
-
-    async def txn(self, request: Any) -> Any:
-        return await self._write(self._kv.Txn, request)
-
-    async def put(self, key: bytes, value: bytes, lease: int = 0) -> int:
-        answer = await self._write(self._kv.Put, rpc.PutRequest(key=key, value=value, lease=lease))
-        return int(answer.header.revision)
-
-    async def put_many(self, pairs: Sequence[tuple[bytes, bytes]], lease: int = 0) -> None:
-        for request in put_requests(pairs, lease):
-            await self._write(self._kv.Txn, request)
-
-    async def delete(self, key: bytes) -> bool:
-        return bool((await self._write(self._kv.DeleteRange, rpc.DeleteRangeRequest(key=key))).deleted)
-
-    async def grant_lease(self, ttl_seconds: int) -> Lease:
-        answer = await self._write(self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=ttl_seconds))
-        return Lease(answer.ID, answer.TTL)
-
-    async def revoke_lease(self, lease: int) -> None:
-        await self._write(self._lease.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease))
-
-    def keep_alives(self) -> AsyncLeaseKeepAlives:
-        return AsyncLeaseKeepAlives(self._lease, self._deadlines.write_seconds)
-
-    async def compact(self, revision: int) -> None:
-        await self._write(self._kv.Compact, rpc.CompactionRequest(revision=revision))
-
-    async def members(self) -> tuple[Member, ...]:
-        return members_of(await self._read(self._cluster.MemberList, rpc.MemberListRequest()))
-
-    async def status(self) -> MemberStatus:
-        return status_of_member(await self._read(self._maintenance.Status, rpc.StatusRequest()))
-
-    async def _read(self, call: Any, request: Any, timeout_seconds: float = 0.0) -> Any:
-        attempt: Callable[..., Awaitable[Any]] = _once_async
-        return await self._repeat(attempt, call, request, timeout_seconds or self._deadlines.read_seconds)
-
-    async def _write(self, call: Any, request: Any) -> Any:
-        sent = time.monotonic()
-        try:
-            answer = await _once_async(call, request, self._deadlines.write_seconds)
-        except (StoreUnavailable, StoreBusy):
-            if self._times is not None:
-                self._times.unanswered(sent)
-            raise
-        if self._times is not None:
-            self._times.answered(sent)
-        return answer
 
 
 def _failed(error: StoreError) -> Future[Any]:
@@ -437,29 +246,8 @@ def _failed(error: StoreError) -> Future[Any]:
     return future
 
 
-def _serialized_txn(channel: Any) -> Any:
-    """The call Txn for requests that are serialised already."""
-    return channel.unary_unary(_TXN, response_deserializer=rpc.TxnResponse.FromString)
-
-
-def _patience(deadlines: Deadlines) -> dict[str, Any]:
-    return {
-        "stop": tenacity.stop_after_delay(deadlines.patience_seconds),
-        "wait": tenacity.wait_random_exponential(deadlines.pause_seconds_min, deadlines.pause_seconds_max),
-        "retry": tenacity.retry_if_exception_type(StoreUnavailable),
-        "reraise": True,
-    }
-
-
 def _once(call: Any, request: Any, timeout_seconds: float) -> Any:
     try:
         return call(request, timeout=timeout_seconds)
-    except grpc.RpcError as error:
-        raise store_error(error) from error
-
-
-async def _once_async(call: Any, request: Any, timeout_seconds: float) -> Any:
-    try:
-        return await call(request, timeout=timeout_seconds)
     except grpc.RpcError as error:
         raise store_error(error) from error
