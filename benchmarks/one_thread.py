@@ -29,7 +29,8 @@ from rayched.configuration.configuration import Configuration
 from rayched.configuration.profile_building import default_profile
 from rayched.core.exchange.messages import ExchangeAnswer
 from rayched.core.exchange.queue_core import QueueCore, queue_factory
-from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.ports import Ports
+from rayched.core.scheduler_core import SchedulerCore
 from rayched.plugins.in_tree import IN_TREE
 from rayched.store.entries import Change
 from rayched.store.keys import Keys

@@ -40,7 +40,8 @@ from rayched.api import defaulting, kinds
 from rayched.configuration.configuration import Configuration
 from rayched.configuration.profile_building import default_profile
 from rayched.core.exchange.queue_core import QueueCore, queue_factory
-from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.ports import Ports
+from rayched.core.scheduler_core import SchedulerCore
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.queued_pod import PendingPod

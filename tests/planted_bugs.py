@@ -37,7 +37,7 @@ from typing import Any, Final
 
 BUGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "unguarded bindings": "rayched.core.scheduler_core:SchedulerCore.RULE_BINDINGS_ARE_GUARDED",
+        "unguarded bindings": "rayched.core.write_sender:WriteSender.RULE_BINDINGS_ARE_GUARDED",
         "only renewals are guarded": "rayched.store.transactions:RULE_WRITES_ARE_GUARDED",
         "unguarded release": "leader.etcd_requests:RULE_RELEASES_ARE_GUARDED",
         "decides on an old cache": "rayched.core.term:Term.RULE_THE_CACHE_REACHES_THE_EPOCH",

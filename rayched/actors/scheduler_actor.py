@@ -12,13 +12,11 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -27,26 +25,24 @@ from prometheus_client import Metric
 
 from leader.belief import BeliefCell
 from leader.channel import open_channel
-from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
-from rayched.actors.exchange_socket import ExchangeCaller
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.inbox import Inbox
-from rayched.actors.log_sending import LogTarget, send_logs
+from rayched.actors.log_sending import send_logs
 from rayched.actors.placement import on_this_host
-from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.actors.questions import QuestionQueue, answer_now
+from rayched.actors.queue_partner import QueuePartner, boottime
+from rayched.actors.scheduler_values import Explained, PlanBasis, SchedulerActorConfig, SchedulerStatus
 from rayched.actors.shards import RayShards
 from rayched.core.attempt_metrics import Told
-from rayched.core.exchange.messages import ExchangeRequest, packed, unpacked_answer
-from rayched.core.exchange.queue_patience import QueuePatience
+from rayched.core.exchange.messages import ExchangeAnswer
 from rayched.core.explaining import CannotExplain, explain_pod
-from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.ports import Ports
+from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.scheduler_metrics import scheduler_metrics
 from rayched.core.writes.events import LEASE_SECONDS
 from rayched.core.writes.window import Send
-from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
-from rayched.scheduler.scheduler import Draws
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.errors import store_error
 from rayched.store.fencing import Fence
@@ -54,7 +50,7 @@ from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery, ListedAll
-from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse
+from rayched.v1.services_pb2 import ExplainRequest
 
 IDLE_SECONDS: Final = 0.1
 """Between two signs of life, and between two looks at the belief."""
@@ -62,8 +58,6 @@ STANDBY_SECONDS: Final = 0.02
 """The same while not leading: so long may a new belief go unnoticed."""
 INPUT_SECONDS: Final = 0.02
 """Inputs are taken so long at a stretch: a flood of changes does not starve decisions, and turns stay worth their cost."""
-QUEUE_PAUSE_SECONDS: Final = 0.2
-"""Before a new session with a queue that failed."""
 DELIVERIES_MAX: Final = 64
 """Deliveries of the watch that wait for the loop."""
 QUESTIONS: Final = "questions"
@@ -89,63 +83,6 @@ class Watch(Protocol):
     def start(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class SchedulerActorConfig:
-    """What a SchedulerActor needs to know. Plain values: it crosses a process border."""
-
-    etcd_endpoints: tuple[str, ...]
-    root: str
-    belief_path: str
-    profiles: ProfilesText
-    seed: int
-    shard_always: bool = False
-    """Ask the workers for every full evaluation, however small."""
-    queue_flags: QueueFlags = DEFAULT_FLAGS
-    """For the queue that goes with the scheduler."""
-    logs: LogTarget | None = None
-    """Of the actors; None: only Ray's own files."""
-    identity: str = ""
-    """Of the replica, as its Events name it."""
-
-
-@dataclass(frozen=True)
-class SchedulerStatus:
-    """What the scheduler is doing, as of one moment."""
-
-    leads: bool
-    epoch: int
-    revision: int
-    nodes: int
-    bound_pods: int
-    assumed_pods: int
-    pending_pods: dict[str, int]
-    attempts: dict[str, int]
-    worker_evaluations: int
-    events: dict[str, int]
-    """Written and dropped."""
-    pid: int
-
-
-@dataclass(frozen=True)
-class PlanBasis:
-    """What of the scheduler decides where all else is equal, as of one moment."""
-
-    leads: bool
-    revision: int
-    draws: Draws
-    rows: tuple[str, ...]
-    """Names of the nodes by row; "" is a row without a node."""
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A pod explained, or why it cannot be."""
-
-    leads: bool
-    response: ExplainResponse | None
-    problem: str = ""
-
-
 class SchedulerActor:
     """Shell of the SchedulerCore. Its methods may be called from several threads."""
 
@@ -159,15 +96,15 @@ class SchedulerActor:
         """Bounded by what may be under way: DELIVERIES_MAX, a window of transactions, an exchange, a question a thread of Ray."""
         self._own_directory = Path(config.belief_path).parent
         self._store, self._watcher = self._connect(config, keys)
-        self._caller: ExchangeCaller | None = None
-        self._take_queue(queue_actor)
+        self._queue = QueuePartner(self._own_directory, self._inbox, self._exchange_answered)
+        self._queue.take(queue_actor)
         snapshot = Snapshot()
         self._shards = RayShards(snapshot, loaded.profiles, self._tick, always=config.shard_always)
         self._shards.use(workers)
         self._deciding = DecidingCell.create(self._own_directory)
         ports = Ports(
             belief=self._epoch,
-            clock=_boottime,
+            clock=boottime,
             wall_clock=time.time,
             progress=self._tick,
             work_clock=time.thread_time,
@@ -188,11 +125,9 @@ class SchedulerActor:
         if log.isEnabledFor(logging.DEBUG):
             self._core.measures.tell = self._log_attempt
         self._deliveries = threading.BoundedSemaphore(DELIVERIES_MAX)
-        self._questions = QuestionQueue(_boottime)
+        self._questions = QuestionQueue(boottime)
         """Of those that take long."""
         self._turn_at: float | None = None
-        self._session_at: float | None = None
-        """When to begin a new session with the queue, after it failed."""
         self._fenced: dict[str, int] = {}
         self._fenced_changed = threading.Condition()
         self._synced = threading.Event()
@@ -255,27 +190,10 @@ class SchedulerActor:
         """The queue died; this one takes its place."""
 
         def replace() -> None:
-            self._take_queue(queue_actor)
+            self._queue.take(queue_actor)
             self._core.queue_lost()
 
         self._ask(replace)
-
-    def _take_queue(self, queue_actor: Any) -> None:
-        if self._caller is not None:
-            self._caller.close()
-        self._queue_actor = queue_actor
-        self._queue_process: ProcessHandle | None = None
-        self._patience = QueuePatience(None, _boottime())
-        self._caller = ExchangeCaller(self._own_directory, self._inbox, self._answered, self._queue_failed)
-
-        def known(future: Any) -> None:
-            if future.exception() is None and self._queue_actor is queue_actor:
-                self._queue_process = handle_of(future.result())
-                self._patience.knows(self._queue_process)
-
-        queue_actor.pid.remote().future().add_done_callback(known)
-        # Whether it goes well shows by the first exchange that is answered, or not.
-        queue_actor.attend.remote(self._caller.path)
 
     def use_workers(self, workers: Sequence[Any]) -> None:
         self._ask(lambda: self._shards.use(workers))
@@ -291,14 +209,13 @@ class SchedulerActor:
             busy = False
             while True:
                 self._take_inputs(0.0 if busy else self._wait_seconds())
-                if self._session_at is not None and self._session_at <= _boottime():
-                    self._session_at = None
+                if self._queue.wants_session():
                     self._core.queue_lost()
                 turn = self._core.turn()
                 for send in turn.sends:
                     self._send(send)
                 if turn.exchange is not None:
-                    self._exchange(turn.exchange)
+                    self._queue.send(turn.exchange)
                 if turn.lease_wanted:
                     self._grant_lease()
                 self._turn_at = turn.turn_at
@@ -306,7 +223,7 @@ class SchedulerActor:
                     log.warning("%s", problem)
                 self._tick()
                 self._tell_fenced()
-                self._end_hung_queue()
+                self._queue.end_if_hung()
                 self._questions.answer_one()
                 busy = self._core.decide() or self._core.idle()
         except BaseException as error:
@@ -314,8 +231,8 @@ class SchedulerActor:
 
     def _wait_seconds(self) -> float:
         idle = IDLE_SECONDS if self._core.term.leads else STANDBY_SECONDS
-        due = min((at for at in (self._turn_at, self._session_at, self._questions.due) if at is not None), default=None)
-        return idle if due is None else min(idle, max(0.0, due - _boottime()))
+        due = min((at for at in (self._turn_at, self._queue.session_at, self._questions.due) if at is not None), default=None)
+        return idle if due is None else min(idle, max(0.0, due - boottime()))
 
     def _take_inputs(self, seconds: float) -> None:
         """What is there, as far as it is done in INPUT_SECONDS; if nothing is, what comes within the time.
@@ -323,11 +240,11 @@ class SchedulerActor:
         The rest waits for a turn, too, once there is a full call for the queue: it works on that meanwhile.
         """
         self._inbox.wait(seconds)
-        until = _boottime() + INPUT_SECONDS
+        until = boottime() + INPUT_SECONDS
         while (call := self._inbox.take()) is not None:
             call()
             link = self._core.link
-            if (link is not None and link.has_full_call) or _boottime() >= until:
+            if (link is not None and link.has_full_call) or boottime() >= until:
                 return
 
     def _send(self, send: Send) -> None:
@@ -351,30 +268,8 @@ class SchedulerActor:
 
         self._store.grant_lease_future(LEASE_SECONDS).add_done_callback(answered)
 
-    def _exchange(self, request: ExchangeRequest) -> None:
-        assert self._caller is not None
-        self._patience.began()
-        self._caller.send(packed(request))
-
-    def _answered(self, answer: bytes) -> None:
-        self._patience.ended()
-        self._core.exchange_answered(unpacked_answer(answer))
-
-    def _queue_failed(self, problem: str) -> None:
-        """The queue lives, but an exchange broke it: a new session makes it whole. Not at once, or a lasting fault spins."""
-        log.warning("the queue did not answer: %s", problem)
-        self._patience.ended()
-        self._session_at = _boottime() + QUEUE_PAUSE_SECONDS
-
-    def _end_hung_queue(self) -> None:
-        """A queue that lives but does not answer is ended, so that it is replaced like any dead one.
-
-        Of one that has died the replica learns, and calls `use_queue`.
-        """
-        process, why = self._queue_process, self._patience.why_ended(_boottime())
-        if why and process is not None:
-            log.warning("the queue %s, ending process %d", why, process.pid)
-            process.send(signal.SIGKILL)
+    def _exchange_answered(self, answer: ExchangeAnswer) -> None:
+        self._core.exchange_answered(answer)
 
     def _tell_fenced(self) -> None:
         fenced = self._core.window.fenced
@@ -484,7 +379,3 @@ def remote_scheduler(scheduler: type) -> Any:
 def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> Any:
     """A handle."""
     return remote_scheduler(SchedulerActor).remote(config, queue_actor, list(workers))
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rayched.actors.configured import ProfilesText, profiles_of
-from rayched.actors.scheduler_actor import SchedulerActor, SchedulerActorConfig, remote_scheduler
+from rayched.actors.scheduler_actor import SchedulerActor, remote_scheduler
+from rayched.actors.scheduler_values import SchedulerActorConfig
 
 
 class SchedulerProcess(SchedulerActor):

@@ -8,25 +8,21 @@ Owner: the SchedulerCore. Cost: about 2 µs a bound pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from rayched.core.attempt_metrics import AttemptMeasures
-from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord, nominated_in
-from rayched.core.exchange.queue_events import QueueFeed
 from rayched.core.exchange.queue_session import QueueLink
+from rayched.core.parts import CoreParts
 from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes import pod_patches as pod_changes
-from rayched.core.writes.bindings import AttemptEnd, Bindings, EndedAttempt
+from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
 from rayched.core.writes.event_reasons import Scheduled
-from rayched.core.writes.events import EventWrites
 from rayched.core.writes.pod_patches import NotScheduled
-from rayched.core.writes.preemptions import DecidedPreemption, Preemptions
-from rayched.core.writes.statuses import StatusWrites
+from rayched.core.writes.preemptions import DecidedPreemption
 from rayched.framework.status import error
 from rayched.scheduler.attempt import AttemptFailure
-from rayched.scheduler.scheduler import Scheduler
 from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, TransactionRefused
 
 CONDITION_BYTES_MAX: Final = 32_768
@@ -37,32 +33,16 @@ its own."""
 class AttemptEnds:
     """See the module."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        cache: Cache,
-        scheduler: Scheduler,
-        feed: QueueFeed,
-        statuses: StatusWrites,
-        events: EventWrites,
-        bindings: Bindings,
-        preemptions: Preemptions,
-    ) -> None:
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._cache = cache
-        self._scheduler = scheduler
-        self._feed = feed
-        self._statuses = statuses
-        self._events = events
-        self._bindings = bindings
-        self._preemptions = preemptions
+    def __init__(self, parts: CoreParts) -> None:
+        self._clock, self._wall_clock = parts.ports.clock, parts.ports.wall_clock
+        self._cache, self._scheduler, self._feed = parts.cache, parts.scheduler, parts.feed
+        self._statuses, self._events = parts.statuses, parts.events
+        self._bindings, self._preemptions = parts.bindings, parts.preemptions
         self.link: QueueLink | None = None
         """The session with the queue, while leading."""
         self.attempts: Counter[str] = Counter()
         """Ended attempts by result: scheduled, unschedulable, error."""
-        self.measures = AttemptMeasures(clock)
+        self.measures = AttemptMeasures(parts.ports.clock)
 
     def is_to_be_tried(self, record: PodRecord) -> bool:
         """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""

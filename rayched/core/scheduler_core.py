@@ -24,8 +24,7 @@ Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from rayched.core.attempt_outcomes import AttemptEnds
@@ -37,15 +36,17 @@ from rayched.core.exchange.audit_sample import RollCall
 from rayched.core.exchange.messages import ExchangeAnswer, ExchangeRequest
 from rayched.core.exchange.queue_events import QueueFeed
 from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
+from rayched.core.parts import CoreParts
+from rayched.core.ports import Ports, Turn
 from rayched.core.term import Step, Term
+from rayched.core.write_sender import WriteSender
 from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes import pod_patches as pod_changes
 from rayched.core.writes.bindings import AttemptEnd, Bindings, EndedAttempt
-from rayched.core.writes.events import OP_EVENT, EventWrites
-from rayched.core.writes.pod_patches import OP_BIND, OP_PREEMPT, OP_STATUS
-from rayched.core.writes.preemptions import PreemptionRefusal, Preemptions
+from rayched.core.writes.events import EventWrites
+from rayched.core.writes.preemptions import Preemptions
 from rayched.core.writes.statuses import StatusWrites
-from rayched.core.writes.window import Send, WriteWindow
+from rayched.core.writes.window import WriteWindow
 from rayched.engine.shards import ShardEvaluator
 from rayched.framework.profile import Profile
 from rayched.framework.status import error
@@ -56,7 +57,6 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.work_budget import AttemptOverBudget
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
-from rayched.store.transactions import Fenced, Guard, GuardedPut
 
 BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
@@ -64,44 +64,9 @@ CLOCK_EVERY: Final = 4
 """Pods decided between two looks at the clock."""
 
 
-def _nobody_asks(uid: str) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What the core reads of the world. Times in seconds."""
-
-    belief: Callable[[], int | None]
-    """The epoch that this replica may act under now."""
-    clock: Callable[[], float]
-    """CLOCK_BOOTTIME."""
-    wall_clock: Callable[[], float]
-    """Unix time, for conditions."""
-    progress: Callable[[], None]
-    """A sign of life within long work."""
-    work_clock: Callable[[], float] | None = None
-    """What attempts may take is measured by it: the time that this thread computes. None: by `clock`."""
-    deciding: Callable[[str], None] = _nobody_asks
-    """Told the uid of the pod whose cycle begins, "" after a batch: in whose cycle did the scheduler die, if it dies?"""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What is to be done after a turn."""
-
-    sends: tuple[Send, ...] = ()
-    exchange: ExchangeRequest | None = None
-    turn_at: float | None = None
-    """When to turn again without any input and without a decision; None: only then. A time in the past: at once."""
-    lease_wanted: bool = False
-    """A lease for events is to be granted; `lease_granted` takes it."""
-
-
 class SchedulerCore:
     """See the module."""
 
-    RULE_BINDINGS_ARE_GUARDED: ClassVar[bool] = True
     RULE_ASSUMPTIONS_END_FIRST: ClassVar[bool] = True
     """Broken by tests alone."""
 
@@ -121,7 +86,6 @@ class SchedulerCore:
 
         `identity` is the replica's, for the Event of a won election; "": none is written.
         """
-        self._epoch_key = keys.epoch
         self._identity = identity
         self._synced_at: int | None = None
         """The revision of the first list."""
@@ -138,33 +102,24 @@ class SchedulerCore:
         self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
         self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
-        self._ends = AttemptEnds(
-            ports.clock,
-            ports.wall_clock,
+        parts = CoreParts(
+            ports,
+            self.snapshot,
             self.cache,
             self.scheduler,
             self._feed,
+            self.window,
             self.statuses,
             self.events,
             self.bindings,
             self.preemptions,
         )
+        self._ends = AttemptEnds(parts)
         self.attempts = self._ends.attempts
         """Ended attempts by result: scheduled, unschedulable, error."""
         self.measures = self._ends.measures
-        self._news = CacheNews(
-            ports.clock,
-            ports.wall_clock,
-            ports.progress,
-            self.snapshot,
-            self.events,
-            self.scheduler,
-            self._feed,
-            self.statuses,
-            self.bindings,
-            self.preemptions,
-            self._ends,
-        )
+        self._news = CacheNews(parts, self._ends)
+        self._sender = WriteSender(parts, self.term, self._ends, keys.epoch)
         self._costly = CostlyPods()
         self._next_session = first_session
         self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried)
@@ -188,31 +143,7 @@ class SchedulerCore:
 
     def transaction_answered(self, number: int, answer: Any) -> None:
         """The TxnResponse of a sent transaction, or the StoreError in its place."""
-        ended: list[EndedAttempt] = []
-        now = self._ports.clock()
-        outcomes = self.window.answered(number, answer, now)
-        self.measures.answered(number, answer, outcomes, now)
-        for write, outcome in outcomes:
-            if not isinstance(write, GuardedPut):
-                continue
-            if isinstance(outcome, Fenced):
-                self.term.fenced(self.term.epoch)
-            if self.bindings.is_mine(write):
-                end = self.bindings.outcome(write, outcome)
-                if end is not None:
-                    ended.append(end)
-                continue
-            if self.statuses.is_mine(write):
-                uid = self.statuses.outcome(write, outcome, now)
-                if uid is not None:
-                    self.bindings.status_settled(uid)
-                continue
-            if self.events.is_mine(write):
-                self.events.outcome(write, outcome, now)
-                continue
-            if self.preemptions.is_mine(write):
-                self._ends.room_answered(write, outcome, now)
-        self._ends.end_all(ended)
+        self._sender.answered(number, answer)
 
     def exchange_answered(self, answer: ExchangeAnswer) -> None:
         """An answer of an older session is dropped."""
@@ -284,15 +215,10 @@ class SchedulerCore:
         now = self._ports.clock()
         self._end_waits(now)
         self._ends.end_all(self.bindings.resolved())
-        sends = list(self._write(now))
-        for send in sends:
-            self.measures.sent(send.number, send.op, send.n_writes, now)
-        for send in [send for send in sends if send.problem is not None]:
-            sends.remove(send)
-            self.transaction_answered(send.number, send.problem)
+        sends = self._sender.send(now)
         self._ends.tell_freed()
         lease_wanted = self.events.lease_wanted(now)
-        return Turn(tuple(sends), link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
+        return Turn(sends, link.request(now, self._roll_call), self._turn_at(link), lease_wanted)
 
     def decide(self) -> bool:
         """One batch of cycles. False: there was nothing to decide."""
@@ -345,7 +271,7 @@ class SchedulerCore:
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
-            self.events.next_due(self._is_pressed(link)) if self.window.room else None,
+            self.events.next_due(self._sender.is_pressed) if self.window.room else None,
         )
         return min((due for due in dues if due is not None), default=None)
 
@@ -471,50 +397,3 @@ class SchedulerCore:
             else:
                 self.bindings.cancel(attempt.uid)
                 self._ends.end(EndedAttempt(attempt.uid, AttemptEnd.FAILED, attempt, failure))
-
-    # ---------------------------------------------------------------------------------------------------------- writes
-
-    def _write(self, now: float) -> Iterator[Send]:
-        """What may be sent now. Belief was read just before."""
-        now_unix, epoch = self._ports.wall_clock(), self.term.epoch
-        guard = Guard(self._epoch_key, epoch)
-        yield from self.window.send_again(now)
-        yield from self._make_room(guard, now_unix)
-        ended: list[EndedAttempt] = []
-        while self.window.room and self.bindings.n_unsent:
-            writes = self.bindings.batch(epoch, now_unix, ended)
-            if not writes:
-                break
-            yield self.window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
-        self._ends.end_all(ended)
-        while self.window.room and not self.bindings.n_unsent:
-            writes = self.statuses.batch(epoch, now, now_unix)
-            if not writes:
-                break
-            yield self.window.send(writes, guard, op=OP_STATUS, once=True)
-        if self.window.room and not self.bindings.n_unsent:
-            events = self.events.batch(epoch, self.cache.revision, now, self._is_pressed(self.link))
-            if events:
-                yield self.window.send(events, guard, op=OP_EVENT, once=True)
-
-    def _is_pressed(self, link: QueueLink | None) -> bool:
-        """Pods wait for their decision, or for the store's word on it."""
-        if self.bindings.n_under_way:
-            return True
-        return link is not None and (len(link) > 0 or link.counts.get("active", 0) > 0)
-
-    def _make_room(self, guard: Guard, now_unix: float) -> Iterator[Send]:
-        """Preemptions go before bindings: those who wait for them are the more urgent ones."""
-        void: list[str] = []
-        refused: list[PreemptionRefusal] = []
-        while self.window.room and len(self.preemptions):
-            writes = self.preemptions.batch(guard.epoch, now_unix, void, refused)
-            if not writes:
-                break
-            yield self.window.send(writes, guard, op=OP_PREEMPT)
-        self._ends.end_all(EndedAttempt(uid, AttemptEnd.AGAIN) for uid in void)
-        for refusal in refused:
-            self._ends.room_refused(refusal.room, refusal.problem, self._ports.clock())
-        # Nothing that ends would wake them.
-        stranded = filter(None, map(self.cache.pod, self.preemptions.take_stranded()))
-        self.activate(tuple(record.name for record in stranded if self._ends.is_to_be_tried(record)))

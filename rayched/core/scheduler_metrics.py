@@ -127,7 +127,7 @@ def _preemptions(core: SchedulerCore) -> list[Metric]:
             "scheduler_preemption_attempts",
             "Attempts that asked for preemption.",
             (),
-            [((), core.scheduler.preemption_attempts)],
+            [((), core.scheduler.post_filter.runs)],
         ),
         _histogram("scheduler_preemption_victims", "Pods that have to go for one other.", (), measures.victims),
         *_counted(

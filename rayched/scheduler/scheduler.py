@@ -25,28 +25,22 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from rayched.engine.engine import Engine
-from rayched.engine.evaluation import Evaluation
 from rayched.engine.nominations import Nomination
 from rayched.engine.shards import ShardEvaluator
-from rayched.framework.diagnosis import Diagnosis
-from rayched.framework.lifecycle import Lifecycle
-from rayched.framework.measured_lifecycle import ATTEMPTS_SAMPLED_EVERY, FILTER, MeasuredLifecycle, PointDurations, Stopwatch
-from rayched.framework.plugin import PostFilterResult
+from rayched.framework.measured_lifecycle import ATTEMPTS_SAMPLED_EVERY, PointDurations, Stopwatch
 from rayched.framework.plugin_error import PluginError
-from rayched.framework.preemption import FAILED_ATTEMPT
-from rayched.framework.profile import ALL_NODES, Profile
+from rayched.framework.profile import Profile
 from rayched.framework.raised import Raised
 from rayched.framework.status import Code, Status, error
-from rayched.framework.time_budget import CycleMeter, without
-from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase, HasPod, Preemption, failed_on_node
+from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase, HasPod, failed_on_node
 from rayched.scheduler.decisions import Decisions
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
-from rayched.scheduler.potential_victims import PotentialVictims
-from rayched.scheduler.preemption import Evaluator, Preemptor
+from rayched.scheduler.post_filter import PostFilterStep
+from rayched.scheduler.profile_runner import ProfileRunner, ProfileRunners
 from rayched.scheduler.sampling import Sampling
 from rayched.scheduler.selection import SeededTieBreaker, TieBreaker
-from rayched.scheduler.shadow import Shadow, ShadowRecords
+from rayched.scheduler.shadow import ShadowRecords
 from rayched.scheduler.waiting import UsesPermitHandle, WaitingPods
 from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.pod_facts import PodFacts
@@ -54,12 +48,6 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 from rayched.snapshot.work_budget import AttemptOverBudget
 from rayched.v1.core_pb2 import Pod
-
-DIAGNOSIS: Final = "Diagnosis"
-"""Where PostFilter plugins find, in the attempt's CycleState, why no node is feasible."""
-
-PREEMPTED: Final = "preempted"
-"""Why a pod that waited at Permit and was chosen as a victim is turned down. No plugin did that, so it is tried again soon."""
 
 ATTEMPT_SECONDS: Final = 1.0
 """Of the scheduler's time for one attempt, its preemption included. Ordinary ones take less than a thousandth."""
@@ -89,20 +77,6 @@ class Draws:
     """The number of the next decision."""
     search_start: int = 0
     """Where the next search begins, where not all nodes are scored."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ProfileRunner:
-    engine: Engine
-    lifecycle: Lifecycle
-    measured: Lifecycle
-    """The same with a stopwatch."""
-    percentage_of_nodes_to_score: int
-    evaluator: Evaluator
-    weights: Mapping[str, int]
-    meter: CycleMeter | None = None
-    """Watches over the time budgets of plugins, where there are any."""
-    shadow: Shadow | None = None
 
 
 class Scheduler:
@@ -141,21 +115,13 @@ class Scheduler:
         """The attempt is made again where it takes too long."""
         self.over_budget: Counter[str] = Counter()
         """Attempts that took longer than they may, by profile."""
-        self.preemption_attempts = 0
-        """How often PostFilter was asked to make room."""
         self._sampling = Sampling(snapshot)
-        self._runners: dict[str, _ProfileRunner] = {}
-        self.knows: Final[Callable[[str], bool]] = self._runners.__contains__
+        self._runners = ProfileRunners(
+            snapshot, profiles, shards, self.nominations, self._chance, self._sampling, self.durations, self.raised
+        )
+        self.knows: Final[Callable[[str], bool]] = self._runners.knows
         """Whether a profile of this name decides about such pods."""
-        self._lighter: dict[tuple[str, frozenset[str]], _ProfileRunner] = {}
-        """Runners without plugins that were skipped, made when they are first needed."""
-        self._profiles: dict[str, Profile] = {}
-        self._shards = shards
-        self._potential = PotentialVictims(snapshot)
-        for name, profile in profiles.items():
-            meter = CycleMeter(stopwatch, profile.time_budgets) if profile.time_budgets else None
-            self._profiles[name] = profile if meter is None else meter.metered(profile)
-            self._runners[name] = self._runner(self._profiles[name], meter)
+        self.post_filter = PostFilterStep(snapshot, self.nominations, self.waiting)
         self._attempts: dict[str, Attempt] = {}
         for profile in profiles.values():
             for plugin in profile.plugins():
@@ -170,15 +136,15 @@ class Scheduler:
         return self._snapshot.budgets
 
     def engine(self, scheduler_name: str) -> Engine:
-        return self._runners[scheduler_name].engine
+        return self._runners.of(scheduler_name).engine
 
     def weights(self, scheduler_name: str) -> Mapping[str, int]:
         """Of the score plugins of a profile, by name."""
-        return self._runners[scheduler_name].weights
+        return self._runners.of(scheduler_name).profile.weights
 
     def evaluations(self) -> Iterator[tuple[str, str, str, int]]:
         """Plugin, extension point, profile, and how often the plugin was asked about a pod."""
-        for profile, runner in self._runners.items():
+        for profile, runner in self._runners.by_profile():
             for (plugin, point), count in sorted(runner.engine.evaluations().items()):
                 yield plugin, point, profile, count
 
@@ -214,7 +180,7 @@ class Scheduler:
         the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed. With `goes_on`
         it raises OverBudget instead: nothing has happened, but that the next attempt for the pod has less to compute.
         """
-        runner = self._runners[pod.template.scheduler_name]
+        runner = self._runners.of(pod.template.scheduler_name)
         sampled = not self._decisions % ATTEMPTS_SAMPLED_EVERY
         lifecycle = runner.measured if sampled else runner.lifecycle
         attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now)
@@ -232,7 +198,7 @@ class Scheduler:
 
     def _cycle(
         self,
-        runner: _ProfileRunner,
+        runner: ProfileRunner,
         attempt: Attempt,
         now: float,
         now_unix: float,
@@ -247,7 +213,7 @@ class Scheduler:
                 nominated = self.nominations.beside(attempt.uid, attempt.template.priority)
                 row = self._nominated_row(runner, attempt, nominated)
             if row is None:
-                evaluation = (self._measured if sampled else self._evaluate)(runner, attempt.template, nominated)
+                evaluation = (runner.measured_evaluation if sampled else runner.evaluate)(attempt.template, nominated)
                 if evaluation.best < 0:
                     return self._no_node(runner, attempt, nominated, now_unix)
                 ties = evaluation.ties
@@ -269,7 +235,7 @@ class Scheduler:
                 return self._broken(attempt, failed)
             self.plugin_problems.append(failed)
             skipped |= {problem.plugin}
-            lighter = self._without(attempt.template.scheduler_name, skipped)
+            lighter = self._runners.without(attempt.template.scheduler_name, skipped)
             return self._cycle(lighter, attempt, now, now_unix, sampled, skipped)
         except Exception as problem:
             # A pod that breaks the engine parks itself; the others go on.
@@ -297,7 +263,7 @@ class Scheduler:
         """Idle work: who keeps how many nodes away from a template that was decided about. False: there is none to do."""
         try:
             with self._snapshot.work.of(COUNTING_SECONDS):
-                return self.decisions.count(self._rejections, self._decisions - 1)
+                return self.decisions.count(self._runners.rejections, self._decisions - 1)
         except AttemptOverBudget:
             # Nobody needs to know.
             return True
@@ -347,58 +313,15 @@ class Scheduler:
 
     # --------------------------------------------------------------------------------------------------------- private
 
-    def _runner(self, profile: Profile, meter: CycleMeter | None) -> _ProfileRunner:
-        engine = Engine(self._snapshot, profile, None if self._shards is None else self._shards(profile.scheduler_name))
-        evaluator = Evaluator(self._snapshot, engine, self.nominations, self._chance, self._potential)
-        percentage = profile.percentage_of_nodes_to_score
-        measured = MeasuredLifecycle(profile, self.durations)
-        shadow = Shadow(self._snapshot, profile, self._chance, self.durations.stopwatch) if profile.shadow is not None else None
-        lifecycle = profile.lifecycle()
-        lifecycle.raised = measured.raised = self.raised
-        return _ProfileRunner(engine, lifecycle, measured, percentage, evaluator, profile.weights, meter, shadow)
-
-    def _without(self, scheduler_name: str, skipped: frozenset[str]) -> _ProfileRunner:
-        """The runner of a profile that lacks these plugins."""
-        key = scheduler_name, skipped
-        if key not in self._lighter:
-            profile = without(self._profiles[scheduler_name], skipped)
-            self._lighter[key] = self._runner(profile, self._runners[scheduler_name].meter)
-        return self._lighter[key]
-
     def _undo(self, attempt: Attempt) -> None:
         self.waiting.remove(attempt.uid)
         self.plugin_problems.extend(attempt.lifecycle.unreserve(attempt.state, attempt.pod, attempt.node_name))
         self.occupancy.forget(attempt.uid)
 
-    def _rejections(self, template: PodTemplate) -> Mapping[str, int]:
-        runner = self._runners[template.scheduler_name]
-        if runner.meter is None:
-            return runner.engine.rejections(template)
-        with runner.meter.cycle():
-            return runner.engine.rejections(template)
-
-    def _nominated_row(self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination]) -> int | None:
+    def _nominated_row(self, runner: ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination]) -> int | None:
         """The row that the pod is nominated to, if it fits there."""
         row = self._snapshot.row_of(self.nominations.node_of(attempt.uid))
         return row if row is not None and runner.engine.fits(attempt.template, row, nominated) else None
-
-    def _evaluate(self, runner: _ProfileRunner, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
-        """The template over all nodes, or over those that the profile's sampling reaches."""
-        evaluation = runner.engine.evaluate(template, nominated=nominated)
-        if runner.percentage_of_nodes_to_score >= ALL_NODES:
-            return evaluation
-        left_out = self._sampling.left_out(runner.percentage_of_nodes_to_score, evaluation)
-        return evaluation if left_out is None else runner.engine.evaluate(template, left_out, nominated)
-
-    def _measured(self, runner: _ProfileRunner, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
-        """`_evaluate` with a stopwatch."""
-        code, began = Code.ERROR, self.durations.stopwatch()
-        try:
-            evaluation = self._evaluate(runner, template, nominated)
-            code = Code.SUCCESS if evaluation.is_feasible else Code.UNSCHEDULABLE
-            return evaluation
-        finally:
-            self.durations.note(FILTER, code, template.scheduler_name, began)
 
     def _take(self, attempt: Attempt, now: float) -> Attempt | AttemptFailure:
         """Assume, Reserve, Permit. The pod's nomination has served."""
@@ -426,7 +349,7 @@ class Scheduler:
         return failed_on_node(status)
 
     def _no_node(
-        self, runner: _ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float
+        self, runner: ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float
     ) -> AttemptFailure:
         """No node is feasible: ask PostFilter whether it can make one so."""
         own_row = self._snapshot.row_of(self.nominations.node_of(attempt.uid)) if self.nominations else None
@@ -444,46 +367,9 @@ class Scheduler:
             self.nominations.forget(attempt.uid)
             failure = replace(failure, nominated_node_name="")
         elif attempt.lifecycle.has_post_filter:
-            failure = self._after_post_filter(runner, attempt, failure, diagnosis, nominated, now_unix)
+            failure = self.post_filter.run(runner.evaluator, attempt, failure, diagnosis, nominated, now_unix)
         self.decisions.failed(attempt, diagnosis, failure)
         return failure
-
-    def _after_post_filter(
-        self,
-        runner: _ProfileRunner,
-        attempt: Attempt,
-        failure: AttemptFailure,
-        diagnosis: Diagnosis,
-        nominated: Sequence[Nomination],
-        now_unix: float,
-    ) -> AttemptFailure:
-        """The failure with what PostFilter makes of it."""
-        preemptor = Preemptor(attempt.uid, attempt.template, diagnosis, attempt.number, nominated, now_unix, runner.evaluator)
-        attempt.state.write(DIAGNOSIS, diagnosis)
-        attempt.state.write(FAILED_ATTEMPT, preemptor)
-        self.preemption_attempts += 1
-        result, answer = attempt.lifecycle.post_filter(attempt.state, attempt.pod)
-        if answer.reasons:
-            failure = replace(failure, message=f"{failure.message} {answer.message()}")
-        return failure if result is None else self._nominated(attempt, failure, result)
-
-    def _nominated(self, attempt: Attempt, failure: AttemptFailure, result: PostFilterResult) -> AttemptFailure:
-        """PostFilter's result holds from now on, also before it is written: for the pods that come next."""
-        node_name, preemption = result.nominated_node_name, None
-        if result.victims:
-            cleared = self.nominations.below(attempt.template.priority, node_name)
-            for uid in cleared:
-                self.nominations.forget(uid)
-            victims = tuple(uid for uid in result.victims if not self._ends_anyway(uid))
-            if victims or cleared:
-                preemption = Preemption(node_name, victims, cleared)
-        self.nominations.nominate(attempt.uid, attempt.template, node_name)
-        return replace(failure, nominated_node_name=node_name, preemption=preemption)
-
-    def _ends_anyway(self, uid: str) -> bool:
-        """Whether the victim is ending already, or waits at Permit; then its attempt is all that ends."""
-        bound = self._snapshot.bound(uid)
-        return bound is None or bound.terminating or self.waiting.reject(uid, "", PREEMPTED)
 
     def _over_budget(self, attempt: Attempt, problem: AttemptOverBudget) -> AttemptFailure:
         """What was computed is kept, so that the next attempt has less to do."""

@@ -14,7 +14,8 @@ from rayched.configuration.configuration import Configuration
 from rayched.configuration.profile_building import default_profile
 from rayched.core.exchange.messages import ExchangeAnswer, ExchangeRequest
 from rayched.core.exchange.queue_core import QueueCore, queue_factory
-from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.ports import Ports
+from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE

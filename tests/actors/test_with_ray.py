@@ -25,7 +25,8 @@ from leader.channel import open_channel
 from rayched.actors import shards
 from rayched.actors.configured import ProfilesText, profiles_of
 from rayched.actors.queue_actor import create_queue_actor
-from rayched.actors.scheduler_actor import QUESTIONS, SchedulerActorConfig, create_scheduler_actor
+from rayched.actors.scheduler_actor import QUESTIONS, create_scheduler_actor
+from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.actors.shards import RayShards
 from rayched.actors.worker import create_workers
 from rayched.api import kinds

@@ -173,7 +173,7 @@ def test_a_node_that_fails_with_and_without_nominated_pods_counts_as_what_it_is_
     pod = a_pod("web", cpu="2")
     constraint = pod.spec.topology_spread_constraints.add(max_skew=1, topology_key="rack", when_unsatisfiable="DoNotSchedule")
     constraint.label_selector.match_labels["app"] = "web"
-    engine = bench.scheduler._runners["default-scheduler"].engine
+    engine = bench.scheduler.engine("default-scheduler")
     template = bench.templates.intern(pod)
     alone = engine.diagnose(template)
     assert (alone.reasons, alone.codes[0]) == (
@@ -199,7 +199,7 @@ def test_an_explanation_has_the_reasons_that_a_plugin_gives_beside_nominated_pod
     bench.nominate(nominated, "n1")
     pod = a_pod("web", cpu="2")
     pod.spec.containers[0].resources.requests["memory"].string = "1Mi"
-    engine, weights = bench.scheduler._runners["default-scheduler"].engine, bench.scheduler.weights("default-scheduler")
+    engine, weights = bench.scheduler.engine("default-scheduler"), bench.scheduler.weights("default-scheduler")
     (alone,) = explain(engine, bench.snapshot, weights, bench.templates.intern(pod)).nodes
     assert [one.reasons for one in alone.rejections] == [("Insufficient cpu",)]
     beside = bench.scheduler.nominations.beside(pod.metadata.uid, 0)

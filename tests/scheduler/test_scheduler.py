@@ -17,7 +17,8 @@ from rayched.framework.profile import Profile
 from rayched.framework.status import SUCCESS, Code, Status, error, unschedulable
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
-from rayched.scheduler.scheduler import DIAGNOSIS, PodToSchedule, Scheduler
+from rayched.scheduler.post_filter import DIAGNOSIS
+from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot

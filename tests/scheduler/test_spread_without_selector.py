@@ -18,5 +18,5 @@ def test_match_label_keys_without_a_selector_count_no_pod() -> None:
         max_skew=1, topology_key="kubernetes.io/hostname", when_unsatisfiable="DoNotSchedule", match_label_keys=["rev"]
     )
     template = bench.templates.intern(pod)
-    engine = bench.scheduler._runners["default-scheduler"].engine
+    engine = bench.scheduler.engine("default-scheduler")
     assert engine.evaluate(template).feasible.tolist() == [True, True]

@@ -16,7 +16,8 @@ from leader.etcd_shim import rpc
 from rayched.configuration.configuration import Configuration
 from rayched.core.exchange.messages import ExchangeRequest
 from rayched.core.exchange.queue_core import QueueCore, queue_factory
-from rayched.core.scheduler_core import Ports, SchedulerCore
+from rayched.core.ports import Ports
+from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.events import LEASE_SECONDS
 from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile

@@ -5,52 +5,28 @@ Owner: the SchedulerCore. Cost: about 2 µs for a pod that comes, 1 µs for one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from rayched.api.stages import Stage
 from rayched.core.attempt_outcomes import AttemptEnds
 from rayched.core.cache.cache import PROGRESS_OBJECTS
 from rayched.core.cache.records import CacheChange, PodChanged, PodRecord, nominated_in
-from rayched.core.exchange.queue_events import QueueFeed
 from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
+from rayched.core.parts import CoreParts
 from rayched.core.writes import event_reasons as occurrences
-from rayched.core.writes.bindings import AttemptEnd, Bindings, EndedAttempt
-from rayched.core.writes.events import EventWrites
-from rayched.core.writes.preemptions import Preemptions
-from rayched.core.writes.statuses import StatusWrites
+from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD
 from rayched.scheduler.attempt import Attempt, AttemptPhase
-from rayched.scheduler.scheduler import Scheduler
-from rayched.snapshot.snapshot import Snapshot
 
 
 class CacheNews:
     """See the module."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        progress: Callable[[], None],
-        snapshot: Snapshot,
-        events: EventWrites,
-        scheduler: Scheduler,
-        feed: QueueFeed,
-        statuses: StatusWrites,
-        bindings: Bindings,
-        preemptions: Preemptions,
-        ends: AttemptEnds,
-    ) -> None:
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._progress = progress
-        self._snapshot = snapshot
-        self._events = events
-        self._scheduler = scheduler
-        self._feed = feed
-        self._statuses = statuses
-        self._bindings = bindings
-        self._preemptions = preemptions
+    def __init__(self, parts: CoreParts, ends: AttemptEnds) -> None:
+        self._clock, self._wall_clock, self._progress = parts.ports.clock, parts.ports.wall_clock, parts.ports.progress
+        self._snapshot, self._scheduler, self._feed = parts.snapshot, parts.scheduler, parts.feed
+        self._statuses, self._events = parts.statuses, parts.events
+        self._bindings, self._preemptions = parts.bindings, parts.preemptions
         self._ends = ends
 
     def absorb(self, changes: Iterable[CacheChange]) -> None:

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.actors.queue_actor import create_queue_actor
-from rayched.actors.scheduler_actor import SchedulerActorConfig
 from rayched.actors.scheduler_process import create_scheduler_process
+from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.actors.worker import create_workers
 from rayched.replica.ray.local_ray import RayUnavailable
 from rayched.store.refusals import count_fenced

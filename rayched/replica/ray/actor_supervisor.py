@@ -29,7 +29,8 @@ from rayched.actors.configured import ProfilesText
 from rayched.actors.deciding_cell import pod_being_decided
 from rayched.actors.log_sending import LogTarget
 from rayched.actors.questions import NotAnswered
-from rayched.actors.scheduler_actor import QUESTIONS, SchedulerActorConfig
+from rayched.actors.scheduler_actor import QUESTIONS
+from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.queue.flags import QueueFlags
 from rayched.replica.families import merged
 from rayched.replica.ray.actor_set import ActorSet

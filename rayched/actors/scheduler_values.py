@@ -1,0 +1,68 @@
+"""What a replica gives a SchedulerActor, and what it gets from it: plain values, which cross a process border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rayched.actors.configured import ProfilesText
+from rayched.actors.log_sending import LogTarget
+from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
+from rayched.scheduler.scheduler import Draws
+from rayched.v1.services_pb2 import ExplainResponse
+
+
+@dataclass(frozen=True)
+class SchedulerActorConfig:
+    """What a SchedulerActor needs to know."""
+
+    etcd_endpoints: tuple[str, ...]
+    root: str
+    belief_path: str
+    profiles: ProfilesText
+    seed: int
+    shard_always: bool = False
+    """Ask the workers for every full evaluation, however small."""
+    queue_flags: QueueFlags = DEFAULT_FLAGS
+    """For the queue that goes with the scheduler."""
+    logs: LogTarget | None = None
+    """Of the actors; None: only Ray's own files."""
+    identity: str = ""
+    """Of the replica, as its Events name it."""
+
+
+@dataclass(frozen=True)
+class SchedulerStatus:
+    """What the scheduler is doing, as of one moment."""
+
+    leads: bool
+    epoch: int
+    revision: int
+    nodes: int
+    bound_pods: int
+    assumed_pods: int
+    pending_pods: dict[str, int]
+    attempts: dict[str, int]
+    worker_evaluations: int
+    events: dict[str, int]
+    """Written and dropped."""
+    pid: int
+
+
+@dataclass(frozen=True)
+class PlanBasis:
+    """What of the scheduler decides where all else is equal, as of one moment."""
+
+    leads: bool
+    revision: int
+    draws: Draws
+    rows: tuple[str, ...]
+    """Names of the nodes by row; "" is a row without a node."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A pod explained, or why it cannot be."""
+
+    leads: bool
+    response: ExplainResponse | None
+    problem: str = ""

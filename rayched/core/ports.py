@@ -1,0 +1,46 @@
+"""What the core reads of the world, and what it wants done: the whole border between SchedulerCore and its carrier.
+
+Times are in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rayched.core.exchange.messages import ExchangeRequest
+from rayched.core.writes.window import Send
+
+
+def _not_watched(uid: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the core reads of the world."""
+
+    belief: Callable[[], int | None]
+    """The epoch that this replica may act under now."""
+    clock: Callable[[], float]
+    """CLOCK_BOOTTIME."""
+    wall_clock: Callable[[], float]
+    """Unix time, for conditions."""
+    progress: Callable[[], None]
+    """A sign of life within long work."""
+    work_clock: Callable[[], float] | None = None
+    """What attempts may take is measured by it: the time that this thread computes. None: by `clock`."""
+    deciding: Callable[[str], None] = _not_watched
+    """Told the uid of the pod whose cycle begins, "" after a batch: in whose cycle did the scheduler die, if it dies?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is to be done after a turn."""
+
+    sends: tuple[Send, ...] = ()
+    exchange: ExchangeRequest | None = None
+    turn_at: float | None = None
+    """When to turn again without any input and without a decision; None: only then. A time in the past: at once."""
+    lease_wanted: bool = False
+    """A lease for events is to be granted; `lease_granted` takes it."""

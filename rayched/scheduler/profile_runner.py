@@ -1,0 +1,123 @@
+"""The engine and the life cycle of each profile, as the scheduling cycle uses them.
+
+Where plugins have time budgets, a profile has a second runner for each set of plugins that were skipped.
+
+Owner: the Scheduler. Source: the map of profiles and findNodesThatFitPod of kube-scheduler 1.34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rayched.engine.engine import Engine
+from rayched.engine.evaluation import Evaluation
+from rayched.engine.nominations import Nomination
+from rayched.engine.shards import ShardEvaluator
+from rayched.framework.lifecycle import Lifecycle
+from rayched.framework.measured_lifecycle import FILTER, MeasuredLifecycle, PointDurations
+from rayched.framework.profile import ALL_NODES, Profile
+from rayched.framework.raised import Raised
+from rayched.framework.status import Code
+from rayched.framework.time_budget import CycleMeter, without
+from rayched.scheduler.nominations import Nominations
+from rayched.scheduler.potential_victims import PotentialVictims
+from rayched.scheduler.preemption import Evaluator
+from rayched.scheduler.sampling import Sampling
+from rayched.scheduler.selection import TieBreaker
+from rayched.scheduler.shadow import Shadow
+from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.templates import PodTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRunner:
+    """What decides for the pods of one profile."""
+
+    profile: Profile
+    engine: Engine
+    lifecycle: Lifecycle
+    measured: Lifecycle
+    """The same with a stopwatch."""
+    evaluator: Evaluator
+    sampling: Sampling
+    durations: PointDurations
+    meter: CycleMeter | None = None
+    """Watches over the time budgets of plugins, where there are any."""
+    shadow: Shadow | None = None
+
+    def evaluate(self, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
+        """The template over all nodes, or over those that the profile's sampling reaches."""
+        evaluation = self.engine.evaluate(template, nominated=nominated)
+        percentage = self.profile.percentage_of_nodes_to_score
+        if percentage >= ALL_NODES:
+            return evaluation
+        left_out = self.sampling.left_out(percentage, evaluation)
+        return evaluation if left_out is None else self.engine.evaluate(template, left_out, nominated)
+
+    def measured_evaluation(self, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
+        """`evaluate` with a stopwatch."""
+        code, began = Code.ERROR, self.durations.stopwatch()
+        try:
+            evaluation = self.evaluate(template, nominated)
+            code = Code.SUCCESS if evaluation.is_feasible else Code.UNSCHEDULABLE
+            return evaluation
+        finally:
+            self.durations.note(FILTER, code, template.scheduler_name, began)
+
+
+class ProfileRunners:
+    """The runners of all profiles, by the scheduler's name."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        profiles: Mapping[str, Profile],
+        shards: Callable[[str], ShardEvaluator] | None,
+        nominations: Nominations,
+        chance: TieBreaker,
+        sampling: Sampling,
+        durations: PointDurations,
+        raised: Raised,
+    ) -> None:
+        self._snapshot, self._shards, self._nominations, self._chance = snapshot, shards, nominations, chance
+        self._sampling, self._durations, self._raised = sampling, durations, raised
+        self._potential = PotentialVictims(snapshot)
+        self._runners: dict[str, ProfileRunner] = {}
+        self._lighter: dict[tuple[str, frozenset[str]], ProfileRunner] = {}
+        """Runners without plugins that were skipped, made when they are first needed."""
+        for name, profile in profiles.items():
+            meter = CycleMeter(durations.stopwatch, profile.time_budgets) if profile.time_budgets else None
+            self._runners[name] = self._runner(profile if meter is None else meter.metered(profile), meter)
+        self.knows = self._runners.__contains__
+        self.of = self._runners.__getitem__
+
+    def by_profile(self) -> Iterable[tuple[str, ProfileRunner]]:
+        return self._runners.items()
+
+    def without(self, scheduler_name: str, skipped: frozenset[str]) -> ProfileRunner:
+        """The runner of a profile that lacks these plugins."""
+        key = scheduler_name, skipped
+        if key not in self._lighter:
+            full = self.of(scheduler_name)
+            self._lighter[key] = self._runner(without(full.profile, skipped), full.meter)
+        return self._lighter[key]
+
+    def rejections(self, template: PodTemplate) -> Mapping[str, int]:
+        """How many nodes each plugin keeps away from the template."""
+        runner = self.of(template.scheduler_name)
+        if runner.meter is None:
+            return runner.engine.rejections(template)
+        with runner.meter.cycle():
+            return runner.engine.rejections(template)
+
+    def _runner(self, profile: Profile, meter: CycleMeter | None) -> ProfileRunner:
+        engine = Engine(self._snapshot, profile, None if self._shards is None else self._shards(profile.scheduler_name))
+        evaluator = Evaluator(self._snapshot, engine, self._nominations, self._chance, self._potential)
+        measured = MeasuredLifecycle(profile, self._durations)
+        shadow = None
+        if profile.shadow is not None:
+            shadow = Shadow(self._snapshot, profile, self._chance, self._durations.stopwatch)
+        lifecycle = profile.lifecycle()
+        lifecycle.raised = measured.raised = self._raised
+        return ProfileRunner(profile, engine, lifecycle, measured, evaluator, self._sampling, self._durations, meter, shadow)
