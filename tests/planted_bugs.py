@@ -48,7 +48,7 @@ BUGS: Final[Mapping[str, str]] = MappingProxyType(
         "durations by the wall clock": "leader.clock:RULE_DURATIONS_IGNORE_CLOCK_STEPS",
         "assumptions end late": "rayched.core.scheduler_core:SchedulerCore.RULE_ASSUMPTIONS_END_FIRST",
         "times taken from the record": "leader.observation:Observation.RULE_TIMES_ARE_THOSE_OF_SEEING",
-        "leads on after seeing another holder": "leader.election:Election.RULE_ANOTHER_HOLDER_ENDS_LEADING",
+        "leads on after seeing another holder": "leader.leading_ends:LeadingEnds.RULE_ANOTHER_HOLDER_ENDS_LEADING",
     }
 )
 """Where the rule of each bug stands: module:name or module:class.name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rayched.api.manifest import ReadResult
 from rayched.cli import printing
 from rayched.cli.connection import connected
 from rayched.cli.manifests import read_manifests
@@ -82,40 +83,52 @@ def plan(
 
     Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
     """
-    # They bring numpy, which starts threads: a replica, which is a command as well, has to block signals before any thread.
-    from rayched.cli.plan_inputs import from_cluster, from_kubectl, more_nodes, profiles_of, wanted
-    from rayched.whatif.cluster import Cluster
-    from rayched.whatif.plan import WhatIfPlanner
-
     with _ending_with(FAILED):
         if bool(add_nodes) != bool(like):
             fail("--add-nodes and --like belong together: how many nodes, and of which one's shape")
         results = read_manifests(filename, recursive=recursive, namespace=namespace) if filename else []
-        if kubectl:
-            start = from_kubectl(kubectl)
-        else:
-            with connected(server) as client:
-                start = from_cluster(client)
-        others, pods = wanted(results, start)
-        profiles = profiles_of(start, config)
-        cluster = Cluster([*start.objects, *others], profiles, start.basis)
-        planner = WhatIfPlanner(cluster)
-        if add_nodes:
-            for node in more_nodes(add_nodes, _node(cluster, like, "--like")):
-                cluster.add_node(node)
-        # All are cordoned before any is emptied: nobody moves from one drained node to another.
-        for name in drain or ():
-            _node(cluster, name, "--drain")
-            cluster.cordon(name)
-        for name in drain or ():
-            planner.drain(name)
-        found = planner.plan(pods)
+        start = _start(server, kubectl)
+        found = _planned(results, start, config, add_nodes or 0, like, drain or ())
     if output is PlanOutput.json:
         out(json.dumps({"revision": start.revision, **asdict(found)}, indent=2))
     else:
         _print(found, start)
     if not found.is_empty:
         raise SystemExit(PLACES)
+
+
+def _start(server: str | None, kubectl: list[str] | None) -> Start:
+    # See _planned.
+    from rayched.cli.plan_inputs import from_cluster, from_kubectl
+
+    if kubectl:
+        return from_kubectl(kubectl)
+    with connected(server) as client:
+        return from_cluster(client)
+
+
+def _planned(
+    results: Sequence[ReadResult], start: Start, config: Path | None, add_nodes: int, like: str, drained: Sequence[str]
+) -> WhatIfPlan:
+    # It brings numpy, which starts threads: a replica, which is a command as well, has to block signals before any thread.
+    from rayched.cli.plan_inputs import more_nodes, profiles_of, wanted
+    from rayched.whatif.cluster import Cluster
+    from rayched.whatif.plan import WhatIfPlanner
+
+    others, pods = wanted(results, start)
+    profiles = profiles_of(start, config)
+    cluster = Cluster([*start.objects, *others], profiles, start.basis)
+    planner = WhatIfPlanner(cluster)
+    if add_nodes:
+        for node in more_nodes(add_nodes, _node(cluster, like, "--like")):
+            cluster.add_node(node)
+    # All are cordoned before any is emptied: no pod moves from one drained node to another.
+    for name in drained:
+        _node(cluster, name, "--drain")
+        cluster.cordon(name)
+    for name in drained:
+        planner.drain(name)
+    return planner.plan(pods)
 
 
 def _node(cluster: Cluster, name: str, option: str) -> Node:

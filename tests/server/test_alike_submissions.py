@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rayched.api.kinds import NAMESPACE, PRIORITY_CLASS, wrap
 from rayched.server.admission import creation
 from rayched.server.admission.admission import Admission
-from rayched.server.admission.creation import Created, Creation, Creator
+from rayched.server.admission.creation import Creator
+from rayched.server.admission.submissions import Created, Creation
 from rayched.server.errors import ApiFailure
 from rayched.server.objects import Objects
 from rayched.server.watching.changes import EventEncoder

@@ -11,7 +11,8 @@ import pytest
 from leader.etcd_shim import rpc
 from rayched.api.kinds import NAMESPACE, POD, wrap
 from rayched.server.admission.admission import Admission
-from rayched.server.admission.creation import Created, Creation, Creator
+from rayched.server.admission.creation import Creator
+from rayched.server.admission.submissions import Created, Creation
 from rayched.server.admission.turns import TURN_SECONDS
 from rayched.server.errors import ApiFailure, Code
 from rayched.server.objects import Objects

@@ -17,8 +17,9 @@ from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.server import objects as server_objects
 from rayched.server.admission.admission import Admission
-from rayched.server.admission.creation import Creation, Creator
+from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import Deleter
+from rayched.server.admission.submissions import Creation
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import Objects
 from rayched.store.calls import page_of, page_request

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leader.etcd_shim import rpc
 from rayched.api import kinds
-from rayched.server.admission.creation import Created, Creation
+from rayched.server.admission.submissions import Created, Creation
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import Stored
