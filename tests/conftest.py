@@ -24,3 +24,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rows = [row for marker in item.iter_markers("row") for row in marker.args]
         if len(rows) > ROWS_A_TEST_MAX:
             raise pytest.UsageError(f"{item.nodeid} names {len(rows)} rows; {ROWS_A_TEST_MAX} at most")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-transcripts",
+        action="store_true",
+        help="write what the transcripts' commands print now into tests/transcripts, in place of comparing",
+    )
