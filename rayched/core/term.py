@@ -13,7 +13,7 @@
 * A fenced epoch is over for good, whatever the belief says: the store has spoken. Only that one: where etcd lost writes, the next
   epoch is a lower one, and no two elections give the same.
 
-Pure. Owner: the SchedulerCore. Source: LEADER.md 2.2, rules 1 to 3 and 9.
+Pure. Owner: the SchedulerCore. Source: docs/adr/0001, and the table in leader/election.py.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from rayched.store.errors import NotApplied, RequestTooLarge, StoreError
 from rayched.store.transactions import Guard, Outcome, Write
 
 TRANSACTIONS_MAX: Final = 4
-"""Batches in the window: enough to hide the disk's latency (PERFORMANCE: 4 in flight reach etcd's own limit)."""
+"""Batches in the window: enough to hide the disk's latency : four under way reach etcd's own limit (docs/adr/0012)."""
 RESEND_SECONDS_MIN: Final = 0.05
 RESEND_SECONDS_MAX: Final = 1.0
 REFUSALS_MAX: Final = 8
