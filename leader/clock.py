@@ -48,10 +48,5 @@ class SystemClock:
         return Instant(self._gettime_ns(durations), self._gettime_ns(time.CLOCK_REALTIME) // 1000)
 
 
-def boottime_ns() -> int:
-    """CLOCK_BOOTTIME in nanoseconds."""
-    return time.clock_gettime_ns(_BOOTTIME)
-
-
 def seconds_to_ns(seconds: float) -> int:
     return round(seconds * NS_PER_SECOND)

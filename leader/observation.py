@@ -55,10 +55,6 @@ class Observation:
         return self.epoch.mod_revision if self.epoch else 0
 
     @property
-    def record_as_of(self) -> int:
-        return self._record_as_of
-
-    @property
     def holder(self) -> str:
         return self.record.record.holder if self.record else ""
 

@@ -24,8 +24,6 @@ from rayched.api import printable
 
 GAP = 3
 """Blanks between columns, as kubectl has."""
-_PIPE_WIDTH = 100_000
-"""A table that nobody's terminal bounds is never folded."""
 
 _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 

@@ -31,7 +31,7 @@ its own."""
 
 
 class AttemptEnds:
-    """See the module."""
+    """Ends each attempt once: for the queue, the pod's status, Events and metrics."""
 
     def __init__(self, parts: CoreParts) -> None:
         self._clock, self._wall_clock = parts.ports.clock, parts.ports.wall_clock

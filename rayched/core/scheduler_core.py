@@ -65,7 +65,7 @@ CLOCK_EVERY: Final = 4
 
 
 class SchedulerCore:
-    """See the module."""
+    """The SchedulerActor's state: inputs go in, `turn` gives what is to be done, `decide` decides a batch."""
 
     RULE_ASSUMPTIONS_END_FIRST: ClassVar[bool] = True
     """Broken by tests alone."""

@@ -20,7 +20,7 @@ PLACES_MAX: Final = 200
 
 
 class Raised:
-    """See the module."""
+    """Exceptions that plugins raised, for the log: each place in the code once."""
 
     def __init__(self) -> None:
         self._places: set[tuple[type[BaseException], str, int]] = set()

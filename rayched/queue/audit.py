@@ -105,7 +105,7 @@ class _Event(InFlightEvent):
 
 
 class QueueAudit:
-    """See the module."""
+    """Compares pods of the queue with what the scheduler states about them."""
 
     def __init__(self, places: Places, hints: HintTable, violations: Counter[str] | None = None) -> None:
         """`violations` by invariant goes on counting; it outlives the queue."""

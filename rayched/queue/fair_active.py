@@ -22,7 +22,7 @@ from rayched.queue.queued_pod import QueuedPodInfo
 
 
 class FairActiveQueue(KeyedHeap[QueuedPodInfo]):
-    """See the module."""
+    """activeQ with a limit on retries in a row: then the pod that has waited longest is popped."""
 
     __slots__ = ("_limit", "_retries", "_waiting")
 

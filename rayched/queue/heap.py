@@ -48,7 +48,7 @@ class EmptyHeap(LookupError):
 
 
 class KeyedHeap(Generic[T]):
-    """See the module."""
+    """A heap whose items can be found, changed and removed by key."""
 
     __slots__ = ("_heap", "_key_of", "_number", "_recorder", "_slots", "_sort_key")
 

@@ -75,7 +75,7 @@ class InFlightPod:
 
 
 class InFlightPods:
-    """See the module."""
+    """Pods that were handed out, and the events that came meanwhile."""
 
     __slots__ = ("_by_key", "_events", "_flights", "_forgotten_through", "_head", "_limit", "_put_off", "n_events", "position")
 

@@ -51,7 +51,7 @@ class QueueSettings:
 
 
 class Places:
-    """See the module."""
+    """All places of the queue, and the moves between them."""
 
     __slots__ = ("_gate", "_hints", "_settings", "active", "backoff", "held", "in_flight", "incoming", "pool", "queued")
 

@@ -32,7 +32,7 @@ PIECE: Final = 64
 
 
 class RequeueMatcher:
-    """See the module."""
+    """Finds the waiting pods that an event may help, and replays events to pods in flight."""
 
     def __init__(self, hints: HintTable, places: Places, raised: Raised) -> None:
         """`raised`: where tracebacks go."""

@@ -88,7 +88,7 @@ class NotInFlight(LookupError):
 
 
 class SchedulingQueue(QueueState):
-    """See the module."""
+    """Every pod without a node, in exactly one place; the room's only public class."""
 
     # ----------------------------------------------------------------------------------------------------------- pods
 

@@ -31,7 +31,7 @@ FLUSH_PERIOD_SECONDS: Final = 30.0
 
 
 class UnschedulablePods:
-    """See the module."""
+    """Pods that wait for an event, and gated pods."""
 
     __slots__ = ("_classes", "_gated", "_gates", "_hints", "_indexes", "_pods", "_timeouts", "questions", "version")
 

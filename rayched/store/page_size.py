@@ -16,7 +16,7 @@ FIRST: Final = 256
 
 
 class PageSize:
-    """See the module."""
+    """How many keys the next page of a list asks for."""
 
     __slots__ = ("_bytes", "_most", "wanted")
 

@@ -20,7 +20,7 @@ from rayched.scheduler.attempt import Attempt, AttemptPhase
 
 
 class CacheNews:
-    """See the module."""
+    """Passes each change of the cache on to attempts, writes, nominations and the queue's log."""
 
     def __init__(self, parts: CoreParts, ends: AttemptEnds) -> None:
         self._clock, self._wall_clock, self._progress = parts.ports.clock, parts.ports.wall_clock, parts.ports.progress

@@ -24,7 +24,7 @@ STATUSES_MAX: Final = 256
 
 
 class PodsByBytes:
-    """See the module."""
+    """Reads new pending pods from their stored bytes, without a message of them."""
 
     __slots__ = ("_alike", "_prefix", "_templates", "learn")
 

@@ -33,7 +33,7 @@ class KnownPod(NamedTuple):
 
 
 class PodsAlike:
-    """See the module."""
+    """Pods whose bytes differ in name, uid and time alone share what was read of the first."""
 
     __slots__ = ("_alike", "_times", "learn")
 

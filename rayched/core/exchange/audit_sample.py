@@ -33,7 +33,7 @@ ROUND_SECONDS_MIN: Final = 1.0
 
 
 class RollCall:
-    """See the module."""
+    """Picks the pods that the next call names for the queue's audit."""
 
     def __init__(self, cache: Cache, is_to_be_tried: Callable[[PodRecord], bool]) -> None:
         self._cache = cache

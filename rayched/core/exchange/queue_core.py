@@ -78,7 +78,7 @@ def queue_factory(
 
 
 class QueueCore:
-    """See the module."""
+    """The QueueActor's state: one queue, driven by calls of `exchange`."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class _Lost:
 
 
 class Bindings:
-    """See the module."""
+    """Attempts that chose a node, until their binding is committed or lost."""
 
     def __init__(self, cache: Cache, scheduler: Scheduler, statuses: StatusWrites, incarnation: str) -> None:
         self._cache = cache

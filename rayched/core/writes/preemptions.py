@@ -106,7 +106,7 @@ class PreemptionAnswer:
 
 
 class Preemptions:
-    """See the module."""
+    """Preemptions that were decided, until their transaction is answered."""
 
     def __init__(self, cache: Cache, scheduler: Scheduler, statuses: StatusWrites, incarnation: str) -> None:
         self._cache = cache
