@@ -352,4 +352,4 @@ def _resolve(future: Future[int], answer: int | NotLeadingError) -> None:
         else:
             future.set_exception(answer)
     except InvalidStateError:
-        _log.debug("whoever asked for a new term no longer waits")
+        _log.debug("the caller of new_term no longer waits")

@@ -57,4 +57,4 @@ class Suspicions:
                 suspect = Suspect(deaths=deaths + 1, last_at_ms=int(time.time() * 1000), told_by=self._identity)
                 store.put(key, suspect.SerializeToString(), store.grant_lease(RECORD_SECONDS).id)
         except (StoreError, KeyTextError) as problem:
-            log.warning("no other replica can be told of the pod with uid %.100r: %s", uid, problem)
+            log.warning("no other replica can be notified of the pod with uid %.100r: %s", uid, problem)

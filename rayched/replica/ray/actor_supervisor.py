@@ -341,7 +341,7 @@ class ActorSupervisor:
         if self.terms is None:
             return
         if has_spare and (objects := self._objects()) > SPARE_READS_MAX:
-            log.info("the spare process would have %d objects to read first: whoever is warm may lead", objects)
+            log.info("the spare process would have %d objects to read first: a replica with a loaded cache may lead", objects)
             has_spare = False
         if has_spare:
             self.terms.begin_new_term()

@@ -1,0 +1,40 @@
+"""Client and AsyncClient are two drivers of one set of calls: what one has, the other has."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+from rayched.client.async_client import AsyncClient
+from rayched.client.client import Client
+from rayched.store.io.async_client import AsyncStoreClient
+from rayched.store.io.client import StoreClient
+
+
+def calls(kind: type) -> dict[str, Callable[..., object]]:
+    return {name: value for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
+
+
+def parameters(call: Callable[..., object]) -> list[tuple[str, object, object]]:
+    found = inspect.signature(call).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found]
+
+
+def test_both_clients_have_the_same_calls() -> None:
+    assert calls(Client).keys() == calls(AsyncClient).keys()
+
+
+@pytest.mark.parametrize("name", sorted(calls(Client)))
+def test_a_call_takes_the_same_arguments(name: str) -> None:
+    sync, asynchronous = calls(Client)[name], calls(AsyncClient)[name]
+    assert parameters(sync) == parameters(asynchronous)
+
+
+def test_the_stores_client_for_an_event_loop_has_no_call_of_its_own() -> None:
+    sync, asynchronous = calls(StoreClient), calls(AsyncStoreClient)
+    assert asynchronous.keys() <= sync.keys()
+    # The synchronous one can end a page early, for the collection of garbage.
+    names = asynchronous.keys() - {"list_page"}
+    assert {name: parameters(sync[name]) for name in names} == {name: parameters(asynchronous[name]) for name in names}
