@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rayched.api.kinds import AnyObject
 from rayched.audit.auditor import Auditor, Binding
@@ -28,6 +26,7 @@ from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaProcess
 from rayched.replica.cluster.local_start import wait_until_up
+from rayched.replica.cluster.session import ClusterSession
 from rayched.replica.ray.processes import alive, descendants
 from rayched.v1.core_pb2 import Node
 
@@ -86,7 +85,7 @@ _NOBODY_IS_MISSED = ("--node-monitor-grace-period", "24h")
 """Nodes without agents send no heartbeat after the first."""
 
 
-class Rehearsal:
+class Rehearsal(ClusterSession):
     """A context manager; `start` happens on entering."""
 
     def __init__(
@@ -117,22 +116,14 @@ class Rehearsal:
         self.deletions_asked: list[str] = []
         self._killed: list[ReplicaProcess] = []
 
-    def __enter__(self) -> Self:
-        try:
-            self.cluster.start()
-            wait_until_up(self.cluster, self.client, tell=note)
-            if not self._audit_later:
-                self.audit()
-            self._agents.register()
-            if self._with_agents:
-                self._agents.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def open(self) -> None:
+        self.cluster.start()
+        wait_until_up(self.cluster, self.client, tell=note)
+        if not self._audit_later:
+            self.audit()
+        self._agents.register()
+        if self._with_agents:
+            self._agents.start()
 
     def close(self) -> None:
         """Ends all of it. Idempotent."""

@@ -12,13 +12,13 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from rayched.api.kinds import AnyObject
 from rayched.client import Client, EventType
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_start import NotUpInTime, wait_until_up
+from rayched.replica.cluster.session import ClusterSession
 from rayched.testing.placements import Placements
 from rayched.testing.plugins import Plugins, configuration_with, python_path_with
 from rayched.v1.core_pb2 import Node, Pod
@@ -28,7 +28,7 @@ START_SECONDS_MAX: Final = 300.0
 PLACED_SECONDS_MAX: Final = 30.0
 
 
-class RunningCluster:
+class RunningCluster(ClusterSession):
     """A context manager. `client` reaches it."""
 
     def __init__(
@@ -69,23 +69,15 @@ class RunningCluster:
         )
         self.client = Client(self.local.addresses, timeout_seconds=20.0)
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
         """Raises ReplicaFailed where a replica ends, and its subclass NotUpInTime with what was waited for and the logs' ends."""
-        try:
-            self.local.start()
-            self._wait_until_up()
-            for item in self._objects:
-                if isinstance(item, Node):
-                    self.client.register_node(item)
-                else:
-                    self.client.submit(item)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self.local.start()
+        self._wait_until_up()
+        for item in self._objects:
+            if isinstance(item, Node):
+                self.client.register_node(item)
+            else:
+                self.client.submit(item)
 
     def close(self) -> None:
         self.client.close()
