@@ -44,6 +44,7 @@ ROOMS: Final = {
         ("rayched/queue",),
         (
             "tests/queue",
+            "tests/transcripts",
             "tests/actors/test_queue_audit.py",
             "tests/actors/test_queue_metrics.py",
             "tests/actors/test_queue_sessions.py",
@@ -62,7 +63,12 @@ ROOMS: Final = {
         ),
     ),
     # The halves of these rooms that talk to etcd are shown by a real one.
-    "elector": Room(("leader",), ("tests/leader",), "not slow and not planted", ignored=("tests/leader/test_hung_etcd.py",)),
+    "elector": Room(
+        ("leader",),
+        ("tests/leader", "tests/transcripts"),
+        "not slow and not planted",
+        ignored=("tests/leader/test_hung_etcd.py",),
+    ),
     "store": Room(("rayched/store",), ("tests/store", "tests/actors/test_pods_by_bytes.py"), "not slow and not planted"),
     "admission": Room(
         (
@@ -73,6 +79,8 @@ ROOMS: Final = {
             "rayched/server/admission/applying.py",
             "rayched/server/watching/changes.py",
             "rayched/server/admission/creation.py",
+            "rayched/server/admission/submissions.py",
+            "rayched/server/admission/submission_records.py",
             "rayched/server/admission/edits.py",
             "rayched/server/admission/write_gate.py",
             "rayched/server/admission/write_limit.py",
