@@ -35,7 +35,7 @@ class LogTarget:
 
 
 def send_logs(target: LogTarget | None, component: str, context: Context = dict) -> None:
-    """From now on this process's records go there. Does nothing where there is no target, or nobody listens there."""
+    """From now on this process's records go there. Does nothing if there is no target, or no process listens there."""
     if target is None:
         return
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

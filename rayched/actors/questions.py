@@ -36,7 +36,7 @@ class QuestionQueue:
     def __init__(self, clock: Callable[[], float], share: float = SHARE) -> None:
         self._clock = clock
         self._pause = 1.0 / share - 1.0
-        """So many times as long as a question took nobody else's is looked at."""
+        """After a question no other one is answered for so many times as long as it took."""
         self._waiting: deque[_Question] = deque()
         self._next_at = 0.0
 
@@ -46,7 +46,7 @@ class QuestionQueue:
 
     @property
     def due(self) -> float | None:
-        """When to answer the next one; None: nobody asks."""
+        """When to answer the next one; None: there is none."""
         return self._next_at if self._waiting else None
 
     def answer_one(self) -> None:
@@ -64,7 +64,7 @@ class QuestionQueue:
 
 
 def answer_now(answer: Callable[[], Any], told: Future[Any]) -> None:
-    """What it returns or raises goes to whoever waits for it."""
+    """What it returns or raises goes to the caller that waits for it."""
     try:
         found = answer()
     except Exception as problem:

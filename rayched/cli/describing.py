@@ -38,7 +38,7 @@ def describe(client: Client, item: AnyObject, now: float) -> str:
 
 
 def _pod(pod: Pod, missing: str) -> list[str]:
-    """`missing`: why nobody looks at it."""
+    """`missing`: why no scheduler takes the pod."""
     spec, status = pod.spec, pod.status
     requests = pod_requests(pod)
     lines = [

@@ -111,7 +111,7 @@ class NodeDrain:
         """One line for each pod that will not go."""
 
     def run(self, gone: Callable[[], None]) -> bool:
-        """Whether all pods went; `gone` is called for each. Raises ApiError when nobody answers."""
+        """Whether all pods went; `gone` is called for each. Raises ApiError when no replica answers."""
         ends_at = time.monotonic() + self._ways.timeout_seconds if self._ways.timeout_seconds else float("inf")
         next_summary = time.monotonic() + _TOLD_SECONDS
         for pod in self._waiting.values():

@@ -99,7 +99,7 @@ class Rehearsal(ClusterSession):
         agents: bool = True,
         audit_later: bool = False,
     ) -> None:
-        """Without `agents` the nodes are registered, and nobody answers for the pods on them.
+        """Without `agents` the nodes are registered, and no agent reports the pods on them.
 
         `audit_later`: the auditor reads nothing until `audit` is called, and takes no time from what is measured.
         """

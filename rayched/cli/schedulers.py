@@ -51,7 +51,7 @@ def waiting_for_others(client: Client, namespace: str, name: str = "") -> list[N
 
 
 def missing_scheduler(client: Client, pod: Pod) -> str:
-    """Why nobody looks at a pod that waits; empty where somebody does, and where there is no leader to say so."""
+    """Why no scheduler takes a pod that waits; empty if one does, and if there is no leader to say so."""
     looked_at = any(condition.type == "PodScheduled" for condition in pod.status.conditions)
     if looked_at or pod.spec.node_name or pod.status.phase not in ("", "Pending"):
         return ""

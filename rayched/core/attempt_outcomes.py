@@ -1,4 +1,4 @@
-"""How attempts end: what the queue, the people and the pod itself are told of it, and what is counted.
+"""How attempts end: the outcome for the queue, the Event, the pod's status, and what is counted.
 
 Every pod that the queue handed out gets exactly one outcome in its session: bound, failed, or as if it had not been handed out.
 
@@ -85,7 +85,7 @@ class AttemptEnds:
             self.end(one)
 
     def end(self, ended: EndedAttempt) -> None:
-        """Tell the queue what became of a pod that it handed out, and the pod why it has no node."""
+        """Report the outcome of a pod that the queue handed out, to the queue and in the pod's status."""
         uid, link = ended.uid, self.link
         now = self._clock()
         if ended.end is AttemptEnd.BOUND:
@@ -113,7 +113,7 @@ class AttemptEnds:
                 link.tell(*self._feed.pending_pod(record, now))
 
     def tell_freed(self) -> None:
-        """Room that undone attempts gave back may be what others wait for. Told after the attempts' own outcomes."""
+        """Room that undone attempts gave back may be what others wait for. Sent after the attempts' own outcomes."""
         freed, link = self._scheduler.freed, self.link
         if not freed or link is None:
             return
@@ -140,7 +140,7 @@ class AttemptEnds:
         self._tell_failed(uid, began, failure, now)
 
     def _tell_failed(self, uid: str, began: int, failure: AttemptFailure, now: float) -> None:
-        """Tell the queue and the people; the pod's status says it, or is going to."""
+        """Report to the queue and by an Event; the pod's status has it, or will."""
         link, record = self.link, self._cache.pod(uid)
         if link is None or record is None or not self._feed.is_queued(record):
             return

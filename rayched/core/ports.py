@@ -31,7 +31,7 @@ class Ports:
     work_clock: Callable[[], float] | None = None
     """What attempts may take is measured by it: the time that this thread computes. None: by `clock`."""
     deciding: Callable[[str], None] = _not_watched
-    """Told the uid of the pod whose cycle begins, "" after a batch: in whose cycle did the scheduler die, if it dies?"""
+    """Called with the uid of the pod whose cycle begins, "" after a batch: it names the pod in whose cycle a scheduler died."""
 
 
 @dataclass(frozen=True, slots=True)

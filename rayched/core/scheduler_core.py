@@ -98,7 +98,7 @@ class SchedulerCore:
         self.window = WriteWindow()
         self.statuses = StatusWrites(self.cache, incarnation)
         self.events = EventWrites(keys, incarnation)
-        """Whoever has something to tell people emits it here."""
+        """Every part of the core emits its Events here."""
         self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
         self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
@@ -188,7 +188,7 @@ class SchedulerCore:
         return not self.term.leads and self.window.quiet
 
     def take_problems(self) -> list[str]:
-        """What people should know and nobody has been told yet; each a line, with a traceback below where something raised."""
+        """Problems for the log that were not reported yet; each a line, with a traceback below where something raised."""
         cache, plugins, raised = self.cache.unreported, self.scheduler.plugin_problems, self.scheduler.raised.take()
         if not cache and not plugins and not raised and not self._queue_problems:
             return []
@@ -206,7 +206,7 @@ class SchedulerCore:
     # ------------------------------------------------------------------------------------------------------------ turn
 
     def turn(self) -> Turn:
-        """Follow the belief, end waits, write what can be written, and say what the queue has to be told."""
+        """Follow the belief, end waits, write what can be written, and make the exchange that is due."""
         self._follow_belief()
         link = self.link
         if link is None:
@@ -261,7 +261,7 @@ class SchedulerCore:
         return count > 0 or turn is not None
 
     def idle(self) -> bool:
-        """A piece of work that nobody waits for, while there is nothing to decide. False: there is none."""
+        """A piece of background work, while there is nothing to decide. False: there is none."""
         return self.link is not None and self.scheduler.count_rejections()
 
     def _turn_at(self, link: QueueLink) -> float | None:
@@ -322,7 +322,7 @@ class SchedulerCore:
         self.scheduler.nominations.restart(pending)
 
     def _begin_session(self) -> None:
-        """Tell a new queue of every pod that waits for a node, oldest first."""
+        """Begin a session: every pod that waits for a node goes to a new queue, oldest first."""
         self.bindings.forget_lost()
         self.preemptions.stop()
         self.scheduler.freed.clear()

@@ -162,7 +162,7 @@ class InFlightPods:
             del self._by_key[flight.pod.key]
 
     def end(self, uid: str) -> InFlightPod | None:
-        """Idempotent; events that nobody needs any more are dropped."""
+        """Idempotent; events that no pod in flight needs any more are dropped."""
         flight = self._flights.pop(uid, None) or self._put_off.pop(uid, None)
         if flight is None:
             return None

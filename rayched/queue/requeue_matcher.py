@@ -39,7 +39,7 @@ class RequeueMatcher:
         self._hints = hints
         self._places = places
         self._concerned: dict[ClusterEvent, tuple[int, Concerned]] = {}
-        """Who waits for an event, and the version of the pool that this holds for: most events concern nobody."""
+        """Pods that wait for an event, and the version of the pool that this holds for: most events concern no pod."""
         self.failures: Counter[str] = Counter()
         """Hint functions that raised, by plugin."""
         self._raised = raised

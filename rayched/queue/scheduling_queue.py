@@ -157,7 +157,7 @@ class SchedulingQueue(QueueState):
         self.places.in_flight.take_up(uid)
 
     def done(self, uid: str) -> bool:
-        """The pod has its node, or nobody will try it again. False: it was not in flight. Idempotent."""
+        """The pod has its node, or it is not to be tried again. False: it was not in flight. Idempotent."""
         flight = self.places.in_flight.end(uid)
         if flight is None:
             return False
@@ -257,7 +257,7 @@ class SchedulingQueue(QueueState):
         return tuple(moves)
 
     def move_all_for_each(self, event: ClusterEvent, now: float, news: EventBatch, *, position: int | None = None) -> Moves:
-        """As `move_all` for each of these objects in turn, all at one position. Costs next to nothing where nobody waits."""
+        """As `move_all` for each of these objects in turn, all at one position. Costs next to nothing if no pod waits for it."""
         return finished(self.moving_all_for_each(event, now, news, position=position))
 
     def moving_all_for_each(self, event: ClusterEvent, now: float, news: EventBatch, *, position: int | None = None) -> Moving:
@@ -284,7 +284,7 @@ class SchedulingQueue(QueueState):
                 self.places.requeue(pod, requeue, event.label, now, moves)
 
     def is_awaited(self, event: ClusterEvent) -> bool:
-        """Whether a plugin that holds a waiting pod registered for the event: else it moves nobody."""
+        """Whether a plugin that holds a waiting pod registered for the event: else it moves no pod."""
         return any(self._wakes.concerned_by(event))
 
     def activate(self, keys: Iterable[str], now: float) -> Moves:

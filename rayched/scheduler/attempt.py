@@ -28,7 +28,7 @@ NO_PLUGINS: frozenset[str] = frozenset()
 
 
 class HasPod(Protocol):
-    """A pod that is read when somebody wants to see it: where no plugin does, nobody need."""
+    """A pod that is decoded at the first look: if no plugin looks at it, never."""
 
     @property
     def pod(self) -> Pod:
@@ -41,12 +41,12 @@ class AttemptPhase(enum.Enum):
     READY = "ready"
     """Nothing is in the way of the binding cycle."""
     BINDING = "binding"
-    """PreBind and Bind succeeded; the store has the word."""
+    """PreBind and Bind succeeded; the store decides."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """Owned by the Scheduler; changed by nobody else."""
+    """Owned by the Scheduler, which alone changes it."""
 
     uid: str
     name: str

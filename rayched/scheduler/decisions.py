@@ -1,4 +1,4 @@
-"""The last decisions as they were, for whoever asks later why a pod is where it is, or is nowhere.
+"""The last decisions as they were, to explain later why a pod is on its node, or on none.
 
 A decision is noted down with what only its own moment knew: the revision, the chosen node, how many nodes tied, and the best five
 with their totals. Which plugin keeps how many nodes away is known of a failed attempt; of one that chose a node nobody had to
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
     node_name: str
     """"" where no node was feasible."""
     ties: int
-    """Nodes with the highest total; 0: the pod was nominated to its node, and nobody was asked for scores."""
+    """Nodes with the highest total; 0: the pod was nominated to its node, and no plugin scored."""
     best: tuple[tuple[str, int], ...] = ()
     """The first BEST nodes by falling total, those that tie in the order of their rows. Of one alone the total means nothing."""
     rejections: Mapping[str, int] | None = None

@@ -44,7 +44,7 @@ def interleaved(nodes: Iterable[tuple[str, Zone]]) -> list[str]:
 
 
 class NodeOrder:
-    """The order of a table's nodes. Owner: whoever samples; one thread."""
+    """The order of a table's nodes. Owner: the Sampling that uses it; one thread."""
 
     __slots__ = ("_position", "_rows", "_table", "_zone_of", "_zones")
 

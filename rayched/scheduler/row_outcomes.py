@@ -51,7 +51,7 @@ Sides: TypeAlias = tuple[list[Victim], list[Victim]]
 """Pods that may have to go: those that would violate a budget, and the others."""
 
 Outcome: TypeAlias = PreemptionCandidate | Status | None
-"""Room can be made; it cannot and why; it cannot, and nobody asked why."""
+"""Room can be made; it cannot and why; it cannot, and why was not examined."""
 
 
 UNKNOWN: Final = 0

@@ -99,7 +99,7 @@ class Scheduler:
         self.nominations = Nominations(snapshot)
         self.waiting = WaitingPods()
         self.plugin_problems: deque[Status] = deque(maxlen=PROBLEMS_MAX)
-        """What plugins raised while they were merely informed, newest last; whoever reports them takes them out."""
+        """What plugins raised while they were merely informed, newest last; the reporter takes them out."""
         self.raised = Raised()
         """What plugins and the engine raised, for the log."""
         self.freed: list[Attempt] = []

@@ -34,7 +34,7 @@ from rayched.scheduler.selection import TieBreaker
 from rayched.snapshot.snapshot import Snapshot
 
 UNREAD_MAX: Final = 1_000
-"""Decisions kept for whoever reads them; the oldest give way."""
+"""Decisions kept until they are read; the oldest are dropped first."""
 
 
 class ShadowResult(enum.Enum):

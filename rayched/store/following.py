@@ -22,7 +22,7 @@ class Following(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Deliveries go on. Once False it stays so, and whoever wants to know more follows anew."""
+        """Deliveries go on. Once False it stays so, and a consumer that wants more follows anew."""
 
     def stop(self) -> None:
         """No delivery begins after the return; from within the handler, after the one under way. Idempotent."""

@@ -80,7 +80,7 @@ class Cache:
         self.poisoned: dict[bytes, str] = {}
         """Why a key's object is set aside."""
         self.unreported: deque[str] = deque(maxlen=UNREPORTED_MAX)
-        """The same as news, newest last; whoever reports it takes it out."""
+        """The same as news, newest last; the reporter takes it out."""
 
     # ------------------------------------------------------------------------------------------------------ looking up
 
@@ -112,7 +112,7 @@ class Cache:
         return guard
 
     def is_taken_since(self, node_name: str, revision: int) -> bool:
-        """A pod that nobody here gave room to has come to the node after this revision."""
+        """A pod that this scheduler did not bind has come to the node after this revision."""
         return self._taken.get(node_name, 0) > revision
 
     def taken_guard(self, node_name: str) -> tuple[bytes, int]:

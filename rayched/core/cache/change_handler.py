@@ -1,4 +1,4 @@
-"""What a change in the cache means for attempts, writes and nominations, and what the queue is told of it.
+"""What a change in the cache means for attempts, writes and nominations, and what of it goes to the queue.
 
 Owner: the SchedulerCore. Cost: about 2 µs for a pod that comes, 1 µs for one that is seen bound.
 """
@@ -89,7 +89,7 @@ class CacheNews:
         return 0.0
 
     def _is_nobodys(self, change: CacheChange) -> bool:
-        """A pod comes that waits for another scheduler: nothing here can have to do with it."""
+        """Ignored: a new pending pod of another scheduler."""
         if not isinstance(change, PodChanged) or change.old is not None or change.new is None:
             return False
         new = change.new

@@ -77,7 +77,7 @@ class PodRecord(NamedTuple):
     bound_by: str
     """Attempt id of the binding, where the last leader's write was one."""
     kept: KeptPod | None
-    """Of a pending pod: a binding needs it, and nobody else does."""
+    """Of a pending pod: only a binding needs it."""
     value: bytes = b""
     """What it was read from, kept while the pod is pending or bound: then it may become the victim of a preemption."""
 

@@ -44,7 +44,7 @@ class RollCall:
         self._suggested: deque[tuple[str, str]] = deque(maxlen=PODS_MAX)
 
     def begin(self, now: float) -> None:
-        """A session begins: its queue has heard of nobody yet."""
+        """A session begins: its queue has no pod yet."""
         self._round.clear()
         self._round_since = None
         self._suggested.clear()

@@ -32,7 +32,7 @@ class QueuePatience:
     """Of one exchange at a time. Times in seconds."""
 
     def __init__(self, process: Process | None, now: float) -> None:
-        """None: nobody knows it yet. Nothing is asked of it before an exchange."""
+        """None: not known yet. It is not examined before an exchange."""
         self._process = process
         self._waited: float | None = None
         """For the exchange under way."""

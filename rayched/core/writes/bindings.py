@@ -128,7 +128,7 @@ class Bindings:
             self._ready.append(uid)
 
     def cancel(self, uid: str) -> None:
-        """The attempt was rolled back: it is not sent. If it was, its outcome will concern nobody."""
+        """The attempt was rolled back: it is not sent. If it was, its outcome is ignored."""
         self._decided.pop(uid, None)
         self._after_status.discard(uid)
         if self._built is not None and self._built[0].uid == uid:
@@ -148,11 +148,11 @@ class Bindings:
         self.forget_lost()
 
     def forget_lost(self) -> None:
-        """The queue is told of every pending pod anew: nobody waits for the outcome of a lost race."""
+        """Every pending pod goes to the queue anew: the outcome of a lost race is not awaited."""
         self._lost.clear()
 
     def forget_sent(self) -> None:
-        """The epoch is over: answers still to come concern nobody."""
+        """The epoch is over: answers still to come are ignored."""
         self._sent.clear()
 
     # --------------------------------------------------------------------------------------------------------- writing
@@ -205,7 +205,7 @@ class Bindings:
         return write.attempt in self._sent
 
     def outcome(self, write: GuardedPut, outcome: Outcome) -> EndedAttempt | None:
-        """What became of a sent binding. None: nothing yet, or nobody cares any more."""
+        """What became of a sent binding. None: not known yet, or ignored."""
         attempt = self._sent.pop(write.attempt, None)
         if attempt is None or self._scheduler.attempt(attempt.uid) is not attempt:
             # Its pod was seen bound, or went, before the answer came.

@@ -149,7 +149,7 @@ class EventWrites:
         self._wait(series_id, series, now)
 
     def clear(self) -> None:
-        """The term is over: what is not sent is not worth sending, and answers still to come concern nobody."""
+        """The term is over: what is not sent is not worth sending, and answers still to come are ignored."""
         self._series.clear()
         self._fresh.clear()
         for heap in self._due:
@@ -184,7 +184,7 @@ class EventWrites:
         return True
 
     def lease_granted(self, lease: int | None, now: float) -> None:
-        """None: it was refused, or nobody answered."""
+        """None: it was refused, or there was no answer."""
         self._lease = None if lease is None else _Lease(lease, now + LEASE_USED_SECONDS)
         self._lease_asked_until = now + LEASE_PAUSE_SECONDS if lease is None else 0.0
 

@@ -153,7 +153,7 @@ class Preemptions:
         self._stranded.clear()
 
     def forget_sent(self) -> None:
-        """The epoch is over: answers still to come concern nobody."""
+        """The epoch is over: answers still to come are ignored."""
         self._sent.clear()
         self._busy.clear()
         self._under_way.clear()
@@ -275,7 +275,7 @@ class Preemptions:
         return VictimWrite(record, self._value_of(record, scheduler_name, stamp, now_unix), held, is_victim)
 
     def _end_waiting(self, room: DecidedPreemption) -> None:
-        """It is not written, so nobody has lost a nomination to it."""
+        """It is not written, so no pod has lost a nomination to it."""
         del self._waiting[room.uid]
         self._give_nominations_back(room)
 

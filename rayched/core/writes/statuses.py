@@ -74,7 +74,7 @@ class StatusWrites:
         self._due.clear()
 
     def forget_sent(self) -> None:
-        """The epoch is over: answers still to come concern nobody."""
+        """The epoch is over: answers still to come are ignored."""
         self._busy.clear()
         self._sent.clear()
 

@@ -68,7 +68,7 @@ class _SentBatch:
     refusals: int = 0
     """How often it was refused as it stands, alone and uncertain."""
     over: bool = False
-    """The term has ended: the answer is awaited, its outcome is nobody's any more."""
+    """The term has ended: the answer is awaited, its outcome is ignored."""
 
 
 class WriteWindow:
@@ -149,7 +149,7 @@ class WriteWindow:
         self._again.append(batch)
 
     def end_term(self) -> list[Write]:
-        """The epoch is over: what waits to be sent again is dropped, and answers still to come concern nobody.
+        """The epoch is over: what waits to be sent again is dropped, and answers still to come are ignored.
 
         Returns the writes whose outcome will never be known here.
         """

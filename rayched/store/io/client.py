@@ -205,7 +205,7 @@ class StoreClient:
         return status_of_member(self._read(self._maintenance.Status, rpc.StatusRequest()))
 
     def defragment(self, timeout_seconds: float) -> None:
-        """Gives what is free in the file of the member that answers back to the file system. It answers nobody meanwhile."""
+        """Returns free space of the answering member's file to the file system. The member answers no request meanwhile."""
         _once(self._maintenance.Defragment, rpc.DefragmentRequest(), timeout_seconds)
 
     def disarm_nospace(self) -> int:
