@@ -45,17 +45,18 @@ class NodeFacts:
 
 
 class PodView(NamedTuple):
-    """A pod on a node, or one without a node that is being deleted or has ended. Times are seconds of the wall clock."""
+    """A pod on a node, or one without a node that is being deleted or has ended."""
 
     key: bytes
     mod_revision: int
     uid: str
     node_name: str
-    on_node_since: float
+    on_node_revision: int
+    """With which it was first seen on this node."""
     ended: bool
     ready: bool
-    ends_at: float | None
-    """Its deletion_timestamp."""
+    deletion_timestamp: float | None
+    """By the clock of whoever wrote it; None: it is not being deleted."""
     value: bytes
     """As it lies in the store."""
     goes_after: tuple[bool, float] = (True, 0.0)
@@ -85,50 +86,52 @@ class ClusterView:
         """Pods of which there is nothing to keep: the beginning of the keys of those without conditions that have not ended."""
         self.complete = False
         """The list has arrived."""
-        self.lists = 0
         self.revision = 0
+        self.histories = 0
+        """How often the store was found at a lower revision than before."""
         self.nodes: dict[str, NodeFacts] = {}
         self.pods: dict[bytes, PodView] = {}
         self.pods_on: dict[str, dict[bytes, PodView]] = {}
         """By name of node, also of nodes that are not there."""
-        self.ending: KeyedHeap[PodView] = KeyedHeap(_name_of, lambda facts: facts.ends_at)
-        """Those that are being deleted, by the time at which they have to be gone. The owner takes out those whose time is up."""
         self.ended: KeyedHeap[PodView] = KeyedHeap(_name_of, lambda facts: (facts.goes_after, facts.key))
         """Those that have ended, the first to go first. The owner takes out those that are too many."""
         self.nodes_to_look_at: set[str] = set()
-        self.pods_to_look_at: dict[bytes, bool] = {}
-        """Pods that are being deleted and that changed: True where the change was seen to happen. The owner empties it."""
+        self.pods_to_look_at: dict[bytes, None] = {}
+        """Pods that are being deleted and that changed or were listed, in that order. The owner empties it."""
+        self._listed_before: dict[bytes, PodView] = {}
+        """While a list is taken in: what was known before it."""
 
     def deliver(self, delivery: Delivery) -> bool:
         """Takes in what the watch delivered; whether there is something new to look at."""
         before = len(self.nodes_to_look_at)
         match delivery:
             case ListedAll(entries, revision):
+                went_back = revision < self.revision
+                self.histories += went_back
+                self._listed_before = {} if went_back else self.pods
                 self._list(entries)
-                self.lists += 1
+                self._listed_before = {}
                 self.revision, self.complete = revision, True
                 return True
             case Changed(changes, revision):
                 for change in changes:
-                    self._change(change, seen=True)
+                    self._change(change)
                 self.revision = revision
         return len(self.nodes_to_look_at) != before
 
     def _list(self, entries: Iterable[Entry]) -> None:
         self.nodes.clear()
-        self.pods.clear()
+        self.pods = {}
         self.pods_on.clear()
-        self.ending.clear()
         self.ended.clear()
         self.pods_to_look_at.clear()
         for entry in entries:
-            self._change(entry, seen=False)
+            self._change(entry)
         self.nodes_to_look_at = {*self.nodes, *self.pods_on}
 
-    def _change(self, change: Change, *, seen: bool) -> None:
-        """`seen`: it happened while this was followed."""
+    def _change(self, change: Change) -> None:
         if change.key.startswith(self._pods_prefix):
-            self._pod(change, seen=seen)
+            self._pod(change)
         elif change.key.startswith(self._nodes_prefix):
             self._node(change)
 
@@ -141,13 +144,12 @@ class ClusterView:
         else:
             self.nodes[name] = facts
 
-    def _pod(self, change: Change, *, seen: bool) -> None:
+    def _pod(self, change: Change) -> None:
         before = self.pods.pop(change.key, None)
         if before is not None:
             name = _name_of(before)
-            for heap in (self.ending, self.ended):
-                if name in heap:
-                    heap.delete(name)
+            if name in self.ended:
+                self.ended.delete(name)
             on_node = self.pods_on.get(before.node_name)
             if on_node is not None:
                 on_node.pop(change.key, None)
@@ -156,10 +158,12 @@ class ClusterView:
         facts = self._pod_facts(change, before) if isinstance(change, Entry) else None
         if facts is None:
             return
+        known = before or self._listed_before.get(facts.key)
+        if known is not None and (known.uid, known.node_name) == (facts.uid, facts.node_name):
+            facts = facts._replace(on_node_revision=known.on_node_revision)
         self.pods[facts.key] = facts
-        if facts.ends_at is not None:
-            self.ending.add(facts)
-            self.pods_to_look_at[facts.key] = seen
+        if facts.deletion_timestamp is not None:
+            self.pods_to_look_at[facts.key] = None
         if facts.ended:
             self.ended.add(facts)
         if facts.node_name:
@@ -196,22 +200,12 @@ class ClusterView:
         if not node_name and not ending and not ended:
             self._alike.learn(entry.value, entry.key[: -len(metadata.name.encode())] if not pod.status.conditions else b"")
             return None
-        uid, status = metadata.uid, pod.status
-        since = before.on_node_since if before is not None and (before.uid, before.node_name) == (uid, node_name) else None
-        ready = False
-        for condition in status.conditions:
-            match condition.type:
-                case "Ready":
-                    ready = ready or condition.status == "True"
-                case "PodScheduled" if since is None and condition.status == "True":
-                    since = float(condition.last_transition_time.seconds)
-        if since is None:
-            # It named its node itself: it is there since it was made.
-            since = float(metadata.creation_timestamp.seconds)
-        ends_at = float(metadata.deletion_timestamp.seconds) if ending else None
+        status, revision = pod.status, entry.mod_revision
+        ready = any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
+        deleted_at = float(metadata.deletion_timestamp.seconds) if ending else None
         grace = float(metadata.deletion_grace_period_seconds)
         facts = PodView(
-            entry.key, entry.mod_revision, uid, node_name, since, ended, ready, ends_at, entry.value, grace_seconds=grace
+            entry.key, revision, metadata.uid, node_name, revision, ended, ready, deleted_at, entry.value, grace_seconds=grace
         )
         if not ended:
             return facts
@@ -232,5 +226,5 @@ class ClusterView:
         (condition,) = conditions
         if condition.type != "PodScheduled" or condition.status != "True":
             return None
-        since = float(condition.last_transition_time.seconds)
-        return PodView(entry.key, entry.mod_revision, uid.decode(), node_name, since, False, False, None, entry.value)
+        revision = entry.mod_revision
+        return PodView(entry.key, revision, uid.decode(), node_name, revision, False, False, None, entry.value)

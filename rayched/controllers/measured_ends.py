@@ -1,12 +1,12 @@
-"""For how long the leader itself has seen pods end, by its own clock, so that no other host's clock cuts a pod's time short.
+"""When the time of pods that are ending is over, by the leader's own clock: no other host's clock cuts it short or draws it out.
 
-A deletion_timestamp is written by the clock of the replica that took the call and read by the leader's. Where these differ, a
-pod's time could be over at the moment of its deletion, before its agent has begun. So a pod whose deletion the leader saw happen
-is not removed before it has seen it end for its grace and the margin. Where clocks agree this changes nothing: the slack is more
-than what cut off seconds and the way take.
+A deletion_timestamp is written by the clock of the replica that took the call. Here it only tells that the pod is ending. Its
+grace counts from the time at which this replica first could see the deletion: when a revision of etcd that has it was first read
+(store/revision_clock.py). A leader that was a standby before has read revisions all along, so a change of the leader draws no
+time out by more than two readings are apart. One that has just begun counts from its beginning; a pod that changed since its
+deletion may count from that change.
 
-Of a deletion that was there when the leader began nothing is measured, whatever else of the pod changes later; then the object's
-time alone counts.
+A deletion that is shortened counts from the first one, and ends no earlier than it was shortened.
 
 Pure: the time comes in, from any monotonic clock in seconds. Cost: a dictionary entry a pod that is ending.
 """
@@ -15,49 +15,58 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable
-from math import inf
-from typing import Final
+from dataclasses import dataclass
 
-from rayched.controllers.clock_skew import ALERT_SECONDS
 from rayched.controllers.cluster_view import PodView
+from rayched.store.revision_clock import RevisionClock
 
-SLACK_SECONDS: Final = ALERT_SECONDS
-UNMEASURED: Final = -inf
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """`asked_at`, `ends_at`: by this leader's clock. `timestamp` tells one deletion of a pod from another."""
+
+    uid: str
+    timestamp: float
+    asked_at: float
+    ends_at: float
 
 
 class MeasuredEnds:
-    """`seen` with each change of a pod that is ending; the questions after it."""
+    """`seen` with each change of pods that are ending; the questions after it."""
 
-    def __init__(self, margin_seconds: float) -> None:
+    def __init__(self, margin_seconds: float, revisions: RevisionClock) -> None:
+        """`margin_seconds`: for so long after its grace a pod is its agent's."""
         self._margin = margin_seconds
-        self._not_before: dict[bytes, tuple[str, float, float]] = {}
-        """By key: uid, deletion_timestamp, and until when the pod stays."""
-        self._postponed: list[tuple[float, bytes]] = []
+        self._revisions = revisions
+        self._known: dict[bytes, _Deletion] = {}
+        self._due: list[tuple[float, bytes]] = []
 
-    def seen(self, pods: Iterable[tuple[PodView, bool]], now: float) -> None:
-        """Pods that have changed, or came with a list (False). A deletion that is changed to another time is measured anew."""
-        for pod, is_change in pods:
-            known = self._not_before.get(pod.key)
-            if pod.ends_at is not None and (known is None or known[:2] != (pod.uid, pod.ends_at)):
-                until = now + pod.grace_seconds + self._margin - SLACK_SECONDS if is_change else UNMEASURED
-                self._not_before[pod.key] = (pod.uid, pod.ends_at, until)
+    def seen(self, pods: Iterable[PodView], now: float) -> None:
+        """Those that are ending are noted, others passed over."""
+        for pod in pods:
+            known = self._known.get(pod.key)
+            if pod.deletion_timestamp is None or (
+                known is not None and (known.uid, known.timestamp) == (pod.uid, pod.deletion_timestamp)
+            ):
+                continue
+            here_at = self._revisions.since(pod.mod_revision, now)
+            asked_at = known.asked_at if known is not None and known.uid == pod.uid else here_at
+            ends_at = max(here_at, asked_at + pod.grace_seconds)
+            self._known[pod.key] = _Deletion(pod.uid, pod.deletion_timestamp, asked_at, ends_at)
+            heapq.heappush(self._due, (ends_at + self._margin, pod.key))
 
-    def left(self, pod: PodView, now: float) -> float:
-        """For how long the pod stays yet, whatever its deletion_timestamp says; 0 where nothing was measured."""
-        known = self._not_before.get(pod.key)
-        return max(0.0, known[2] - now) if known is not None and known[:2] == (pod.uid, pod.ends_at) else 0.0
-
-    def postpone(self, key: bytes, at: float) -> None:
-        """Its object's time is up: it is to be looked at again then."""
-        heapq.heappush(self._postponed, (at, key))
+    def ends_at(self, pod: PodView) -> float | None:
+        """When its grace is over; None: it is not ending."""
+        known = self._known.get(pod.key)
+        return known.ends_at if known is not None and pod.deletion_timestamp is not None and known.uid == pod.uid else None
 
     def due(self, now: float) -> list[bytes]:
-        """Those that were postponed until now; told once."""
+        """Those whose grace and margin are over by now; told once, also where the pod is another by now."""
         found = []
-        while self._postponed and self._postponed[0][0] <= now:
-            found.append(heapq.heappop(self._postponed)[1])
+        while self._due and self._due[0][0] <= now:
+            found.append(heapq.heappop(self._due)[1])
         return found
 
     def keep(self, keys: Container[bytes]) -> None:
         """Forgets all other pods."""
-        self._not_before = {key: known for key, known in self._not_before.items() if key in keys}
+        self._known = {key: known for key, known in self._known.items() if key in keys}

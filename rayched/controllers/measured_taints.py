@@ -1,48 +1,73 @@
-"""Since when the leader itself has seen nodes' NoExecute taints, so that no other host's clock cuts a toleration short.
+"""Since when nodes' NoExecute taints, and pods beside them, are there by the leader's own clock, so that no other host's counts.
 
-A taint's timeAdded is written by the clock of whoever set it, a replica or a leader before, and read by the leader's. A taint
-that the leader saw come counts from then at the earliest, less the slack of measured_ends.py, within which clocks that agree
-change nothing. Of one that was there when the leader read all objects nothing is measured; then its timeAdded alone counts.
+A taint's timeAdded is written by the clock of whoever set it. Here it only tells one taint from another. The taint counts from
+the time at which this replica first could see it: when a revision of etcd that has it was first read (store/revision_clock.py).
+A pod that came to the node after the taint counts from its own coming, told in the same way; which of the two came first is
+told by their revisions, without any clock.
 
-A taint is told by its time: one that is swapped for another (not-ready, unreachable) keeps that, and goes on.
+One that is swapped for another with the same time (not-ready, unreachable) goes on, and so does one that had no time yet.
 
-Pure: the time comes in, from any monotonic clock in seconds. Cost: an entry for each node that has such taints.
+Pure: the time comes in, from any monotonic clock in seconds. Cost: an entry for each node that has such taints, and for each pod
+that came after them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterable
 from typing import Final
 
 from rayched.api.tolerations import NO_EXECUTE
-from rayched.controllers.measured_ends import SLACK_SECONDS
-from rayched.v1.core_pb2 import Node, Taint
+from rayched.api.well_known_taints import NOT_READY, UNREACHABLE
+from rayched.controllers.cluster_view import NodeFacts, PodView
+from rayched.store.revision_clock import RevisionClock
+from rayched.v1.core_pb2 import Taint
 
-UNMEASURED: Final = -math.inf
+_Identity = tuple[str, int]
+"""Which taint it is: its key, and its timeAdded or 0."""
+_LOST: Final = "lost"
 
 
 class MeasuredTaints:
     """`seen` with each change of nodes, also of those that have no such taint any more."""
 
-    def __init__(self) -> None:
-        self._since: dict[str, dict[int, float]] = {}
-        """By node and timeAdded."""
-        self._lists = 0
+    def __init__(self, revisions: RevisionClock) -> None:
+        self._revisions = revisions
+        self._taints: dict[str, dict[_Identity, tuple[int, float]]] = {}
+        """By node: the revision with which the taint was first seen, and the time from which it counts."""
+        self._pods: dict[bytes, tuple[int, float]] = {}
+        """By key, of those that came after a taint: the revision of their coming, and its time."""
+        self._histories = 0
 
-    def seen(self, nodes: Iterable[tuple[str, Node]], lists: int, now: float) -> None:
-        """`lists`: how often all objects have been read; what came with a list has no known beginning."""
-        new, self._lists = UNMEASURED if lists != self._lists else now - SLACK_SECONDS, lists
-        for name, node in nodes:
-            known = self._since.pop(name, {})
-            times = [taint.time_added.seconds for taint in node.spec.taints if taint.effect == NO_EXECUTE]
-            if times:
-                self._since[name] = {time: known.get(time, new) for time in times}
+    def seen(self, nodes: Iterable[tuple[str, NodeFacts]], histories: int, now: float) -> None:
+        """`histories`: how often the store's revisions have gone back. Those of another history tell no order."""
+        if histories != self._histories:
+            self._histories = histories
+            self._taints.clear()
+            self._pods.clear()
+        for name, facts in nodes:
+            known = self._taints.pop(name, {})
+            taints = [_identity(taint) for taint in facts.node.spec.taints if taint.effect == NO_EXECUTE]
+            if taints:
+                new = facts.mod_revision, self._revisions.since(facts.mod_revision, now)
+                self._taints[name] = {one: known.get(one) or known.get((one[0], 0)) or new for one in taints}
 
-    def since(self, name: str, taint: Taint) -> float:
-        """UNMEASURED, or the time from which it counts at the earliest."""
-        return self._since.get(name, {}).get(taint.time_added.seconds, UNMEASURED)
+    def since(self, name: str, taint: Taint, pod: PodView, now: float) -> float:
+        """Since when the taint and the pod are on the node together."""
+        revision, taint_since = self._taints.get(name, {}).get(_identity(taint), (0, now))
+        if pod.on_node_revision <= revision:
+            return taint_since
+        came = self._pods.get(pod.key)
+        if came is None or came[0] != pod.on_node_revision:
+            # Noted once: the clock of revisions forgets what is long ago.
+            came = self._pods[pod.key] = pod.on_node_revision, self._revisions.since(pod.on_node_revision, now)
+        return max(taint_since, came[1])
 
-    def keep(self, names: Container[str]) -> None:
-        """Forgets all other nodes."""
-        self._since = {name: times for name, times in self._since.items() if name in names}
+    def keep(self, names: Container[str], pods: Container[bytes]) -> None:
+        """Forgets all other nodes and pods."""
+        self._taints = {name: times for name, times in self._taints.items() if name in names}
+        self._pods = {key: came for key, came in self._pods.items() if key in pods}
+
+
+def _identity(taint: Taint) -> _Identity:
+    key = _LOST if taint.key in (NOT_READY, UNREACHABLE) else taint.key
+    return key, taint.time_added.seconds

@@ -25,6 +25,7 @@ from rayched.store.codec import decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery
+from rayched.store.revision_clock import RevisionClock
 from rayched.store.transactions import Write
 from rayched.v1.workloads_pb2 import Object
 
@@ -61,12 +62,13 @@ class NodeCare:
         keys: Keys,
         settings: NodeSettings,
         ages: HeartbeatAges,
+        revisions: RevisionClock,
         writes: NodeWrites,
         decode: Callable[[Entry], Object] = decode_entry,
     ) -> None:
-        """`ages` and `writes` outlive the lead. `decode` may share what it gives."""
+        """`ages`, `revisions` and `writes` outlive the lead. `decode` may share what it gives."""
         self.view = ClusterView(keys, decode)
-        self._lifecycle = NodeLifecycle(settings, self.view, ages)
+        self._lifecycle = NodeLifecycle(settings, self.view, ages, revisions)
         self._writes = writes
 
     def deliver(self, delivery: Delivery) -> bool:
@@ -83,7 +85,7 @@ class NodeCare:
         if epoch is None or not view.complete or (view.revision < epoch and self.RULE_THE_VIEW_REACHES_THE_EPOCH):
             return None
         edits = self._lifecycle.edits_of_nodes(now, wall)
-        return CareDecision(epoch, view.revision, wall, edits, self._lifecycle.ends_of_pods(now, wall))
+        return CareDecision(epoch, view.revision, wall, edits, self._lifecycle.ends_of_pods(now))
 
     def writes(self, decided: CareDecision, pods: Sequence[Entry | None], records: Mapping[str, Entry]) -> list[Write]:
         """`pods` as read at `pod_keys`, `records` by uid. Only pods that are still as they were decided on are written."""

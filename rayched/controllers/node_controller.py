@@ -1,8 +1,8 @@
 """NodeController: the leader's care for nodes and for pods that have to end, on one thread with one connection.
 
-Every replica reads the heartbeats, so whoever becomes the leader knows already for how long nodes have been silent. Only the
-leader follows the objects and writes, under its epoch; what is decided on a state that is no longer true
-fails by its conditions and is decided again.
+Every replica reads the heartbeats, so whoever becomes the leader knows already for how long nodes have been silent, and, as each
+reading has a revision, since when taints and deletions are there. Only the leader follows the objects and writes, under its
+epoch; what is decided on a state that is no longer true fails by its conditions and is decided again.
 
 A turn that etcd does not answer is tried again at the next one.
 """
@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from leader.channel import open_channel
@@ -32,10 +32,11 @@ from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery
 from rayched.store.refusals import count_fenced_among
+from rayched.store.revision_clock import RevisionClock
 from rayched.store.transactions import Committed, Conflict, Guard
 
 _LOOK_SECONDS: Final = 0.25
-"""Between two looks at what is due; the time of the objects has whole seconds."""
+"""Between two looks at what is due."""
 _COALESCE_SECONDS: Final = 0.02
 """What comes within this time is decided together."""
 _READING_GAPS_MAX: Final = 2.0
@@ -55,11 +56,12 @@ class _Led:
         keys: Keys,
         settings: NodeSettings,
         ages: HeartbeatAges,
+        revisions: RevisionClock,
         writes: NodeWrites,
         wake: threading.Event,
     ) -> None:
         self.lock = threading.Lock()
-        self.care = NodeCare(keys, settings, ages, writes, changes.decode)
+        self.care = NodeCare(keys, settings, ages, revisions, writes, changes.decode)
         self._wake = wake
         self.following = changes.follow(keys.cluster_prefix, self._deliver)
 
@@ -88,6 +90,7 @@ class NodeController:
         self._epoch = epoch
         self._wall_clock = wall_clock
         self._ages = HeartbeatAges(_READING_GAPS_MAX * settings.node_monitor_period)
+        self._revisions = RevisionClock()
         self._writes = NodeWrites(keys, uuid.uuid4().hex[:12])
         self._changes = changes or OwnWatches(endpoints)
         self._led: _Led | None = None
@@ -115,7 +118,7 @@ class NodeController:
         if self._led is not None and (not leads or not self._led.following.alive):
             self._let_go()
         if self._led is None and leads:
-            self._led = _Led(self._changes, self._keys, self._settings, self._ages, self._writes, self._wake)
+            self._led = _Led(self._changes, self._keys, self._settings, self._ages, self._revisions, self._writes, self._wake)
 
     def _let_go(self) -> None:
         if self._led is not None:
@@ -138,18 +141,23 @@ class NodeController:
             self._stopped.wait(_ANEW_SECONDS)
 
     def _read_heartbeats(self, store: StoreClient, led: _Led | None) -> None:
-        entries = store.list_all(self._keys.heartbeats_prefix, keys_only=True).entries
+        page = store.list_all(self._keys.heartbeats_prefix, keys_only=True)
         revisions = {
-            name: entry.mod_revision for entry in entries if (name := self._keys.node_of_heartbeat(entry.key)) is not None
+            name: entry.mod_revision for entry in page.entries if (name := self._keys.node_of_heartbeat(entry.key)) is not None
         }
         if led is None:
-            self._ages.observed(revisions, time.monotonic())
+            self._observed(revisions, page.revision)
             return
         with led.lock:
-            self._ages.observed(revisions, time.monotonic())
+            self._observed(revisions, page.revision)
             turn = led.care.judge(time.monotonic())
         if turn is not ZoneChange.NONE:
             log.warning("%s", _TURNS[turn])
+
+    def _observed(self, heartbeats: Mapping[str, int], revision: int) -> None:
+        now = time.monotonic()
+        self._ages.observed(heartbeats, now)
+        self._revisions.observed(revision, now)
 
     def _act(self, store: StoreClient, led: _Led) -> None:
         with led.lock:

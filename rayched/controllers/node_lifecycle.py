@@ -8,10 +8,10 @@
 
 Every decision names the revisions that it was made on; the carrier makes them conditions of the write, so that a node that spoke
 meanwhile is not tainted and a pod whose node lost its taint meanwhile is not evicted. What was refused is decided again: nothing
-here has to be remembered, and a new leader comes to the same decisions from what is in etcd, except that limits begin with their
-token.
+here has to be remembered, and a new leader comes to the same decisions from what is in etcd and from when it saw which revision
+of it, except that limits begin with their token.
 
-`now` is a monotonic clock's, `wall` the wall clock's, both in seconds.
+`now` is a monotonic clock's, and alone decides when something is due. `wall` is the wall clock's, and is only written. Seconds.
 
 Owner: the NodeController's thread. Cost: 1 µs a node and look at the heartbeats; else only what changed or is due.
 """
@@ -41,6 +41,7 @@ from rayched.controllers.node_taints import (
 from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
 from rayched.controllers.taint_eviction import NEVER, leaves_at, no_execute_taints
 from rayched.controllers.zones import Census, ZoneChange, ZoneLimits
+from rayched.store.revision_clock import RevisionClock
 from rayched.v1.core_pb2 import Node
 
 PODS_AT_ONCE_MAX: Final = 500
@@ -79,10 +80,12 @@ class PodEnd:
 class NodeLifecycle:
     """`judge` after each reading of the heartbeats; the two lists of decisions whenever something may be due."""
 
-    def __init__(self, settings: NodeSettings, view: ClusterView, ages: HeartbeatAges) -> None:
+    def __init__(self, settings: NodeSettings, view: ClusterView, ages: HeartbeatAges, revisions: RevisionClock) -> None:
+        """`revisions` has seen those of the heartbeats' readings, and sees those of the view here."""
         self._settings = settings
         self._view = view
         self._ages = ages
+        self._revisions = revisions
         self._limits = ZoneLimits(settings)
         self._lost: set[str] = set()
         """Judged since the last edits."""
@@ -98,8 +101,8 @@ class NodeLifecycle:
         """Pods whose fate is to be found out, or is known and not seen yet."""
         self._too_many: set[bytes] = set()
         """Those of them that have ended, beyond the number that is kept."""
-        self._ends = MeasuredEnds(settings.termination_margin)
-        self._taints = MeasuredTaints()
+        self._ends = MeasuredEnds(settings.termination_margin, revisions)
+        self._taints = MeasuredTaints(revisions)
         self._gone_since: dict[str, float] = {}
         """Names of nodes that pods are on and that are not there."""
         self._decided: dict[bytes, int] = {}
@@ -136,7 +139,8 @@ class NodeLifecycle:
         view = self._view
         changed, view.nodes_to_look_at = view.nodes_to_look_at, set()
         self._unscanned |= changed
-        self._taints.seen(((name, view.nodes[name].node) for name in changed if name in view.nodes), view.lists, now)
+        self._see_revision(now)
+        self._taints.seen(((name, view.nodes[name]) for name in changed if name in view.nodes), view.histories, now)
         # In order of names, so that the same happens each time.
         for name in sorted(changed):
             self._queue(name)
@@ -153,6 +157,11 @@ class NodeLifecycle:
                     self._decided[facts.key] = facts.mod_revision
                     edits.append(NodeEdit(name, facts, node, self._ages.revision(name) if name in lost else None))
         return edits
+
+    def _see_revision(self, now: float) -> None:
+        # The watch may be behind a reading; that etcd went back is for the readings to say.
+        if self._view.revision > self._revisions.revision:
+            self._revisions.observed(self._view.revision, now)
 
     def _queue(self, name: str) -> None:
         """Into the line of those that get a NoExecute taint, or out of it."""
@@ -179,10 +188,11 @@ class NodeLifecycle:
 
     # -------------------------------------------------------------------------------------------------------------- pods
 
-    def ends_of_pods(self, now: float, wall: float) -> list[PodEnd]:
+    def ends_of_pods(self, now: float) -> list[PodEnd]:
         """What is due of evictions and garbage, each pod once."""
+        self._see_revision(now)
         ends: dict[bytes, PodEnd] = {}
-        for end in chain(self._garbage(now, wall), self._evictions(now, wall)):
+        for end in chain(self._garbage(now), self._evictions(now)):
             if len(ends) >= PODS_AT_ONCE_MAX:
                 self._unscanned.add(end.facts.node_name)
             elif end.facts.key not in ends and not self._is_decided(end.facts):
@@ -190,8 +200,8 @@ class NodeLifecycle:
                 self._decided[end.facts.key] = end.facts.mod_revision
         return list(ends.values())
 
-    def _evictions(self, now: float, wall: float) -> Iterator[PodEnd]:
-        due = [name for name, when in self._due.items() if when <= wall]
+    def _evictions(self, now: float) -> Iterator[PodEnd]:
+        due = [name for name, when in self._due.items() if when <= now]
         names, self._unscanned = {*self._unscanned, *due}, set()
         for name in sorted(names):
             self._due.pop(name, None)
@@ -200,50 +210,46 @@ class NodeLifecycle:
                 continue
             pods = list(self._view.pods_on.get(name, {}).values())
             if node.evicts:
-                yield from self._evictions_on(name, node, pods, now, wall)
+                yield from self._evictions_on(name, node, pods, now)
             if node.ready in ("False", "Unknown"):
                 yield from (PodEnd(pod, EndKind.NOT_READY, node.mod_revision) for pod in pods if pod.ready and not pod.ended)
 
-    def _evictions_on(self, name: str, node: NodeFacts, pods: Collection[PodView], now: float, wall: float) -> Iterator[PodEnd]:
-        # As late as this leader saw them come, whatever the clock says that wrote their time.
-        taints = [
-            (taint, max(since, wall - now + self._taints.since(name, taint)))
-            for taint, since in no_execute_taints(node.node, wall)
-        ]
-        first = NEVER
+    def _evictions_on(self, name: str, node: NodeFacts, pods: Collection[PodView], now: float) -> Iterator[PodEnd]:
+        taints, first = no_execute_taints(node.node), NEVER
         for pod in pods:
-            if pod.ends_at is not None:
+            if pod.deletion_timestamp is not None:
                 continue
-            when = leaves_at(taints, pod.tolerations, pod.on_node_since)
-            if when > wall:
+            together = [(taint, self._taints.since(name, taint, pod, now)) for taint in taints]
+            when = leaves_at(together, pod.tolerations)
+            if when > now:
                 first = min(first, when)
             else:
-                yield PodEnd(pod, EndKind.EVICT, node.mod_revision, ", ".join(sorted({taint.key for taint, _ in taints})))
+                yield PodEnd(pod, EndKind.EVICT, node.mod_revision, ", ".join(sorted({taint.key for taint in taints})))
         if first != NEVER:
             self._due[name] = first
 
-    def _garbage(self, now: float, wall: float) -> Iterator[PodEnd]:
+    def _garbage(self, now: float) -> Iterator[PodEnd]:
         nodes, pods_on = self._view.nodes, self._view.pods_on
         for name in sorted(self._unscanned):
             if name in pods_on and name not in nodes:
                 self._gone_since.setdefault(name, now)
         for name in [name for name in self._gone_since if name in nodes or name not in pods_on]:
             del self._gone_since[name]
-        self._gather(now, wall)
+        self._gather(now)
         pods = self._view.pods
         for key in list(self._to_judge):
-            end = self._fate(pods[key], now, wall) if key in pods else None
+            end = self._fate(pods[key], now) if key in pods else None
             if end is None:
                 del self._to_judge[key]
                 self._too_many.discard(key)
             else:
                 yield end
 
-    def _gather(self, now: float, wall: float) -> None:
+    def _gather(self, now: float) -> None:
         """Pods whose fate may have become another: they changed, their node did, their time is up, or there are too many."""
         view, to_judge = self._view, self._to_judge
         to_judge.update(dict.fromkeys(view.pods_to_look_at))
-        self._ends.seen(((view.pods[key], seen) for key, seen in view.pods_to_look_at.items() if key in view.pods), now)
+        self._ends.seen((view.pods[key] for key in view.pods_to_look_at if key in view.pods), now)
         view.pods_to_look_at.clear()
         to_judge.update(dict.fromkeys(self._ends.due(now)))
         for name, since in self._gone_since.items():
@@ -253,32 +259,24 @@ class NodeLifecycle:
             node = view.nodes.get(name)
             if node is not None and is_out_of_service(node.node):
                 to_judge.update(dict.fromkeys(view.pods_on.get(name, ())))
-        latest = wall - self._settings.termination_margin
-        while (first := view.ending.peek()) is not None and first.ends_at is not None and first.ends_at <= latest:
-            to_judge[view.ending.pop().key] = None
         kept = self._settings.terminated_pod_gc_threshold
         while kept and len(view.ended) > kept:
             key = view.ended.pop().key
             self._too_many.add(key)
             to_judge[key] = None
 
-    def _fate(self, pod: PodView, now: float, wall: float) -> PodEnd | None:
+    def _fate(self, pod: PodView, now: float) -> PodEnd | None:
         node = self._view.nodes.get(pod.node_name)
         gone_since = self._gone_since.get(pod.node_name)
-        ends_at, left = pod.ends_at, self._ends.left(pod, now)
-        if ends_at is not None and left and wall >= ends_at + self._settings.termination_margin:
-            # By another host's clock its time is up.
-            ends_at = wall + left
-            self._ends.postpone(pod.key, now + left)
         found = Circumstances(
             bound=bool(pod.node_name),
             ended=pod.ended,
-            ends_at=ends_at,
+            ends_at=self._ends.ends_at(pod),
             too_many=pod.key in self._too_many,
             node_gone_seconds=None if gone_since is None else now - gone_since,
             node_out_of_service=node is not None and is_out_of_service(node.node),
         )
-        match fate_of(found, self._settings, wall):
+        match fate_of(found, self._settings, now):
             case Fate.FAIL:
                 return PodEnd(pod, EndKind.FAIL, 0)
             case Fate.REMOVE:
@@ -299,7 +297,7 @@ class NodeLifecycle:
         view = self._view
         self._ages.keep(view.nodes)
         self._ends.keep(view.pods)
-        self._taints.keep(view.nodes)
+        self._taints.keep(view.nodes, view.pods)
         present = {facts.key: facts.mod_revision for facts in view.nodes.values()}
         self._decided = {
             key: revision

@@ -4,14 +4,14 @@
 |---|---|
 | on a node that has not existed for `orphan_quarantine` seconds | Failed, if it has not ended, then removed |
 | ending, on a node that is not ready and tainted out-of-service | removed |
-| ending, and `termination_margin` seconds past its deletion_timestamp | removed: its agent did not do it in time |
+| ending, and `termination_margin` seconds past its grace | removed: its agent did not do it in time |
 | ending without a node | removed |
 | ended, and more than `terminated_pod_gc_threshold` have: first those that were evicted, then the oldest | removed |
 | others | stay |
 
-Pure; times are seconds of the wall clock, except for how long a node is gone. Source: the pod garbage collector of Kubernetes
-1.34; there it is the node's agent that ends by force what does not stop, and a pod of a node that is unreachable stays until that
-comes back or is declared out of service.
+Pure; times are seconds of a monotonic clock (measured_ends.py). Source: the pod garbage collector of Kubernetes 1.34; there it is
+the node's agent that ends by force what does not stop, and a pod of a node that is unreachable stays until that comes back or is
+declared out of service.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a pod's fate depends on. `ends_at`: its deletion_timestamp; `node_gone_seconds` None: the node exists."""
+    """What a pod's fate depends on. `ends_at`: when its grace is over, None: it is not ending; `node_gone_seconds` None:
+    the node exists."""
 
     bound: bool
     ended: bool

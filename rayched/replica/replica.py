@@ -30,6 +30,7 @@ from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget
 from rayched.controllers.budgets import BudgetStatus
 from rayched.controllers.garbage import SubmissionGarbage
+from rayched.controllers.heartbeat_garbage import HeartbeatGarbage
 from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.controllers.node_controller import NodeController
 from rayched.controllers.space_keeper import SpaceKeeper
@@ -160,7 +161,7 @@ class _Replica:
             problems=self._space.problems,
         )
         self._server = ApiServer(options, self.leadership, self._actors)
-        duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there)]
+        duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there), HeartbeatGarbage(keys)]
         self._housekeeping = Housekeeping(endpoints, duties, self.leadership.epoch)
         self._observability = Observability(
             settings, scheduler, version, self.leadership, self._actors, self._server, self._problem_of_storage

@@ -17,6 +17,7 @@ from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, ListedAll
+from rayched.store.revision_clock import RevisionClock
 from rayched.store.transactions import GuardedDelete, Write
 from rayched.v1.core_pb2 import Node, Pod, Toleration
 from rayched.v1.workloads_pb2 import Object
@@ -128,16 +129,17 @@ class MemoryWorld:
 
     # ---- the leader
 
-    def change_leader(self) -> None:
-        """The next one knows nothing but what is stored."""
+    def change_leader(self, *, stood_by: bool = False) -> None:
+        """The next one knows nothing but what is stored, and where it stood by, what it read of heartbeats."""
         self._terms += 1
         self.leader_since = self.now
         self.view = ClusterView(KEYS)
         self.view.deliver(ListedAll(tuple(sorted(self.entries.values(), key=lambda entry: entry.key)), self.revision))
-        self.ages = HeartbeatAges(2 * self.settings.node_monitor_period)
-        self.lifecycle = NodeLifecycle(self.settings, self.view, self.ages)
+        if not stood_by:
+            self.ages, self.revisions = HeartbeatAges(2 * self.settings.node_monitor_period), RevisionClock()
+            self._next_reading = self.now
+        self.lifecycle = NodeLifecycle(self.settings, self.view, self.ages, self.revisions)
         self._writes = NodeWrites(KEYS, f"term-{self._terms}")
-        self._next_reading = self.now
 
     def pass_second(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """`meanwhile` happens between the decisions and their writes."""
@@ -145,9 +147,10 @@ class MemoryWorld:
         if self.now >= self._next_reading:
             self._next_reading = self.now + int(self.settings.node_monitor_period)
             self.ages.observed(self.heartbeats, float(self.now))
+            self.revisions.observed(self.revision, float(self.now))
             self.lifecycle.judge(float(self.now))
         edits = self.lifecycle.edits_of_nodes(float(self.now), float(self.wall))
-        ends = self.lifecycle.ends_of_pods(float(self.now), float(self.wall))
+        ends = self.lifecycle.ends_of_pods(float(self.now))
         meanwhile()
         for edit in edits:
             if not self._write(self._writes.of_node(edit, 1, self.view.revision)):

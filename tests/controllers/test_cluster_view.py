@@ -64,7 +64,7 @@ def test_pods_that_differ_in_what_matters_are_noticed() -> None:
     for pod in (bound, ending):
         view.put(pod)
     assert {facts.uid for facts in view.view.pods.values()} == {"uid-web-3", "uid-web-4"}
-    assert set(view.view.pods_on) == {"n"} and len(view.view.ending) == 1
+    assert set(view.view.pods_on) == {"n"} and len(view.view.pods_to_look_at) == 1
 
 
 def test_a_pod_that_gives_its_node_up_is_no_longer_on_it() -> None:
@@ -134,7 +134,8 @@ def test_what_is_kept_of_a_change_is_what_a_view_keeps_that_decodes_everything(
         plain.put(make("web-2"), CHANGES[change])
         found, expected = view.view, plain.view
         assert (found.pods, found.pods_on) == (expected.pods, expected.pods_on)
-        assert found.ending.in_order() == expected.ending.in_order() and found.ended.in_order() == expected.ended.in_order()
+        assert found.pods_to_look_at == expected.pods_to_look_at
+        assert found.ended.in_order() == expected.ended.in_order()
 
 
 @pytest.mark.parametrize("make", [a_pod, a_pending_pod])
@@ -159,4 +160,17 @@ def test_a_pod_that_is_bound_anew_is_on_its_node_since_then() -> None:
     view.put(a_pod("web-1"), a_change("node-1"))
     view.put(a_pod("web-1"), a_change("node-1").replace(varint(1_800_000_001), varint(1_800_000_009)))
     (facts,) = view.view.pods.values()
-    assert facts.on_node_since == 1_800_000_001
+    assert (facts.on_node_revision, facts.mod_revision) == (3, 4)
+
+
+@pytest.mark.parametrize(("revision", "on_node_revision"), [(9, 3), (4, 3), (2, 2)])
+def test_a_list_moves_no_pod_unless_it_is_of_another_history(revision: int, on_node_revision: int) -> None:
+    view = View()
+    view.put(a_pod("web-1"))
+    for node in ("node-1", "node-1"):
+        view.put(a_pod("web-1"), a_change(node))
+    (facts,) = view.view.pods.values()
+    entry = Entry(facts.key, facts.value, 1, min(revision, 4))
+    view.view.deliver(ListedAll((entry,), revision))
+    (facts,) = view.view.pods.values()
+    assert (facts.on_node_revision, view.view.histories) == (on_node_revision, int(revision < 4))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from leader.channel import open_channel
-from rayched.api.kinds import POD
+from rayched.api.kinds import NODE, POD
 from rayched.controllers.garbage import SHARES, SubmissionGarbage
+from rayched.controllers.heartbeat_garbage import HeartbeatGarbage
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.entries import Page
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.removals import RECORD_KEPT_MS
-from rayched.store.transactions import GuardedDelete, GuardedPut, create
+from rayched.store.transactions import Guard, GuardedDelete, GuardedPut, Outcome, Write, create
 from rayched.v1.services_pb2 import ObjectKey as ApiKey
 from rayched.v1.storage_pb2 import SubmissionRecord
 
@@ -130,6 +131,37 @@ def test_a_turn_reads_its_share_and_a_pass_reads_each_record_once(
     assert sorted(str(uid) for page in pages for uid in page) == sorted(set(texts))
     assert max(map(len, pages)) == 500 and len(pages) == SHARES + 1
     assert uids(store, keys) == {uid for n, uid in enumerate(texts) if not n % 3}
+
+
+def heartbeats(store: StoreClient, keys: Keys) -> set[str | None]:
+    return {keys.node_of_heartbeat(entry.key) for entry in store.list_all(keys.heartbeats_prefix).entries}
+
+
+def test_heartbeats_of_nodes_that_are_gone_go_and_others_stay(etcd: EtcdServer, store: StoreClient, keys: Keys) -> None:
+    for name in ("here", "gone", "back", "speaks"):
+        store.put(keys.heartbeat(name), b"")
+    store.put(keys.heartbeats_prefix + b"a/part", b"of nobody")
+    store.put(keys.object_key(NODE, "", "here"), b"a node")
+    old = store.put(keys.epoch, b"{}")
+    epoch = store.put(keys.epoch, b"{}")
+    garbage = HeartbeatGarbage(keys)
+    for no_leaders in (None, old):
+        garbage.turn(store, no_leaders)
+    assert heartbeats(store, keys) == {"here", "gone", "back", "speaks", None}
+
+    class Meanwhile(StoreClient):
+        """One node comes back, and one heartbeat is another, before the removal arrives."""
+
+        def commit(self, guard: Guard | None, writes: Sequence[Write]) -> list[Outcome]:
+            store.put(keys.object_key(NODE, "", "back"), b"a node")
+            store.put(keys.heartbeat("speaks"), b"")
+            return super().commit(guard, writes)
+
+    with open_channel([etcd.endpoint]) as channel:
+        garbage.turn(Meanwhile(channel), epoch)
+    assert heartbeats(store, keys) == {"here", "back", "speaks", None}
+    garbage.turn(store, epoch)
+    assert heartbeats(store, keys) == {"here", "back", None}
 
 
 def test_a_leader_whose_epoch_is_over_removes_nothing(store: StoreClient, keys: Keys) -> None:

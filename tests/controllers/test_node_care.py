@@ -14,6 +14,7 @@ from rayched.controllers.node_writes import NodeWrites
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
+from rayched.store.revision_clock import RevisionClock
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Object
 
@@ -33,9 +34,9 @@ def entry_at(mod_revision: int) -> Entry:
 )
 def test_a_pod_that_changed_since_the_decision_is_left_as_it_is(end: EndKind, read_at: int | None, is_written: bool) -> None:
     """It may have got a toleration, another deletion, or be a successor of the same name."""
-    care = NodeCare(KEYS, NodeSettings(), HeartbeatAges(10.0), NodeWrites(KEYS, "incarnation"))
+    care = NodeCare(KEYS, NodeSettings(), HeartbeatAges(10.0), RevisionClock(), NodeWrites(KEYS, "incarnation"))
     known = entry_at(DECIDED_AT)
-    facts = PodView(known.key, DECIDED_AT, "uid-0", "n1", 0.0, False, True, None, known.value)
+    facts = PodView(known.key, DECIDED_AT, "uid-0", "n1", DECIDED_AT, False, True, None, known.value)
     decided = CareDecision(5, 80, 1000.0, (), (PodEnd(facts, end, None),))
     writes = care.writes(decided, [None if read_at is None else entry_at(read_at)], {})
     assert [(write.key, write.mod_revision) for write in writes] == ([(known.key, DECIDED_AT)] if is_written else [])

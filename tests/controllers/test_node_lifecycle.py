@@ -17,6 +17,7 @@ from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
 from rayched.controllers.zones import ZoneChange
 from rayched.store.entries import Entry
 from rayched.store.list_watch_effects import Changed, ListedAll
+from rayched.store.revision_clock import SPAN_SECONDS
 from rayched.v1.core_pb2 import Node, Toleration
 from rayched.v1.workloads_pb2 import Object
 from tests.controllers.memory_world import KEYS, MemoryWorld
@@ -71,7 +72,7 @@ def test_a_node_is_lost_after_its_grace_and_no_pod_of_it_before_its_time() -> No
     brief = world.pod("brief")
     assert brief is not None
     assert brief.metadata.deletion_grace_period_seconds == 10
-    live(world, 10 + 20, {"n0"})
+    live(world, 10 + 20 + 1, {"n0"})
     assert world.pod("brief") is None
     assert world.pod("for-ever") is not None
 
@@ -331,12 +332,12 @@ def test_a_removal_of_one_too_many_that_is_refused_is_decided_again() -> None:
         world.add_pod(name, "n0")
         world.end_pod(name)
 
-    times = float(world.now), float(world.wall)
-    (first,) = world.lifecycle.ends_of_pods(*times)
+    now = float(world.now)
+    (first,) = world.lifecycle.ends_of_pods(now)
     assert first.facts.key == world.pod_key("a")
-    assert world.lifecycle.ends_of_pods(*times) == [], "it is under way"
+    assert world.lifecycle.ends_of_pods(now) == [], "it is under way"
     world.lifecycle.not_done(first.facts.key, "n0")
-    assert world.lifecycle.ends_of_pods(*times) == [first]
+    assert world.lifecycle.ends_of_pods(now) == [first]
 
 
 def test_all_that_have_ended_are_kept_where_the_threshold_is_0() -> None:
@@ -361,84 +362,140 @@ def test_pods_that_end_are_looked_at_when_they_change_and_when_their_time_is_up(
         world.delete_pod(f"p{number}", 60 + number)
     live(world, 1, set())
     assert len(looked) == 100
-    live(world, 60 + int(FAST.termination_margin) - 2, set())
+    live(world, 60 + int(FAST.termination_margin) - 1, set())
     assert len(looked) == 100
     live(world, 10, set())
     assert len(looked) <= 100 + 2 * 11 and len(world.pods()) == 100 - 10
 
 
-@pytest.mark.parametrize(
-    ("ahead", "new_leader", "removed_after"),
-    [
-        (0, False, 50),
-        (-1, False, 49),
-        (-51, False, 48),
-        (-100_000, False, 48),
-        (30, False, 80),
-        # One that was not there knows the object's time alone.
-        (0, True, 50),
-        (-20, True, 30),
-    ],
-)
-def test_no_other_hosts_clock_cuts_the_time_of_a_pod_short_whose_deletion_the_leader_saw(
-    ahead: int, new_leader: bool, removed_after: int
-) -> None:
-    """Grace of 30 s and a margin of 20; what clocks may differ by unnoticed is no matter."""
-    world = a_world(options=replace(FAST, termination_margin=20))
-    world.add_pod("web", "n0", grace=30)
-    world.delete_pod("web", 30, ahead)
-    if new_leader:
-        world.change_leader()
-    live(world, 1, set())
-    if not new_leader:
-        # That it changes meanwhile, or all is read anew, begins nothing anew.
-        world.end_pod("web", "Running")
+AHEAD = [0, -1, -51, -100_000, 30, 100_000]
+"""Seconds by which the clock of whoever wrote a time is ahead of the leader's."""
+LEADERS = [("stays", 0), ("stood by", PERIOD), ("is new", 7)]
+"""Who leads after 7 s, and by how much later it may come to the end of a time."""
+
+
+def lead_on(world: MemoryWorld, leader: str) -> None:
+    """Who leads reads all anew."""
+    if leader == "stays":
         entries = tuple(sorted(world.entries.values(), key=lambda entry: entry.key))
         world.view.deliver(ListedAll(entries, world.revision))
-    seconds = 1
+    else:
+        world.change_leader(stood_by=leader == "stood by")
+
+
+@pytest.mark.parametrize("ahead", AHEAD)
+@pytest.mark.parametrize(("leader", "later"), LEADERS)
+def test_grace_is_as_long_whatever_the_clock_says_of_who_wrote_the_deletion(ahead: int, leader: str, later: int) -> None:
+    """Grace of 30 s and a margin of 20."""
+    world = a_world(options=replace(FAST, termination_margin=20))
+    world.add_pod("web", "n0", grace=30)
+    live(world, 2, set())
+    world.delete_pod("web", 30, ahead)
+    live(world, 7, set())
+    # That it changes begins nothing anew for who sees it change.
+    if leader == "stays":
+        world.end_pod("web", "Running")
+    lead_on(world, leader)
+    seconds = 7
     while world.pod("web") is not None and seconds < 200:
         live(world, 1, set())
         seconds += 1
     # The deletion is seen at the first look after it.
-    assert seconds - removed_after in (0, 1)
+    assert 50 <= seconds <= 50 + 1 + later
 
 
-@pytest.mark.parametrize(
-    ("ahead", "new_leader", "evicted_after"),
-    [(0, False, 31), (-1, False, 30), (-51, False, 29), (-100_000, False, 29), (30, False, 61), (0, True, 31), (-20, True, 11)],
-)
-def test_no_other_hosts_clock_cuts_a_toleration_short_of_a_taint_that_the_leader_saw_come(
-    ahead: int, new_leader: bool, evicted_after: int
-) -> None:
+@pytest.mark.parametrize("ahead", AHEAD)
+@pytest.mark.parametrize(("leader", "later"), LEADERS)
+def test_a_toleration_is_as_long_whatever_the_clock_says_of_who_set_the_taint(ahead: int, leader: str, later: int) -> None:
     world = a_world()
     world.add_pod("web", "n0", [Toleration(key="repair", operator="Exists", toleration_seconds=30)], grace=600)
     live(world, 200, set())
     node = world.node("n0")
     node.spec.taints.add(key="repair", effect="NoExecute").time_added.seconds = world.wall + ahead
     world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
-    if new_leader:
-        world.change_leader()
+    live(world, 7, set())
+    lead_on(world, leader)
     live(world, 1, set())
     # A change of something else begins nothing anew.
     node = world.node("n0")
     node.metadata.labels["changed"] = ""
     world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
-    seconds = 1
+    seconds = 8
     while (pod := world.pod("web")) is not None and not pod.metadata.HasField("deletion_timestamp") and seconds < 200:
         live(world, 1, set())
         seconds += 1
-    assert seconds - evicted_after in (0, 1)
+    assert 30 <= seconds <= 30 + 1 + later
 
 
-def test_a_deletion_that_is_shortened_or_of_another_pod_of_the_name_is_measured_anew() -> None:
+@pytest.mark.parametrize("tolerated", [30, 3 * int(SPAN_SECONDS)])
+@pytest.mark.parametrize("leader", ["stays", "stood by"])
+def test_a_pod_that_comes_to_a_tainted_node_has_its_whole_toleration(leader: str, tolerated: int) -> None:
+    """Also one that is longer than revisions are remembered for."""
+    world = a_world()
+    node = world.node("n0")
+    node.spec.taints.add(key="repair", effect="NoExecute").time_added.seconds = world.wall
+    world.put(KEYS.object_key(NODE, "", "n0"), Object(node=node))
+    live(world, 20, set())
+    world.add_pod("web", "n0", [Toleration(key="repair", operator="Exists", toleration_seconds=tolerated)], grace=600)
+    live(world, 7, set())
+    lead_on(world, leader)
+    seconds = 7
+    while (pod := world.pod("web")) is not None and not pod.metadata.HasField("deletion_timestamp"):
+        live(world, 1, set())
+        seconds += 1
+        assert seconds <= tolerated + 1 + PERIOD
+    assert seconds >= tolerated
+
+
+def test_of_another_history_of_the_store_nothing_is_older_than_its_list() -> None:
+    world = a_world()
+    world.add_pod("web", "n0", [Toleration(key="repair", operator="Exists", toleration_seconds=30)], grace=600)
+    a_repair(world, "n0")
+    live(world, 20, set())
+    # The pod comes later than the taint, in a history of lower revisions.
+    world.revision = 1
+    entries = tuple(entry._replace(mod_revision=1) for _, entry in sorted(world.entries.items()))
+    world.entries = {entry.key: entry for entry in entries}
+    world.view.deliver(ListedAll(entries, 1))
+    live(world, 28, set())
+    pod = world.pod("web")
+    assert pod is not None and not pod.metadata.HasField("deletion_timestamp")
+    live(world, 3, set())
+    pod = world.pod("web")
+    assert pod is not None and pod.metadata.HasField("deletion_timestamp")
+
+
+def test_a_deletion_that_is_shortened_is_over_at_the_earliest_when_it_was() -> None:
     world = a_world(options=replace(FAST, termination_margin=20))
     world.add_pod("web", "n0", grace=600)
     world.delete_pod("web", 600, ahead=-10_000)
     live(world, 10, set())
     world.delete_pod("web", 5, ahead=-10_000)
-    live(world, 20, set())
+    # It was over 5 s ago, so now; from then on the margin counts.
+    live(world, 19, set())
     assert world.pod("web") is not None
-    live(world, 5, set())
+    live(world, 2, set())
+    assert world.pod("web") is None
+
+
+def test_a_pod_that_has_the_name_of_one_that_was_ending_has_its_own_time() -> None:
+    world = a_world(options=replace(FAST, termination_margin=20))
+    world.add_pod("web", "n0", grace=30)
+    world.delete_pod("web", 30)
+    live(world, 49, set())
+    world.remove(world.pod_key("web"))
+    world.add_pod("web", "n0", grace=30)
+    pod = world.pod("web")
+    assert pod is not None
+    pod.metadata.uid = "another"
+    world.put(world.pod_key("web"), Object(pod=pod))
+    live(world, 30, set())
+    pod = world.pod("web")
+    assert pod is not None
+    world.delete_pod("web", 30)
+    live(world, 49, set())
+    assert world.pod("web") is not None
+    live(world, 2, set())
     assert world.pod("web") is None
 
 
@@ -453,7 +510,10 @@ def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_fin
 ) -> None:
     options = replace(FAST, terminated_pod_gc_threshold=kept, termination_margin=2)
     world = a_world(options=options)
+    # Of pods that are ending, as the present leader saw it: since when, and until when.
+    asked, ends = dict[str, int](), dict[str, int]()
     for number, (what, n) in enumerate(steps):
+        look = world.now + 1
         names = [pod.metadata.name for pod in world.pods()]
         match what:
             case "add" | "add unbound":
@@ -461,7 +521,9 @@ def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_fin
             case "end" | "evict" if names:
                 world.end_pod(names[n % len(names)], "Failed", "Evicted" if what == "evict" else "")
             case "delete" if names:
-                world.delete_pod(names[n % len(names)], n)
+                name = names[n % len(names)]
+                world.delete_pod(name, n)
+                ends[name] = max(look, asked.setdefault(name, look) + n)
             case "out of service":
                 node = world.node(f"n{n % 4}")
                 node.status.conditions[0].status = "False"
@@ -469,6 +531,10 @@ def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_fin
                 world.put(KEYS.object_key(NODE, "", f"n{n % 4}"), Object(node=node))
             case "lead":
                 world.change_leader()
+                for pod in world.pods():
+                    if pod.metadata.HasField("deletion_timestamp"):
+                        asked[pod.metadata.name] = look
+                        ends[pod.metadata.name] = look + pod.metadata.deletion_grace_period_seconds
         ended = [pod for pod in world.pods() if pod.status.phase in ("Succeeded", "Failed")]
         ended.sort(key=lambda pod: (pod.status.reason != "Evicted", pod.metadata.creation_timestamp.seconds, pod.metadata.name))
         too_many = [pod.metadata.name for pod in ended[: max(0, len(ended) - kept)]] if kept else []
@@ -477,11 +543,11 @@ def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_fin
             circumstances = Circumstances(
                 bool(pod.spec.node_name),
                 pod in ended,
-                float(pod.metadata.deletion_timestamp.seconds) if pod.metadata.HasField("deletion_timestamp") else None,
+                ends.get(pod.metadata.name),
                 node_out_of_service=bool(pod.spec.node_name) and is_out_of_service(world.node(pod.spec.node_name)),
                 too_many=pod.metadata.name in too_many,
             )
-            if fate_of(circumstances, options, world.wall + 1) is Fate.STAY:
+            if fate_of(circumstances, options, look) is Fate.STAY:
                 expected.add(pod.metadata.name)
         world.pass_second()
         assert {pod.metadata.name for pod in world.pods()} == expected, (number, what)

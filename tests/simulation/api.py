@@ -23,7 +23,7 @@ from rayched.server.admission.submissions import Creation
 from rayched.server.errors import ApiFailure, failure_of
 from rayched.server.objects import Objects
 from rayched.store.calls import page_of, page_request
-from rayched.store.entries import Entry, Reading, first_entry
+from rayched.store.entries import Entry, Page, Reading, first_entry
 from rayched.store.errors import StoreError, store_error
 from rayched.store.keys import Keys
 from rayched.store.readings import read_many
@@ -79,12 +79,12 @@ class SimulatedStore:
             found: Reading = done.value
             return found
 
-    async def list_keys(self, prefix: bytes) -> tuple[Entry, ...]:
+    async def list_keys(self, prefix: bytes) -> Page:
         """All at once, without values."""
         answer = await Call(lambda: self._etcd.range(page_request(prefix, 0, 0, b"", True)))
         if isinstance(answer, EtcdError):
             raise store_error(answer)
-        return page_of(answer, 0).entries
+        return page_of(answer, 0)
 
     async def send(self, guard: Guard | None, batch: Sequence[Write]) -> list[Outcome]:
         request = rpc.TxnRequest.FromString(build(guard, batch))

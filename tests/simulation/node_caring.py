@@ -18,6 +18,7 @@ from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery
+from rayched.store.revision_clock import RevisionClock
 from rayched.store.transactions import Committed, Fenced, Guard, split
 from tests.simulation.api import CALL_NS, Call, SimulatedStore
 from tests.simulation.candidate import MachineClock
@@ -45,6 +46,7 @@ class NodeCaring(Caring):
         super().__init__(world, process, link, clock, keys, cell)
         self._store = SimulatedStore(world)
         self._ages = HeartbeatAges(_READING_GAPS_MAX * SETTINGS.node_monitor_period)
+        self._revisions = RevisionClock()
         self._writes = NodeWrites(keys, f"{process.name}care")
         self._care: NodeCare | None = None
         self._following: Following | None = None
@@ -77,7 +79,7 @@ class NodeCaring(Caring):
             self._following.stop()
             self._following = self._care = None
         if self._following is None and leads:
-            self._care = NodeCare(self._keys, SETTINGS, self._ages, self._writes)
+            self._care = NodeCare(self._keys, SETTINGS, self._ages, self._revisions, self._writes)
             prefix, page_size = self._keys.cluster_prefix, self.world.random.choice((3, 20, 2000))
             take = self._taker(self._care)
             self._following = Following(self.world, self.process, self.link, self._machine_clock, prefix, page_size, take)
@@ -102,9 +104,10 @@ class NodeCaring(Caring):
             pass
 
     async def _read_heartbeats(self, care: NodeCare | None) -> None:
-        entries = await self._store.list_keys(self._keys.heartbeats_prefix)
-        names = ((self._keys.node_of_heartbeat(entry.key), entry.mod_revision) for entry in entries)
+        page = await self._store.list_keys(self._keys.heartbeats_prefix)
+        names = ((self._keys.node_of_heartbeat(entry.key), entry.mod_revision) for entry in page.entries)
         self._ages.observed({name: revision for name, revision in names if name is not None}, self._now())
+        self._revisions.observed(page.revision, self._now())
         if care is not None:
             care.judge(self._now())
 

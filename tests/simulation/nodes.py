@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from leader.etcd_shim import kv, rpc
 from rayched.audit.auditor import Auditor
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Node, Pod, Taint
 from rayched.v1.storage_pb2 import Stored
 from tests.simulation.budgets import Budget
 from tests.simulation.node_caring import SETTINGS
@@ -32,8 +32,6 @@ _LOST: Final = (f"{_PREFIX}not-ready", f"{_PREFIX}unreachable")
 _PODS: Final = "/sim/cluster/pods/"
 _NODES: Final = "/sim/cluster/nodes/"
 _ENDED: Final = ("Succeeded", "Failed")
-_ROUNDING_SECONDS: Final = 1.0
-"""Times in objects have whole seconds."""
 
 
 class Nodes:
@@ -44,11 +42,15 @@ class Nodes:
         self._random = Random(f"{world.seed}/nodes")
         self.is_on = self._random.random() < 0.15
         self.clocks_agree = self._random.random() < 0.5
-        """Wall clocks of all replicas, always. Else times in objects say little, and only what needs none is demanded."""
+        """Wall clocks of all replicas, always. What is demanded is the same without."""
         self.fastest = 1.0
         """Of the rates of the replicas' clocks."""
         self.budget = Budget(world, allowed=self.is_on)
         self._last_spoke: dict[str, int] = {}
+        self._tainted: dict[str, dict[tuple[str, int], int]] = {}
+        """By node: since when it has which NoExecute taint, told by its key and timeAdded."""
+        self._placed: dict[str, int] = {}
+        """By uid: since when the pod has its node."""
         self._replicas: list[Replica] = []
         self._rested = False
         self._ended_by_leaders: set[str] = set()
@@ -135,9 +137,12 @@ class Nodes:
                 continue
             stored = None if event.type == kv.Event.DELETE else Stored.FromString(event.kv.value)
             if key.startswith(_NODES):
+                self._note_taints(key[len(_NODES) :], stored)
                 if stored is not None:
                     self._judge_node(revision, stored, auditor.nodes.get(key[len(_NODES) :]))
                 continue
+            if stored is not None and stored.object.pod.spec.node_name:
+                self._placed.setdefault(stored.object.pod.metadata.uid, self._world.now)
             before = next((pod for pod in auditor.pods.values() if pod.metadata.name == key.rpartition("/")[2]), None)
             if before is not None and before.metadata.uid not in asked:
                 self._judge_pod(revision, before, None if stored is None else stored.object.pod, auditor)
@@ -145,6 +150,12 @@ class Nodes:
     def spared(self, uids: Iterable[str]) -> set[str]:
         """Those of the pods that no leader had reason to end."""
         return set(uids) - self._ended_by_leaders
+
+    def _note_taints(self, name: str, stored: Stored | None) -> None:
+        taints = () if stored is None else stored.object.node.spec.taints
+        known = self._tainted.pop(name, {})
+        present = [_identity(taint) for taint in taints if taint.effect == "NoExecute"]
+        self._tainted[name] = {one: known.get(one, self._world.now) for one in present}
 
     def _judge_node(self, revision: int, stored: Stored, before: Node | None) -> None:
         node = stored.object.node
@@ -174,10 +185,9 @@ class Nodes:
         node = auditor.nodes.get(before.spec.node_name)
         if node is None:
             return
-        due = _leaves_at(before, node)
-        wall = 1_700_000_000 + self._world.now / SECOND
-        if due is None or (self.clocks_agree and wall + _ROUNDING_SECONDS < due):
-            words = "does not evict it" if due is None else f"evicts it {due - wall:.1f} s later"
+        due, now = self._leaves_at(before, node), self._world.now / SECOND
+        if due is None or now < due:
+            words = "does not evict it" if due is None else f"evicts it {due - now:.1f} s later"
             raise Violation("N2", f"revision {revision}: pod {uid} is ended, and {node.metadata.name} {words}")
 
     # ------------------------------------------------------------------------------------------------------------- liveness
@@ -200,11 +210,23 @@ class Nodes:
         if node is None:
             return f"is on {pod.spec.node_name}, which is gone"
         if _is_ending(pod):
-            return "is to end and does not" if self.clocks_agree or node.metadata.name not in self._users.silent else ""
-        due = _leaves_at(pod, node)
-        if due is not None and (self.clocks_agree or due == 0.0):
-            return f"is on {node.metadata.name}, which is lost"
-        return ""
+            return "is to end and does not"
+        return f"is on {node.metadata.name}, which is lost" if self._leaves_at(pod, node) is not None else ""
+
+    def _leaves_at(self, pod: Pod, node: Node) -> float | None:
+        """When the node's taints evict the pod at the earliest, in seconds of the world; 0: at once; None: never."""
+        due: list[float] = []
+        for taint in node.spec.taints:
+            if taint.effect != "NoExecute":
+                continue
+            covering = [one for one in pod.spec.tolerations if one.key == taint.key and one.effect in ("", "NoExecute")]
+            if not covering or (covering[0].HasField("toleration_seconds") and covering[0].toleration_seconds <= 0):
+                due.append(0.0)
+            elif covering[0].HasField("toleration_seconds"):
+                since = max(self._tainted[node.metadata.name][_identity(taint)], self._placed[pod.metadata.uid])
+                # Whoever measures may have the fastest clock.
+                due.append(since / SECOND + covering[0].toleration_seconds / self.fastest)
+        return min(due, default=None)
 
 
 def _bear_lost_nodes(pod: Pod, random: Random) -> None:
@@ -217,18 +239,9 @@ def _bear_lost_nodes(pod: Pod, random: Random) -> None:
     pod.spec.termination_grace_period_seconds = random.choice((0, 0, 1))
 
 
-def _leaves_at(pod: Pod, node: Node) -> float | None:
-    """When the node's taints evict the pod, in seconds of the wall clock; 0: at once; None: never."""
-    due: list[float] = []
-    for taint in node.spec.taints:
-        if taint.effect != "NoExecute":
-            continue
-        covering = [one for one in pod.spec.tolerations if one.key == taint.key and one.effect in ("", "NoExecute")]
-        if not covering or (covering[0].HasField("toleration_seconds") and covering[0].toleration_seconds <= 0):
-            due.append(0.0)
-        elif covering[0].HasField("toleration_seconds"):
-            due.append(taint.time_added.seconds + float(covering[0].toleration_seconds))
-    return min(due, default=None)
+def _identity(taint: Taint) -> tuple[str, int]:
+    """One of a lost node is swapped for another with the same time."""
+    return "lost" if taint.key in _LOST else taint.key, taint.time_added.seconds
 
 
 def _ready(node: Node) -> str:
