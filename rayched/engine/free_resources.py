@@ -22,6 +22,7 @@ from rayched.snapshot.columns import BoolColumn
 from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.table import BASIC_RESOURCES, PODS, NodeTable, clipped
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.wide_sums import INT64_MAX
 
 VECTORS_MAX: Final = 1_024
 """Templates whose amounts are kept."""
@@ -79,6 +80,13 @@ class FreeResources:
             places = [place for _, place in coming]
             for free, amounts in zip(left, self.amounts_of(np.array(numbers, np.intp)), strict=True):
                 np.subtract.at(free, places, amounts)
+        wide, large = table.wide_sums.rows, [one for one in coming if table.wide_sums.is_large(one[0].id)]
+        if wide or large:
+            index = np.arange(table.n_rows)[rows]
+            judged = {*np.flatnonzero(np.isin(index, list(wide))).tolist(), *(place for _, place in large)}
+            for at in judged:
+                exact = self.left(int(index[at]), [template for template, place in coming if place == at])
+                left[:, at] = [max(-INT64_MAX, one) for one in exact]
         return left
 
     def final_of(self, rows: Selection) -> BoolColumn:

@@ -1,7 +1,8 @@
 """The wait of a replica that begins for an etcd that somebody else runs.
 
-An etcd that does not answer may start later than its replicas, or come back, so the wait has no end, and each round says whom it
-waits for. What is no question of time (an endpoint that cannot be read, a refusal) is told at once.
+An etcd that does not answer may start later than its replicas, or come back; each round says whom it waits for, and for how long
+at most. A replica that is still alone after ten minutes ends with the error: its endpoints may be wrong. What is no question of
+time (an endpoint that cannot be read, a refusal) is told at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from rayched.store.io.client import StoreClient
 
 ANSWER_SECONDS: Final = 3.0
 """Less than a replica has that is told to stop."""
-PAUSE_SECONDS: Final = 2.0
+PAUSE_SECONDS: Final = 1.0
+PAUSE_SECONDS_MAX: Final = 10.0
+"""Each pause is twice the one before, up to this."""
+WAIT_SECONDS_MAX: Final = 600.0
 
 _log = logging.getLogger("rayched.replica")
 
@@ -30,25 +34,29 @@ def ask(endpoints: Sequence[str], seconds: float = ANSWER_SECONDS) -> None:
         StoreClient(channel, Deadlines(patience_seconds=seconds)).revision()
 
 
-def wait_for_etcd(endpoints: Sequence[str], stop: threading.Event) -> bool:
-    """Whether it answered before `stop` was set. Raises as `ask`, but for StoreUnavailable."""
+def wait_for_etcd(endpoints: Sequence[str], stop: threading.Event, seconds_max: float = WAIT_SECONDS_MAX) -> bool:
+    """Whether it answered before `stop` was set. Raises as `ask`, StoreUnavailable after `seconds_max`."""
     began = time.monotonic()
-    waited = False
+    pause = 0.0
     while not stop.is_set():
         try:
             ask(endpoints)
         except StoreUnavailable as error:
-            waited = True
-            seconds = time.monotonic() - began
+            waited = time.monotonic() - began
+            if waited >= seconds_max:
+                raise StoreUnavailable(f"{error}; waited {waited:.0f} s for it") from error
+            pause = min(max(PAUSE_SECONDS, 2 * pause), PAUSE_SECONDS_MAX, seconds_max - waited)
             _log.warning(
-                "no etcd answers at %s (%s); waiting for it, %.0f s so far: look at --etcd-endpoints, and whether it runs",
+                "no etcd answers at %s (%s); waiting for it, %.0f s so far, %.0f s at most: "
+                "look at --etcd-endpoints, and whether it runs",
                 ",".join(endpoints),
                 error,
-                seconds,
+                waited,
+                seconds_max,
             )
-            stop.wait(PAUSE_SECONDS)
+            stop.wait(pause)
         else:
-            if waited:
+            if pause:
                 _log.info("etcd answers after %.0f s", time.monotonic() - began)
             return True
     return False

@@ -19,6 +19,7 @@ from rayched.snapshot.columns import BoolColumn, IdColumn, ResourceTable, RowInd
 from rayched.snapshot.moved_pods import Amounts, Differences, MovedPods
 from rayched.snapshot.table import NO_VALUE, NodeTable
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.wide_sums import added
 
 Selection = slice | RowIndex
 """A slice with start and stop (and no step), or row numbers."""
@@ -215,7 +216,7 @@ class WhatIfRows(Rows):
         if self._requested is None:
             self._requested = self._resources(self.snapshot.requested).copy()
             for template, count in self._changes:
-                self._requested += self.snapshot.vectors_of(template)[0][:, None] * count
+                self._requested = self._with(self._requested, template, 0, count)
         return self._requested
 
     @property
@@ -223,8 +224,16 @@ class WhatIfRows(Rows):
         if self._non_zero is None:
             self._non_zero = self._resources(self.snapshot.non_zero_requested).copy()
             for template, count in self._changes:
-                self._non_zero += self.snapshot.vectors_of(template)[1][:, None] * count
+                self._non_zero = self._with(self._non_zero, template, 1, count)
         return self._non_zero
+
+    def _with(self, table: ResourceTable, template: PodTemplate, kind: int, count: int | ScoreColumn) -> ResourceTable:
+        """The table, which may be written, with so many pods more."""
+        taken = self.snapshot.vectors_of(template)[kind]
+        if self.snapshot.wide_sums.is_large(template.id):
+            return added(table, taken, count)
+        table += taken[:, None] * count
+        return table
 
     def port_users(self, protocol: str, port: int, ip: str) -> ScoreColumn:
         users = super().port_users(protocol, port, ip)

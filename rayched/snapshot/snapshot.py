@@ -337,7 +337,9 @@ class Snapshot(NodeTable):
         # The vector first: a resource that is new makes the table another one.
         taken = self.vectors_of(template)[2]
         used = self.used[:, row]
-        if sign > 0:
+        if self.wide_sums.is_asked(row, template.id):
+            self.wide_sums.change(row, used, taken, sign)
+        elif sign > 0:
             used += taken
         else:
             used -= taken

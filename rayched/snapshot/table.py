@@ -32,6 +32,7 @@ from rayched.snapshot.referenced_labels import ReferencedLabels
 from rayched.snapshot.spec_facts import HostPort
 from rayched.snapshot.template_amounts import TemplateAmounts
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.wide_sums import INT64_MAX, WideSums
 from rayched.snapshot.work_budget import WorkBudget
 from rayched.v1.core_pb2 import Taint
 
@@ -57,8 +58,6 @@ _NON_ZERO: Final = 2
 
 Vectors = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """What a pod adds to a row of `requested`, of `non_zero_requested` and of `used`. Shapes (resources,), (2,), (2 + resources,)."""
-
-INT64_MAX: Final = 2**63 - 1
 
 T = TypeVar("T", bound=np.generic)
 Amounts = TypeVar("Amounts", ResourceTable, list[int])
@@ -106,6 +105,7 @@ class NodeTable:
         self.usage_log = self.logs[Log.USAGE]
         self._label_ints = np.zeros(0, np.int64)
         self._label_is_int = np.zeros(0, np.bool_)
+        self.wide_sums = WideSums()
         self._vectors: dict[int, Vectors] = {}
         self._vectors_by_amounts: dict[Hashable, Vectors] = {}
         self.template_amounts = TemplateAmounts(lambda template: self.vectors_of(template)[0])
@@ -178,6 +178,7 @@ class NodeTable:
             if len(self._vectors) >= VECTORS_MAX:
                 self._forget_vectors()
             self._vectors[template.id] = self._vectors_by_amounts[amounts] = found
+            self.wide_sums.learn(template.id, found[2])
         return found
 
     def _new_vectors(self, template: PodTemplate) -> Vectors:
@@ -251,6 +252,7 @@ class NodeTable:
         """Make a row as free rows are. Its host ports are the caller's to give back."""
         self.alive_rows[row] = False
         self.amounts[:, row] = 0
+        self.wide_sums.forget(row)
         self.unschedulable[row] = False
         self.taint_set[row] = NO_VALUE
         self.image_set[row] = NO_VALUE

@@ -252,6 +252,7 @@ class TableCopy(NodeTable):
             self.allocatable[:, part.rows] = part.allocatable
             self.requested[:, part.rows] = part.requested
             self.non_zero_requested[:, part.rows] = part.non_zero
+            self.wide_sums.received(part.rows, part.requested)
             self._record_all(Log.USAGE, part.rows.tolist())
 
     def _take_labels(self, part: LabelRows | None) -> None:

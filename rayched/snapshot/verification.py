@@ -15,6 +15,7 @@ from rayched.snapshot.pod_selection import CarriedTerm, terms_of_bound
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NO_VALUE
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.wide_sums import INT64_MAX
 from rayched.v1.core_pb2 import Node
 
 ASKED_ABOUT_MAX: Final = 16
@@ -66,9 +67,11 @@ def _faults_of_usage(snapshot: Snapshot, row: int, node: Node) -> Iterator[str]:
     place = f"row {row}"
     for name, at in snapshot.resources.items():
         yield from _difference(place, f'allocatable["{name}"]', snapshot.allocatable[at, row], offered.get(name, 0))
-        yield from _difference(place, f'requested["{name}"]', snapshot.requested[at, row], requested[name])
+        yield from _difference(place, f'requested["{name}"]', snapshot.requested[at, row], min(requested[name], INT64_MAX))
     yield from _difference(place, "resources", set(offered) | set(requested) <= set(snapshot.resources), True)
-    yield from _difference(place, "non_zero_requested", snapshot.non_zero_requested[:, row].tolist(), [cpu, memory])
+    yield from _difference(
+        place, "non_zero_requested", snapshot.non_zero_requested[:, row].tolist(), [min(cpu, INT64_MAX), min(memory, INT64_MAX)]
+    )
 
 
 def _faults_of_node(snapshot: Snapshot, row: int, node: Node) -> Iterator[str]:

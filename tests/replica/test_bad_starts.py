@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from leader.channel import open_channel
 from rayched.replica.cluster.free_ports import free_port
 from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.replica.etcd_wait import wait_for_etcd
 from rayched.replica.ray.processes import adopt_orphans, alive, descendants, end_tree
+from rayched.store.errors import StoreUnavailable
 from rayched.store.io.client import StoreClient
 from tests.replica.clusters import until_true
 
@@ -129,6 +132,13 @@ def test_a_replica_that_waits_for_etcd_stops_when_it_is_told_to(tmp_path: Path) 
         replica.send_signal(signal.SIGTERM)
         assert replica.wait(START_SECONDS_MAX) == 0
         assert log.read_text().splitlines()[-1].endswith("stopped")
+
+
+def test_a_wait_for_etcd_has_an_end_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(StoreUnavailable, match=r"; waited \d+ s for it$"):
+        wait_for_etcd([f"127.0.0.1:{free_port()}"], threading.Event(), seconds_max=5.0)
+    rounds = [record.getMessage() for record in caplog.records if "no etcd answers at" in record.getMessage()]
+    assert rounds and all("5 s at most" in text for text in rounds)
 
 
 @contextmanager
