@@ -188,6 +188,8 @@ def test_a_node_that_fails_with_and_without_nominated_pods_counts_as_what_it_is_
         ("NodeResourcesFit", ("Insufficient cpu (with the pods nominated there)",), True),
         ("PodTopologySpread", ("node(s) didn't match pod topology spread constraints (missing required label)",), False),
     ]
+    # So a preemption looks at it, and finds that it helps nobody.
+    assert bench.schedule(pod).endswith("preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
 
 
 def test_an_explanation_has_the_reasons_that_a_plugin_gives_beside_nominated_pods() -> None:
