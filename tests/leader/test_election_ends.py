@@ -74,6 +74,13 @@ def test_a_stop_while_an_acquisition_never_answers_reads_back_once_and_ends() ->
             assert desk.store.record is None
 
 
+def test_whether_a_lease_was_acquired_is_not_asked_where_it_would_not_be_released() -> None:
+    desk = Desk()
+    desk.script.extend(["answer", "hangs committed"])
+    desk.start().do(ev.StopRequested(release=False)).pass_time(10)
+    assert desk.of(fx.Ended) and desk.calls == ["get", "acquire"] and desk.holder == "baz"
+
+
 @pytest.mark.parametrize("how", ["hangs", "failed"])
 def test_a_stop_that_cannot_read_back_ends_all_the_same(how: str) -> None:
     desk = Desk()
@@ -159,3 +166,10 @@ def test_after_its_end_an_election_does_nothing() -> None:
 def test_a_stop_before_the_start_ends_the_run() -> None:
     desk = Desk().do(ev.StopRequested())
     assert desk.of(fx.Ended) and desk.calls == []
+
+
+def test_a_stop_while_leading_ends_may_take_the_release_back_and_not_allow_it() -> None:
+    for first, second, released in ((True, False, False), (False, True, False), (True, True, True)):
+        desk = leading(drains=False)
+        desk.do(ev.StopRequested(release=first), ev.StopRequested(release=second), ev.Drained())
+        assert ("release" in desk.calls) is released and desk.of(fx.Ended)

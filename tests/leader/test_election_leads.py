@@ -282,3 +282,11 @@ def test_a_resigned_leader_releases_and_lets_others_go_first() -> None:
         desk.do(ev.ProgressReported(round(desk.now * 1e9))).pass_time(0.1)
     assert not desk.leads
     assert desk.pass_time(0.2).leads
+
+
+def test_who_gave_up_without_a_release_may_take_its_own_record_again_at_once() -> None:
+    desk = leading(config=a_config(release_on_cancel=False))
+    desk.do(ev.ResignRequested("asked to"))
+    assert not desk.leads and desk.holder == "baz"
+    desk.pass_time(desk.config.retry_period)
+    assert desk.leads and desk.transitions == 0, "a lease of ten seconds is not waited for"

@@ -73,7 +73,7 @@ class Run:
         self._options = options
         self._equivalent, self._out_of_date = _equivalent(rooms)
         self._sample = {room: self._drawn(room, -(-options.count // len(rooms))) for room in rooms}
-        self._tests: dict[str, list[trial.Test]] = {}
+        self._recordings: dict[str, trial.Recording] = {}
         self._verdicts: dict[str, Counter[Verdict]] = {room: Counter() for room in rooms}
         self._survivors: list[tuple[Mutant, str]] = []
         self._judges = {""}
@@ -107,7 +107,7 @@ class Run:
             if code:
                 print(f"the tests of {room} fail without a mutant:\n{_tail(result, 40)}")
                 return False
-            self._tests[room] = trial.tests_of(result)
+            self._recordings[room] = trial.recording_of(result)
         return True
 
     def _run_mutants(self) -> None:
@@ -117,8 +117,7 @@ class Run:
                 if (mutant.file, mutant.within, *mutant.change) in self._equivalent:
                     self._verdicts[room][Verdict.EQUIVALENT] += 1
                     continue
-                near, far = trial.told_apart(mutant, self._tests[room])
-                self._go_on(Job(room, mutant, [tests for tests in (far, near) if tests]), starts, last=True)
+                self._go_on(Job(room, mutant, self._recordings[room].stages(mutant)[::-1]), starts, last=True)
         for job, code, result in trial.run_all(starts, self._folder, self._options.workers):
             if job.killer:
                 if code != pytest.ExitCode.OK:
@@ -140,18 +139,17 @@ class Run:
             self._settle(job, Verdict.KILLED, killer)
         else:
             job.killer = killer
-            tests = [test for test in self._tests[job.room] if test.name == killer]
+            tests = [test for test in self._recordings[job.room].tests if test.name == killer]
             starts.appendleft((job, partial(trial.start_with_mutant, ROOMS[job.room], None, tests)))
 
     def _go_on(self, job: Job, starts: deque[tuple[Job, Callable[[Path], int]]], last: bool = False) -> None:
-        """Whoever outlives its nearest tests meets all others of the room that run its module."""
+        """Whoever outlives the tests that enter its function meets the others that may tell it."""
         if job.stages:
             start = job, partial(trial.start_with_mutant, ROOMS[job.room], job.mutant, job.stages.pop())
             (starts.append if last else starts.appendleft)(start)
         else:
-            near, far = trial.told_apart(job.mutant, self._tests[job.room])
-            reached = "" if near or not job.mutant.function_line else ", whose function no test enters"
-            self._survivors.append((job.mutant, reached if far or near else ", whose module no test runs"))
+            reached = "" if self._recordings[job.room].enters(job.mutant) else ", whose function no test enters"
+            self._survivors.append((job.mutant, reached))
             self._settle(job, Verdict.SURVIVED, reached)
 
     def _settle(self, job: Job, verdict: Verdict, why: str) -> None:

@@ -8,6 +8,9 @@ without a mutant ends the run.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
+import importlib
 import importlib.abc
 import importlib.util
 import itertools
@@ -23,7 +26,7 @@ from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -53,15 +56,35 @@ class Test:
         return self.name.partition("::")[0]
 
 
-def told_apart(mutant: Mutant, tests: Sequence[Test]) -> tuple[list[Test], list[Test]]:
-    """The tests that enter the function with the mutant, and others that enter something else of its module."""
-    near = [test for test in tests if (mutant.file, mutant.function_line) in test.reached]
-    names = {test.name for test in near}
-    far = [test for test in tests if test.name not in names and any(file == mutant.file for file, _ in test.reached)]
-    if not mutant.function_line and not far:
-        # What runs at the import alone shows where it is imported.
-        far = list(tests)
-    return _fastest_first(near), _fastest_first(far)
+@dataclass
+class Recording:
+    """What the tests of a room do without a mutant."""
+
+    tests: list[Test]
+    at_import: set[tuple[str, int]]
+    """The functions that are entered when the modules of the room and of its tests are imported."""
+
+    def enters(self, mutant: Mutant) -> bool:
+        """Whether anything runs the code that it changes."""
+        place = mutant.file, mutant.function_line
+        return not mutant.function_line or place in self.at_import or any(place in test.reached for test in self.tests)
+
+    def stages(self, mutant: Mutant) -> list[list[Test]]:
+        """The tests that a mutant meets, stage by stage; no other can tell it.
+
+        First those that enter its function, then others of the same files that enter its module, for what a fixture of the file
+        has made. What runs at the import shows anywhere: there the others are all that enter the module, or for what stands
+        outside of functions, such as a default of a field, all tests of the room.
+        """
+        place = mutant.file, mutant.function_line
+        near = [test for test in self.tests if place in test.reached]
+        names, files = {test.name for test in near}, {test.file for test in near}
+        others = [test for test in self.tests if test.name not in names]
+        if mutant.function_line:
+            anywhere = place in self.at_import
+            others = [test for test in others if anywhere or test.file in files]
+            others = [test for test in others if any(file == mutant.file for file, _ in test.reached)]
+        return [_fastest_first(tests) for tests in (near, others) if tests]
 
 
 def _fastest_first(tests: Sequence[Test]) -> list[Test]:
@@ -98,13 +121,17 @@ def _end_group(pid: int) -> None:
 
 
 def start_without_mutant(room: Room, result: Path) -> int:
-    """Writes what `tests_of` reads."""
-    return _fork(result, lambda: _pytest(room, room.tests, _Recorder(result), result))
+    """Writes what `recording_of` reads."""
+    return _fork(result, lambda: _pytest(room, room.tests, _Recorder(room, result), result))
 
 
-def tests_of(result: Path) -> list[Test]:
-    told = json.loads(result.read_text())
-    return [Test(name, cpu, wall, {(file, line) for file, line in reached}) for name, cpu, wall, reached in told]
+def recording_of(result: Path) -> Recording:
+    at_import, tests = json.loads(result.read_text())
+    return Recording([Test(*told, _places(reached)) for *told, reached in tests], _places(at_import))
+
+
+def _places(told: list[tuple[str, int]]) -> set[tuple[str, int]]:
+    return {(file, line) for file, line in told}
 
 
 def start_with_mutant(room: Room, mutant: Mutant | None, tests: Sequence[Test], result: Path) -> int:
@@ -169,12 +196,16 @@ def _repeatable() -> None:
 
 
 class _Recorder:
-    """Which functions each test enters, and how long it takes."""
+    """Which functions each test enters, whatever ran before it, and how long it takes."""
 
-    def __init__(self, result: Path) -> None:
+    def __init__(self, room: Room, result: Path) -> None:
+        self._room = room
         self._result = result
         self._entered: dict[int, CodeType] = {}
+        self._at_import: list[tuple[str, int]] = []
         self._tests: list[tuple[str, float, float, list[tuple[str, int]]]] = []
+        self._caches: list[Any] = []
+        self._modules = 0
 
     def pytest_configure(self) -> None:
         _repeatable()
@@ -185,27 +216,49 @@ class _Recorder:
             entered[id(code)] = code
 
         threading.settrace(trace)
+        sys.settrace(trace)
         self._trace = trace
+
+    def pytest_collection_finish(self) -> None:
+        for path in self._room.files:
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        self._at_import = self._places()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._forget()
         self._entered.clear()
         # Each time: a test may count lines itself, or end with the interpreter's default.
         sys.settrace(self._trace)
         cpu, wall = time.process_time(), time.monotonic()
         result = yield
         took = time.process_time() - cpu, time.monotonic() - wall
-        codes = list(self._entered.values())
-        self._entered.clear()
-        rooms = (f"{ROOT}/rayched/", f"{ROOT}/leader/")
-        entered = {(code.co_filename, code.co_firstlineno) for code in codes if code.co_filename.startswith(rooms)}
-        reached = [(file.removeprefix(f"{ROOT}/"), line) for file, line in sorted(entered)]
-        self._tests.append((item.nodeid, *took, reached))
+        self._tests.append((item.nodeid, *took, self._places()))
         return result
 
     def pytest_sessionfinish(self) -> None:
         sys.settrace(None)
-        self._result.write_text(json.dumps(self._tests))
+        self._result.write_text(json.dumps((self._at_import, self._tests)))
+
+    def _places(self) -> list[tuple[str, int]]:
+        codes = list(self._entered.values())
+        self._entered.clear()
+        rooms = (f"{ROOT}/rayched/", f"{ROOT}/leader/")
+        entered = {
+            (code.co_filename.removeprefix(f"{ROOT}/"), code.co_firstlineno)
+            for code in codes
+            if code.co_filename.startswith(rooms) and code.co_name != "<module>"
+        }
+        return sorted(entered)
+
+    def _forget(self) -> None:
+        """Empties the caches of functions: an answer that is known enters nothing."""
+        if self._modules != len(sys.modules):
+            self._modules = len(sys.modules)
+            known = (found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper))
+            self._caches = [cache for cache in known if cache.__module__.startswith(("rayched.", "leader.", "tests."))]
+        for cache in self._caches:
+            cache.cache_clear()
 
 
 class _Chosen:

@@ -14,6 +14,7 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.fair_active import FairActiveQueue
 from rayched.queue.flags import QueueFlags
+from rayched.queue.heap import KeyedHeap
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import QueuedPodInfo
 from tests.queue.builders import ON_NODES, Clocked, a_queue, by_priority, pending
@@ -98,6 +99,15 @@ def test_nobody_waits_longer_than_was_said(pods: list[tuple[int, int, int]], lim
         assert retries <= (limit + 1) * (longer[pod.key] + 1)
         assert all(retries < (limit + 1) * (longer[other.key] + 1) for other in waiting)
     assert active.verify() == [] and not waiting
+
+
+def test_a_pod_that_is_in_one_of_the_two_orders_alone_is_found() -> None:
+    active = FairActiveQueue(by_priority, 1)
+    for name in ("a", "b"):
+        active.add(QueuedPodInfo(pending(name), 0.0))
+    assert active.verify() == []
+    KeyedHeap.delete(active, "default/a")
+    assert active.verify() == ["the pods in activeQ and those that wait for their turn differ"]
 
 
 @pytest.mark.row("D9", "Q18", "Q62")

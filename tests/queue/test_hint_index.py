@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rayched.framework.queueing_hints import Hint, PreparedHint
+from rayched.framework.queueing_hints import Hint, Look, PreparedHint, ReadsNoLabels
 from rayched.plugins.in_tree import IN_TREE
 from rayched.queue import hint_index
-from rayched.queue.hint_index import HintEntry, HintIndex, TemplateHints
+from rayched.queue.hint_index import REMEMBERED_MIN, HintEntry, HintIndex, TemplateHints
 from rayched.queue.hints import registrations_of
 from rayched.queue.queued_pod import PendingPod, QueuedPodInfo
 from rayched.v1.core_pb2 import Namespace, Node, Pod, Service
 from tests.plugins.clusters import random_node, random_pod, tweaked
+from tests.queue.builders import pending
 
 APPS = ("web", "db", "cache")
 
@@ -148,3 +152,68 @@ def test_an_index_finds_the_pods_that_a_hint_asked_about_each_finds(
                     queued, asking = there.pop(key)
                     index.remove(queued, asking)
     assert (asked and woken) or plugin in ABOUT_ITSELF, "a test of nothing"
+
+
+@dataclass(frozen=True)
+class AsksForLabel(ReadsNoLabels):
+    """A question of its own for each number, all about the same label."""
+
+    number: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return ("zone",)
+
+    def __call__(self, look: Look) -> Hint:  # noqa: ARG002
+        return Hint.SKIP
+
+
+def an_index(questions: int) -> tuple[HintIndex, list[tuple[QueuedPodInfo, HintEntry]]]:
+    index = HintIndex()
+    pods = [QueuedPodInfo(pending(f"p{number}"), 0.0) for number in range(questions)]
+    return index, [(pod, index.add(pod, AsksForLabel(number))) for number, pod in enumerate(pods)]
+
+
+def asked_about(index: HintIndex, look: Look) -> list[int]:
+    return [entry.number for entries in index.concerned(look, anew=False) for entry in entries]
+
+
+@given(st.lists(st.integers(0, 6), max_size=40), st.integers(1, 4))
+def test_as_many_looks_are_remembered_as_may_be_and_a_remembered_one_asks_nobody(zones: list[int], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hint_index, "LOOKS_MAX", most)
+        index, there = an_index(REMEMBERED_MIN)
+        remembered: set[int] = set()
+        for zone in zones:
+            expected = [] if zone in remembered else [entry.number for _, entry in there]
+            assert asked_about(index, Look(after={"zone": str(zone)})) == expected
+            if len(remembered) >= most and zone not in remembered:
+                remembered = set()
+            remembered.add(zone)
+
+
+def test_what_a_handle_remembers_goes_with_its_last_question() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hint_index, "LOOKS_MAX", 2)
+        index, there = an_index(REMEMBERED_MIN)
+        for zone in "ab":
+            assert asked_about(index, Look(after={"zone": zone}))
+        for pod, entry in there:
+            index.remove(pod, entry)
+        for pod, entry in there:
+            index.add(pod, entry.question)
+        for zone in "cd":
+            assert len(asked_about(index, Look(after={"zone": zone}))) == REMEMBERED_MIN
+        assert [asked_about(index, Look(after={"zone": zone})) for zone in "cd"] == [[], []], "there was room for both"
+
+
+def test_few_questions_are_asked_each_time_and_a_new_one_is_asked_alone() -> None:
+    few, _ = an_index(REMEMBERED_MIN - 1)
+    look = Look(after={"zone": "a"})
+    assert len(asked_about(few, look)) == len(asked_about(few, look)) == REMEMBERED_MIN - 1
+    many, there = an_index(REMEMBERED_MIN)
+    assert len(asked_about(many, look)) == REMEMBERED_MIN
+    late = QueuedPodInfo(pending("late"), 0.0)
+    entry = many.add(late, AsksForLabel(99))
+    assert asked_about(many, look) == [entry.number] and asked_about(many, look) == []
+    assert many.holds(late, entry) and not many.holds(there[0][0], entry)

@@ -10,10 +10,12 @@ import pytest
 from rayched.framework import cluster_event as ce
 from rayched.framework import names
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
-from rayched.framework.queueing_hints import Hint, Registration
+from rayched.framework.queueing_hints import Hint, Look, PreparedHint, Registration
 from rayched.framework.status import SUCCESS, Status
 from rayched.plugins.in_tree import IN_TREE
+from rayched.queue import hint_index, hints
 from rayched.queue.durations import PreEnqueueDurations
+from rayched.queue.hint_index import TemplateHints, UnreadableHint
 from rayched.queue.hints import HintTable, Requeue, default_events, registrations_of
 from rayched.queue.queued_pod import QueuedPodInfo
 from rayched.snapshot.columns import Log
@@ -303,3 +305,29 @@ def test_hints_answer_the_same_under_a_stopwatch_that_runs_for_one_in_ten() -> N
         assert failures == (["P", "P"] if old == "broken" else [])
     found = {labels: (buckets[-1][1], seconds) for labels, buckets, seconds in durations.hints.histograms()}
     assert found == {("P", "NodeAdd", label): (1, pytest.approx(0.0004)) for label in ("Queue", "QueueSkip", "Error")}
+
+
+def test_what_was_looked_up_is_kept_until_there_are_more_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hints, "ASKED_MAX", 2)
+    monkeypatch.setattr(hint_index, "QUESTIONS_MAX", 2)
+    prepared = PreparedHint(lambda pod: UnreadableHint(ValueError(pod.metadata.name)), lambda old, new: Look())
+    table = HintTable({"default-scheduler": {name: [Registration(ce.NODE_ADD, prepared)] for name in "PQR"}})
+    templates = TemplateHints()
+
+    def found(name: str) -> list[object]:
+        pod = QueuedPodInfo(pending(name, template=name), 0.0)
+        plugins = frozenset(name)
+        return [
+            table.prepared("default-scheduler", plugins),
+            table.asked("default-scheduler", ce.NODE_ADD, plugins),
+            templates.of(pod, prepared),
+        ]
+
+    def same(one: list[object], other: list[object]) -> list[bool]:
+        return [first is second for first, second in zip(one, other, strict=True)]
+
+    first, second = found("P"), found("Q")
+    assert same(found("P"), first) == same(found("Q"), second) == [True] * 3
+    third = found("R")
+    assert same(found("P"), first) == [False] * 3, "there was room for two"
+    assert same(found("R"), third) == [True] * 3

@@ -1,0 +1,88 @@
+"""The lease of a record over a real etcd: who asks for one gets one that lives, whatever became of the one before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from leader.channel import open_channel
+from leader.etcd_lease import EtcdLease
+from leader.etcd_shim import rpc
+from rayched.replica.etcd.etcd_server import EtcdServer
+from tests.leader.members import eventually
+
+pytestmark = pytest.mark.cluster
+
+TTL_SECONDS = 3
+"""A lease is used for a third of it."""
+
+
+@pytest.fixture
+def channel(etcd: EtcdServer) -> Iterator[grpc.Channel]:
+    with open_channel([etcd.endpoint]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lease(channel: grpc.Channel) -> Iterator[EtcdLease]:
+    made = EtcdLease(channel, TTL_SECONDS)
+    yield made
+    made.close()
+
+
+def used(lease: EtcdLease) -> int:
+    """The lease that is given to somebody who asks; fails where none is."""
+    given: list[int] = []
+    failures: list[str] = []
+    lease.use(time.monotonic() + 5, given.append, failures.append)
+    eventually(lambda: given or failures)
+    assert not failures
+    return given[0]
+
+
+def remaining(channel: grpc.Channel, lease_id: int) -> int:
+    """Seconds; -1 where etcd does not know it."""
+    return int(rpc.LeaseStub(channel).LeaseTimeToLive(rpc.LeaseTimeToLiveRequest(ID=lease_id), timeout=2).TTL)
+
+
+def test_a_lease_that_is_fresh_or_was_kept_alive_is_used_again(lease: EtcdLease, channel: grpc.Channel) -> None:
+    first = used(lease)
+    assert used(lease) == first and remaining(channel, first) >= 0
+    time.sleep(TTL_SECONDS / 3 + 0.05)
+    assert used(lease) == first, "it was kept alive for whoever asked"
+    assert remaining(channel, first) >= TTL_SECONDS - 1
+
+
+def test_a_lease_that_etcd_gave_up_is_replaced_for_whoever_asks_next(lease: EtcdLease, channel: grpc.Channel) -> None:
+    first = used(lease)
+    rpc.LeaseStub(channel).LeaseRevoke(rpc.LeaseRevokeRequest(ID=first), timeout=2)
+    time.sleep(TTL_SECONDS / 3 + 0.05)
+    second = used(lease)
+    assert second != first and remaining(channel, second) >= 0
+    lease.forget(second)
+    assert used(lease) not in (first, second), "somebody was told that it is gone"
+
+
+def test_a_lease_is_revoked_with_the_release_and_the_next_holder_has_another(lease: EtcdLease, channel: grpc.Channel) -> None:
+    first = used(lease)
+    lease.revoke()
+    eventually(lambda: remaining(channel, first) == -1)
+    second = used(lease)
+    assert second != first
+    lease.revoke()
+    lease.close()
+    assert remaining(channel, second) == -1, "the end waits for the answer"
+
+
+def test_without_an_etcd_whoever_asks_is_told_why_there_is_no_lease() -> None:
+    with open_channel(["127.0.0.1:1"]) as channel:
+        lease = EtcdLease(channel, TTL_SECONDS)
+        given: list[int] = []
+        failures: list[str] = []
+        lease.use(time.monotonic() + 0.3, given.append, failures.append)
+        eventually(lambda: failures)
+        assert not given and "no etcd lease was granted" in failures[0]
+        lease.close()
