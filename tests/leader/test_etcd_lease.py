@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -12,6 +15,7 @@ from leader.channel import open_channel
 from leader.etcd_lease import EtcdLease
 from leader.etcd_shim import rpc
 from rayched.replica.etcd.etcd_server import EtcdServer
+from tests.etcd_fixture import hang
 from tests.leader.members import eventually
 
 pytestmark = pytest.mark.cluster
@@ -75,6 +79,25 @@ def test_a_lease_is_revoked_with_the_release_and_the_next_holder_has_another(lea
     lease.revoke()
     lease.close()
     assert remaining(channel, second) == -1, "the end waits for the answer"
+
+
+def test_a_lease_that_may_live_is_not_replaced_while_etcd_does_not_answer(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path / "data", unsafe_no_fsync=True) as server, open_channel([server.endpoint]) as channel:
+        lease = EtcdLease(channel, TTL_SECONDS)
+        first = used(lease)
+        assert server.pid is not None
+        hang(server.pid)
+        try:
+            time.sleep(TTL_SECONDS / 3 + 0.05)
+            given: list[int] = []
+            failures: list[str] = []
+            lease.use(time.monotonic() + 0.4, given.append, failures.append)
+            eventually(lambda: failures)
+            assert failures == ["the etcd lease could not be kept alive"] and not given
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert used(lease) == first
+        lease.close()
 
 
 def test_without_an_etcd_whoever_asks_is_told_why_there_is_no_lease() -> None:

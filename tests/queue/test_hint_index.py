@@ -164,7 +164,7 @@ class AsksForLabel(ReadsNoLabels):
     def keys(self) -> tuple[str, ...]:
         return ("zone",)
 
-    def __call__(self, look: Look) -> Hint:  # noqa: ARG002
+    def __call__(self, look: Look) -> Hint:
         return Hint.SKIP
 
 

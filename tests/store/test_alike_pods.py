@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from rayched.api.kinds import wrap
+from rayched.api.wire import framed
 from rayched.store import pod_layouts as alike_pods
 from rayched.store.codec import encode
-from rayched.store.pod_layouts import FOUND_FOR_EACH_LEARNED, LEARNED_AT_FIRST, AlikePods, layout_of
-from rayched.v1.core_pb2 import Pod
+from rayched.store.pod_layouts import FOUND_FOR_EACH_LEARNED, LEARNED_AT_FIRST, AlikePods, layout_of, part_behind
+from rayched.v1.core_pb2 import Node, Pod, PodSpec
+from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from rayched.v1.workloads_pb2 import Object
 
 
 def content(name: str, label: str = "", stored: bool = True) -> bytes:
@@ -42,3 +49,55 @@ def test_beyond_the_bytes_allowed_it_starts_over() -> None:
     alike._n_bytes = alike_pods.BYTES_MAX + 1
     alike.learn(content("a", "2"), 2)
     assert alike.find(content("b", "1")) is None and alike.find(content("b", "2")) is not None
+
+
+def behind(**spec: str) -> bytes:
+    """A change to put behind a stored pod."""
+    return encode(wrap(Pod(spec=PodSpec(**spec))))
+
+
+WRITE = framed(Stored.DESCRIPTOR.fields_by_name["leader_write"].number, LeaderWrite(attempt="a-1").SerializeToString())
+
+
+@pytest.mark.parametrize("write", [b"", WRITE], ids=["alone", "with the leader's write"])
+@pytest.mark.parametrize("name", ["web", "w" * 300])
+def test_a_change_behind_a_stored_pod_is_told_from_it(name: str, write: bytes) -> None:
+    pod, change = content(name), behind(node_name="n" * len(name))
+    found = part_behind(pod + change + write)
+    assert found == (pod, Pod(spec=PodSpec(node_name="n" * len(name))), change[1:])
+    # Together they are what protobuf itself reads, and what protobuf reads is the pod with the change.
+    merged = Stored.FromString(pod + change + write).object.pod
+    expected = Stored.FromString(pod).object.pod
+    expected.MergeFrom(found[1])
+    assert merged == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        content("web"),
+        content("web") + WRITE,
+        content("web") + content("web"),
+        content("web") + behind(node_name="n") + WRITE + WRITE,
+        content("web") + behind(node_name="n") + behind(node_name="m"),
+        content("web") + behind(node_name="n") + WRITE[:-1],
+        content("web") + behind(node_name="n")[:-1],
+        WRITE + behind(node_name="n"),
+        content("web") + encode(Object(node=Node())),
+        content("web")[:-1],
+    ],
+    ids=str,
+)
+def test_whatever_else_is_stored_has_no_change_behind_it(value: bytes) -> None:
+    assert part_behind(value) is None
+
+
+@given(st.binary(max_size=40), st.integers(0, 60))
+def test_what_is_found_behind_a_pod_is_what_was_put_there_whatever_the_bytes(noise: bytes, cut: int) -> None:
+    value = (content("web") + behind(node_name="n"))[:cut] + noise
+    found = part_behind(value)
+    if found is not None:
+        before, change, field = found
+        assert value.startswith(before) and field in value[len(before) :]
+        assert Stored.FromString(value[len(before) :]).object.pod == change

@@ -48,6 +48,7 @@ def test_every_object_key_reads_back_as_its_object_and_lies_under_its_prefix(kin
         b"/rayched/cluster/pods/default/web/x",
         b"/rayched/cluster/nodes/default/n",
         b"/rayched/cluster/nodes/",
+        b"/rayched/cluster/nodes//n",
         b"/rayched/cluster/gadgets/default/g",
         b"/rayched/cluster/events/default/e",
         b"/rayched/cluster/nodes/\xff",
@@ -99,3 +100,21 @@ def test_the_end_of_a_prefix_comes_after_all_keys_with_it_and_not_after_others(p
     end = prefix_end(prefix)
     inside = prefix <= other and (end == b"\0" or other < end)
     assert inside == other.startswith(prefix) or end == b"\0"
+
+
+@given(st.sampled_from([b"pods/", b"nodes/", b"gadgets/", b""]), st.text("ab/\0.", max_size=6), st.booleans())
+def test_only_what_an_objects_key_could_be_parses_and_as_that_object(kind: bytes, rest: str, is_event: bool) -> None:
+    key = (keys.events_prefix if is_event else keys.cluster_prefix + kind) + rest.encode()
+    found = keys.parse(key)
+    if found is not None and "\0" not in rest:
+        assert keys.object_key(kinds.by_name(found.kind), found.namespace, found.name) == key
+    elif found is None and kind in (b"pods/", b"nodes/") and not is_event:
+        parts = rest.split("/")
+        assert not all(parts) or len(parts) != (2 if kind == b"pods/" else 1)
+
+
+def test_a_suspect_is_found_by_its_key_and_by_no_other() -> None:
+    assert keys.uid_of_suspect(keys.suspect("u-1")) == "u-1"
+    assert keys.uid_of_suspect(keys.suspects_prefix) is None
+    assert keys.uid_of_suspect(keys.suspects_prefix + b"a/b") is None
+    assert keys.uid_of_suspect(keys.heartbeat("n")) is None
