@@ -242,6 +242,16 @@ def test_added_affinity_of_a_profile_holds_besides_the_pods_own() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("operator", "values", "found"), [("In", ["a"], []), ("NotIn", ["a"], ["a", "b"]), ("In", [""], ["a", "b"])]
+)
+def test_any_other_field_than_the_name_reads_as_empty_in_a_term(operator: str, values: list[str], found: list[str]) -> None:
+    case = Case(a_node("a"), a_node("b"))
+    term = a_term()
+    term.match_fields.add(key="metadata.namespace", operator=operator, values=values)
+    assert case.feasible(a_pod().requiring(term)) == found
+
+
 def test_terms_that_name_nodes_narrow_the_search_and_contradictions_reject_the_pod() -> None:
     case = Case(a_node("a"), a_node("b"), a_node("c").labelled(x="1"))
     named = a_pod().requiring(a_term(name="a"), a_term(name="b"))

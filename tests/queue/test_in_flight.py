@@ -235,3 +235,19 @@ def test_a_sound_record_has_no_faults_and_a_damaged_one_names_them() -> None:
     assert pods.verify() == []
     pods.begin(flight(pods, "b").pod, 0.0)
     assert "default/b is in flight and put off" in pods.verify()
+    pods = fresh()
+    for name in "abc":
+        pods.end(f"uid-{name}")
+    assert pods.verify() == [] and pods.n_events == 0
+    pods.n_events = 3
+    assert pods.verify() == ["3 events are kept for no pod"]
+
+
+@pytest.mark.parametrize("limit", range(2, 9))
+def test_no_more_is_called_forgotten_than_was(limit: int) -> None:
+    pods = InFlightPods(limit=limit)
+    began(pods, "a")
+    for position in range(1, 31):
+        happened(pods, str(position), position)
+        kept = pods.n_events
+        assert replayed(pods, "a", position - kept) == [str(later) for later in range(position - kept + 1, position + 1)]

@@ -9,13 +9,15 @@ import pytest
 from rayched.framework.cluster_event import (
     EVERY_EVENT,
     NODE_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
     UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
     Resource,
 )
-from rayched.framework.queueing_hints import Registration
+from rayched.framework.queueing_hints import Look, PreparedHint, Registration
 from rayched.framework.status import SUCCESS, Status, error, unresolvable
+from rayched.queue.hint_index import UnreadableHint
 from rayched.queue.hints import HintTable
 from rayched.queue.queued_pod import Move, PendingPod, Place
 from rayched.queue.scheduling_queue import QueueClosed, SchedulingQueue
@@ -298,3 +300,38 @@ def test_events_reach_a_gated_pod_only_if_its_gate_registered_for_them() -> None
     reacting.name = "Gates"
     q.pod("a").pod.spec.ClearField("scheduling_gates")
     assert to(Place.ACTIVE, q.queue.move_all(NODE_ADD, q.now)) == ["a"]
+
+
+def test_an_update_of_a_pod_that_took_anothers_name_puts_it_in_that_ones_place() -> None:
+    q = a_queue(ON_NODES)
+    q.unschedulable("a")
+    assert to(Place.ACTIVE, q.update("a", uid="another")) == ["a"]
+    assert (q.pod("a").uid, q.pod("a").attempts, q.queue.pending().unschedulable) == ("another", 0, 0)
+
+
+def test_an_update_that_changes_nothing_does_not_bring_a_pod_in_flight_back() -> None:
+    for labels, place in (({}, Place.UNSCHEDULABLE), ({"app": "web"}, Place.BACKOFF)):
+        q = a_queue({"Fit": [Registration(UNSCHEDULABLE_POD_UPDATE)]})
+        q.add()
+        q.pop()
+        q.update(labels=labels)
+        q.fail("a", "Fit")
+        assert q.place() is place
+
+
+def test_what_is_taken_out_of_the_pods_that_wait_is_found_by_nothing_any_more() -> None:
+    look = Look()
+    hint = PreparedHint(lambda pod: UnreadableHint(ValueError()), lambda old, new: look)
+    q = a_queue({"Gates": GATES_GONE, "Fit": [Registration(NODE_ADD, hint)]}, pre_enqueue={"default-scheduler": [Gates()]})
+    pool = q.queue.places.pool
+    q.unschedulable("a")
+    q.unschedulable("b")
+    pool.take_out(q.pod("a"))
+    ((_, index),) = [one for indexes in pool._indexes.values() for one in indexes.items()]
+    assert [list(entry.pods) for entry in index.askings()] == [["default/b"]] and pool.n_unschedulable == 1
+    q.add("g", gates=["g"])
+    version = pool.version
+    pool.take_out(q.pod("g"))
+    assert (pool.n_gated, pool.n_unschedulable) == (0, 1)
+    q.add("h", gates=["g"])
+    assert pool.version == version + 1, "its gate had nobody behind it"

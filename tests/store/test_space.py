@@ -119,3 +119,9 @@ def test_the_gate_expects_what_others_have_written_lately_to_be_written_twice_mo
 def test_the_fuller_a_tight_etcd_is_the_less_history_it_keeps() -> None:
     kept = [judge([a_status(share, share)], QUOTA, SpaceState.AMPLE).kept_seconds for share in (79, 80, 87, 88, 99)]
     assert kept == [60.0, 5.0, 5.0, 1.0, 1.0]
+
+
+def test_the_sizes_are_told_in_parts_of_the_quota() -> None:
+    space = judge([a_status(60, 30)], QUOTA, SpaceState.AMPLE)
+    assert space.words.startswith("30 % of etcd's quota of ") and space.words.endswith(" are in use, its file takes 60 %")
+    assert "quota is not known" in judge([a_status(60, 30)], 0, SpaceState.AMPLE).words
