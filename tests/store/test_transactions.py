@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from leader.etcd_shim import rpc
 from rayched.api import kinds
+from rayched.store.calls import halved
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import RequestTooLarge, StoreFull, StoreUnavailable
@@ -258,3 +259,9 @@ def test_a_request_is_the_one_whose_fields_are_set_one_by_one(guard: Guard | Non
     for mark in sorted({write.mark for write in writes if isinstance(write, GuardedPut)} - {b""}):
         expected.success.add(request_put=rpc.PutRequest(key=mark))
     assert requested(guard, writes) == expected
+
+
+@given(st.lists(st.binary(max_size=2), min_size=2, max_size=9))
+def test_what_is_too_much_for_one_request_is_read_in_two_halves(keys: list[bytes]) -> None:
+    first, second = halved(keys)
+    assert [*first, *second] == keys and 0 <= len(first) - len(second) <= 1

@@ -14,13 +14,19 @@ from pathlib import Path
 import pytest
 
 from leader.channel import open_channel
+from rayched.api import kinds
+from rayched.api.kinds import wrap
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.calls import Deadlines
-from rayched.store.entries import Deleted
+from rayched.store.codec import encode
+from rayched.store.entries import Deleted, Entry
+from rayched.store.following import OwnWatches
 from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher
+from rayched.store.keys import Keys
 from rayched.store.list_watch import ListWatchCore, Pace
 from rayched.store.list_watch_effects import Break, Broken, Changed, Delivery, ListedAll, Resumed
+from rayched.v1.core_pb2 import Node
 
 pytestmark = pytest.mark.cluster
 
@@ -313,3 +319,27 @@ def test_a_watcher_stops_promptly_while_etcd_is_away(own_etcd: EtcdServer) -> No
         own_etcd.stop()
         consumer.wait_until(lambda c: c.count(Broken) >= 2)
     assert not watcher.alive
+
+
+def test_whoever_follows_over_a_watch_of_its_own_is_told_and_stops_with_its_connection(etcd: EtcdServer, etcd_root: str) -> None:
+    consumer, changes = Consumer(), OwnWatches([etcd.endpoint])
+    key = Keys(etcd_root).object_key(kinds.NODE, "", "n")
+    with client_of(etcd) as client:
+        following = changes.follow(etcd_root.encode(), consumer)
+        consumer.wait_until(lambda one: one.count(ListedAll) == 1)
+        client.put(key, encode(wrap(a_node("n"))))
+        consumer.wait_until(lambda one: key in one.map)
+        (change,) = next(delivery for delivery in consumer.deliveries if isinstance(delivery, Changed)).changes
+        assert isinstance(change, Entry) and changes.decode(change).node.metadata.name == "n"
+        assert following.alive
+        following.stop()
+        assert not following.alive
+        client.put(key + b"2", b"")
+    following.stop()
+    assert key + b"2" not in consumer.map
+
+
+def a_node(name: str) -> Node:
+    node = Node()
+    node.metadata.name = name
+    return node
