@@ -18,7 +18,8 @@ from leader.channel import open_aio_channel, open_channel
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.calls import Deadlines
 from rayched.store.errors import StoreUnavailable
-from rayched.store.io.client import AsyncStoreClient, StoreClient
+from rayched.store.io.async_client import AsyncStoreClient
+from rayched.store.io.client import StoreClient
 from rayched.store.quota import quota_of
 from tests.etcd_fixture import hang
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leader.etcd_shim import rpc
+from leader.etcd_shim import kv, rpc
 from rayched.api import kinds
-from rayched.store.calls import halved
 from rayched.store.codec import encode
-from rayched.store.entries import Entry
+from rayched.store.entries import Entry, Reading
 from rayched.store.errors import RequestTooLarge, StoreFull, StoreUnavailable
+from rayched.store.readings import read_many
 from rayched.store.transactions import (
     ALSO_MAX,
     WRITE_BYTES_MAX,
@@ -261,7 +261,26 @@ def test_a_request_is_the_one_whose_fields_are_set_one_by_one(guard: Guard | Non
     assert requested(guard, writes) == expected
 
 
-@given(st.lists(st.binary(max_size=2), min_size=2, max_size=9))
-def test_what_is_too_much_for_one_request_is_read_in_two_halves(keys: list[bytes]) -> None:
-    first, second = halved(keys)
-    assert [*first, *second] == keys and 0 <= len(first) - len(second) <= 1
+@given(st.integers(1, 9), st.integers(1, 4))
+def test_what_is_too_much_for_one_request_is_read_in_two_halves(n_keys: int, taken_max: int) -> None:
+    keys = [b"/k/%d" % number for number in range(n_keys)]
+    reads, asked = read_many(keys), list[list[bytes]]()
+    wanted = next(reads)
+    found: Reading | None = None
+    while found is None:
+        part = [operation.request_range.key for operation in wanted.request.success]
+        asked.append(part)
+        try:
+            if len(part) > taken_max:
+                wanted = reads.throw(RequestTooLarge("too large"))
+                first = [operation.request_range.key for operation in wanted.request.success]
+                assert first == part[: (len(part) + 1) // 2]
+                continue
+            values = [rpc.RangeResponse(kvs=[kv.KeyValue(key=key, value=key, mod_revision=1)]) for key in part]
+            header = rpc.ResponseHeader(revision=7)
+            responses = [rpc.ResponseOp(response_range=value) for value in values]
+            wanted = reads.send(rpc.TxnResponse(header=header, succeeded=True, responses=responses))
+        except StopIteration as done:
+            found = done.value
+    assert [entry and entry.key for entry in found.entries] == keys and found.revision == 7
+    assert [key for part in asked if len(part) <= taken_max for key in part] == keys
