@@ -68,6 +68,11 @@ class LogCursor:
         """Where it stands in the only log that it follows; -1: nowhere yet."""
         return -1 if self._positions is None else self._positions[0]
 
+    @property
+    def mark(self) -> list[int] | None:
+        """Where it stands, for `changed_since`; another object after each `catch_up`. None: nowhere yet."""
+        return self._positions
+
     def is_behind(self) -> bool:
         if self._only is not None:
             return self._only.end != self._seen
@@ -79,16 +84,20 @@ class LogCursor:
 
     def changed(self, n_rows: int) -> list[int] | None:
         """Rows that changed since, ascending, each once; None: more than half of them, or nobody knows, so look at all."""
-        if self._positions is None:
+        return self.changed_since(self._positions, n_rows)
+
+    def changed_since(self, mark: list[int] | None, n_rows: int) -> list[int] | None:
+        """As `changed`, since it stood there."""
+        if mark is None:
             return None
         entries: list[int] = []
         if self._only is not None:
-            found = self._only.since(self._positions[0])
+            found = self._only.since(mark[0])
             if found is None:
                 return None
             entries = found
         else:
-            for log, position in zip(self.logs, self._positions, strict=True):
+            for log, position in zip(self.logs, mark, strict=True):
                 found = log.since(position)
                 if found is None:
                     return None
@@ -139,15 +148,17 @@ class CachedColumn(CacheEntry):
         """Whether all rows were evaluated once."""
         return self.follower.has_started
 
-    def refresh(self, build: BuildColumns) -> None:
-        """Bring up to date. Raises PluginError."""
-        if self.follower.is_behind():
-            rows = self.follower.changed(self.table.n_rows)
-            if rows is None:
-                build((self,))
-            elif rows:
-                self.refresh_rows(rows, build)
-            self.follower.catch_up()
+    def refresh(self, build: BuildColumns) -> list[int] | None:
+        """Bring up to date. Gives the rows that were looked at, ascending; None: all of them. Raises PluginError."""
+        if not self.follower.is_behind():
+            return []
+        rows = self.follower.changed(self.table.n_rows)
+        if rows is None:
+            build((self,))
+        elif rows:
+            self.refresh_rows(rows, build)
+        self.follower.catch_up()
+        return rows
 
     def refresh_rows(self, rows: list[int], build: BuildColumns) -> None:
         selection = selection_of(rows)

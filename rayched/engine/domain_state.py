@@ -14,27 +14,24 @@ that changed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 
-from rayched.engine.cached_columns import LogCursor
-from rayched.engine.column_store import CacheEntry
+from rayched.engine.cached_columns import BuildColumns, LogCursor
 from rayched.engine.plugin_calls import call_count, call_filter, call_normalize_rows, call_refusals, call_score, out_of_range
 from rayched.engine.prepared import PreparedPlugin
+from rayched.engine.score_caps import CapColumn
 from rayched.engine.usage_values import Scale, TotalColumn
 from rayched.framework.accelerated import DomainFilterPlugin
 from rayched.framework.plugin import MAX_NODE_SCORE, CountingPlugin, CountingScorePlugin, FilterPlugin
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import FEW, ChangeLog
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import BlockedDomains
 from rayched.snapshot.pod_counts import PodCounts
 from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
-
-FOLLOWED_MAX: Final = 16
-"""More changed domains than this are not looked at one by one."""
 
 
 class DomainState(PreparedPlugin):
@@ -44,12 +41,13 @@ class DomainState(PreparedPlugin):
         "_adds_nothing",
         "_counted",
         "_counted_revision",
+        "_filter_version",
         "_follower",
         "_nodes_changed",
         "_revision",
         "_table",
         "_verdict",
-        "_verdicts",
+        "updates",
     )
 
     def __init__(self, key: Hashable, plugin: CountingPlugin, state: Any, content: bytes, table: NodeTable) -> None:
@@ -65,7 +63,9 @@ class DomainState(PreparedPlugin):
         self._adds_nothing: bool | None = None
         """What was counted last; None: nobody asked."""
         self._verdict: Any = None
-        self._verdicts = 0
+        self._filter_version = 0
+        self.updates = 0
+        """How often it was counted."""
         self._nodes_changed = False
         """Since the verdict was asked for."""
 
@@ -97,20 +97,21 @@ class DomainState(PreparedPlugin):
             self._counted, self._revision, self._adds_nothing = counted, revision, None
             self._follower.catch_up()
             self._nodes_changed |= behind
+            self.updates += 1
         return self._counted
 
     @property
-    def verdicts(self) -> int:
+    def filter_version(self) -> int:
         """Grows whenever the filter may say something else. Raises PluginError."""
         counted = self.state
         if self._nodes_changed or counted.revision != self._counted_revision:
             self._counted_revision = counted.revision
             verdict = counted.verdict
             if self._nodes_changed or verdict != self._verdict:
-                self._verdicts += 1
+                self._filter_version += 1
                 self._verdict = verdict
             self._nodes_changed = False
-        return self._verdicts
+        return self._filter_version
 
     def is_silent(self) -> bool:
         """Whether its score is known to add nothing now, whatever the rows."""
@@ -124,121 +125,131 @@ class DomainState(PreparedPlugin):
         return self._revision == self._table.pod_counts.revision and not self._follower.is_behind()
 
 
-class DomainRejection(CacheEntry):
+class DomainRejection(CapColumn):
     """What a counting filter says about all rows."""
 
     __slots__ = (
         "_asked",
-        "_ceilings",
+        "_blocked",
+        "_capped_version",
         "_codes",
         "_codes_version",
         "_plugin",
         "_positions",
-        "_refusals",
-        "_scale",
-        "_seen",
-        "_table",
-        "version",
+        "_updates",
     )
 
     def __init__(self, key: Hashable, table: NodeTable, scale: Scale, asked: DomainState, *, by_domain: bool) -> None:
         """`by_domain`: the plugin tells which domains it refuses."""
-        super().__init__(key)
-        self._table = table
-        self._scale = scale
+        super().__init__(key, table, scale)
         self._asked = asked
         self._plugin = cast(DomainFilterPlugin, asked.plugin) if by_domain else None
         self._codes: CodeColumn | None = None
-        self._codes_version = -1
-        self._seen = -1
-        self.version = 0
-        """Grows whenever `ceilings` may say something else than the last time."""
-        self._ceilings: TotalColumn | None = None
-        self._refusals: tuple[BlockedDomains, ...] = ()
+        self._codes_version = self._capped_version = -1
+        """Of the filter, that `_codes` and the caps are of."""
+        self._updates = -1
+        """Those of the state for which the caps hold."""
+        self._blocked: tuple[BlockedDomains, ...] = ()
         self._positions: list[tuple[int, int]] = []
-        """For each of the refusals the version of its topology and the position in its log."""
+        """For each of these the version of its topology and the position in its log."""
 
     @property
     def n_bytes(self) -> int:
-        return sum(column.nbytes for column in (self._codes, self._ceilings) if column is not None)
+        return super().n_bytes + (0 if self._codes is None else self._codes.nbytes)
 
     @property
     def asked(self) -> DomainState:
         return self._asked
 
     @property
+    def logs(self) -> tuple[ChangeLog, ...]:
+        """What it goes by besides counters."""
+        return self._asked.logs
+
+    @property
     def codes(self) -> CodeColumn | None:
         """Shape (n_rows,); None: nothing is rejected. Raises PluginError."""
         asked = self._asked
         state = asked.state
-        if asked.verdicts != self._codes_version:
+        if asked.filter_version != self._codes_version:
             self._codes_version = -1
-            self._codes = call_filter(cast(FilterPlugin, asked.plugin), state, Rows(self._table, slice(0, self._table.n_rows)))
-            self._codes_version = asked.verdicts
+            self._codes = call_filter(cast(FilterPlugin, asked.plugin), state, Rows(self.table, slice(0, self.table.n_rows)))
+            self._codes_version = asked.filter_version
         return self._codes
 
-    def ceilings(self) -> TotalColumn | None:
-        """The highest total that each row may have: `infeasible` where the filter rejects it, else more than any total.
-
-        Shape (capacity,); None: nothing is rejected. Raises PluginError.
-        """
+    def refresh(self, build: BuildColumns) -> None:  # noqa: ARG002
+        """Bring the caps up to date; only this process has counters, so nothing is built elsewhere. Raises PluginError."""
+        asked = self._asked
+        state = asked.state
+        if asked.updates == self._updates:
+            return
+        self._updates = -1
         if self._plugin is None:
-            codes = self.codes
-            if self._seen != self._codes_version:
-                rejected = None if codes is None else codes != 0
-                self._ceilings = None if rejected is None or not rejected.any() else self._open()
-                if self._ceilings is not None:
-                    self._ceilings[: self._table.n_rows][rejected] = self._scale.infeasible
-                self._seen = self._codes_version
-                self.version += 1
-            return self._ceilings
-        refusals = call_refusals(self._plugin, self._asked.state)
-        for one in refusals:
+            self._refresh_by_codes()
+        else:
+            self._refresh_by_domain(call_refusals(self._plugin, state))
+        self._updates = asked.updates
+
+    def _refresh_by_codes(self) -> None:
+        codes = self.codes
+        if self._capped_version == self._codes_version:
+            return
+        column = None
+        if codes is not None and codes.any():
+            column = self._open()
+            column[: self.table.n_rows][codes != 0] = self.scale.infeasible
+        self._become(column)
+        self._capped_version = self._codes_version
+
+    def _refresh_by_domain(self, blocked: tuple[BlockedDomains, ...]) -> None:
+        for one in blocked:
             if one.n_refused:
                 break
         else:
             # Nothing is rejected, so nothing is kept up to date either.
-            self.version += bool(self._refusals)
-            self._refusals = ()
-            return None
-        if refusals != self._refusals or not self._follow():
-            self._ceilings = self._open() if self._ceilings is None else self._ceilings
+            if self.column is not None:
+                self._become(None)
+            self._blocked = ()
+            return
+        if blocked != self._blocked or not self._follow():
+            column = self._open()
             # Also rows that are no nodes yet: one that comes without the label does not show in the topology's version.
-            self._write(slice(0, self._table.capacity), refusals)
-            self.version += 1
-            self._refusals = refusals
-        self._positions = [(one.topology.version, one.log.end) for one in refusals]
-        return self._ceilings
+            self._write(column, slice(0, self.table.capacity), blocked)
+            self._become(column)
+            self._blocked = blocked
+        self._positions = [(one.topology.version, one.log.end) for one in blocked]
 
     def _follow(self) -> bool:
         """Look at the rows of domains that changed. False: all rows are to be looked at."""
         changed: list[tuple[BlockedDomains, set[int]]] = []
-        for one, (version, position) in zip(self._refusals, self._positions, strict=True):
+        for one, (version, position) in zip(self._blocked, self._positions, strict=True):
             domains = one.log.since(position)
-            if one.topology.version != version or domains is None or len(domains) > FOLLOWED_MAX:
+            if one.topology.version != version or domains is None or len(domains) > FEW:
                 return False
             if domains:
                 changed.append((one, set(domains)))
+        assert self.column is not None
         for one, places in changed:
             for domain in places:
                 rows = one.topology.rows_of(domain)
                 if rows is not None:
-                    self._write(rows, self._refusals)
-        self.version += bool(changed)
+                    self._write(self.column, rows, self._blocked)
+                    self._note_all(rows)
         return True
 
-    def _write(self, selection: Selection, refusals: Sequence[BlockedDomains]) -> None:
-        assert self._ceilings is not None
+    def _note_all(self, selection: Selection) -> None:
+        """Rows of a domain, which may have another cap now."""
+        rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
+        self._note(rows[rows < self.table.n_rows])
+
+    def _write(self, column: TotalColumn, selection: Selection, blocked: Sequence[BlockedDomains]) -> None:
         rejected: BoolColumn | None = None
-        for one in refusals:
+        for one in blocked:
             if one.n_refused:
                 here = one.refused[one.topology.column[selection]]
                 rejected = here if rejected is None else rejected | here
-        values = 0 if rejected is None else rejected * self._scale.below_open
-        self._ceilings[selection] = values + self._scale.open
-
-    def _open(self) -> TotalColumn:
-        return np.full(self._table.capacity, self._scale.open, self._scale.dtype)
+        values = 0 if rejected is None else rejected * self.scale.below_open
+        column[selection] = values + self.scale.open
 
 
 def score_counted(asked: PreparedPlugin, rows: Rows) -> tuple[ScoreColumn, ScoreColumn] | None:

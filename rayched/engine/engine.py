@@ -24,7 +24,7 @@ then come one addition and one maximum over the rows.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -32,14 +32,13 @@ import numpy as np
 from rayched.engine.cached_columns import CachedColumn, refresh_each
 from rayched.engine.column_store import CacheEntry, ColumnStore
 from rayched.engine.diagnosing import diagnose_rows, rejected_outright, row_reasons
-from rayched.engine.domain_state import DomainRejection, score_counted
+from rayched.engine.domain_state import DomainRejection
 from rayched.engine.dry_run import DryRun
-from rayched.engine.equal_runs import NO_ROWS, EquivalentRuns
 from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation, Explanation, RowsEvaluation
 from rayched.engine.evaluation_counts import PluginEvaluations
 from rayched.engine.free_resources import FreeResources
 from rayched.engine.nominations import Nomination, filter_nominated, rejected_with_nominated
-from rayched.engine.planner import Plan, Planner, ScoreSum
+from rayched.engine.planner import Plan, Planner
 from rayched.engine.plans import Plans
 from rayched.engine.plugin_calls import NORMALIZE_SCORE, SCORE
 from rayched.engine.plugin_facts import VOLATILE
@@ -47,16 +46,17 @@ from rayched.engine.prefiltered_rows import PrefilteredRows
 from rayched.engine.prepared import PluginHalf, PreparedPlugin
 from rayched.engine.resource_filter import ResourceFilter
 from rayched.engine.row_evaluation import Filtered, evaluate_rows, filter_rows
-from rayched.engine.score_range import check_scores, scores_may_be_outside
+from rayched.engine.score_caps import NO_ROWS, RowSet
+from rayched.engine.score_sum import ScoreSum
 from rayched.engine.shards import ColumnBuilder, ShardEvaluator
-from rayched.engine.static_sum import weighted
-from rayched.engine.usage_values import TotalColumn, scale_for
+from rayched.engine.totals import KeptTotals
+from rayched.engine.usage_values import scale_for
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
 from rayched.framework.status import Code
 from rayched.snapshot.columns import RowIndex
-from rayched.snapshot.rows import Rows, compact
+from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 
@@ -86,12 +86,11 @@ class Engine:
         self._bytes_max = bytes_max
         self._store = ColumnStore()
         self._scale = scale_for([profile.weights[plugin.name] for plugin in profile.score])
-        self._planner = Planner(snapshot, profile, self._store, self._scale)
         self._builder = ColumnBuilder(snapshot, shards)
+        self._totals = KeptTotals(snapshot, self._builder.build)
+        self._planner = Planner(snapshot, profile, self._store, self._totals, self._scale)
         self._generation = snapshot.generation
         self._capacity = snapshot.capacity
-        self._total: TotalColumn = np.zeros(0, self._scale.dtype)
-        self._runs = EquivalentRuns(self._builder.build)
         self._rooms: OrderedDict[int, ResourceFilter | None] = OrderedDict()
         """Filters in numbers, by the plan's number, of those that were asked about so last."""
         self._evaluations = PluginEvaluations(profile)
@@ -109,87 +108,93 @@ class Engine:
         """
         plan = self._plan(template, nominated)
         plan.tally.count += 1
-        followed = self._followed(plan, nominated) if without is None else None
-        if followed is not None:
-            return followed
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
+        room = self._room(plan)
+        kept_free = None if room is None else room.kept_free(nominated)
+        if kept_free is not None:
+            return self._evaluated(plan, without, kept_free)
         try:
-            followed = self._followed(plan, ()) if without is None else None
-            evaluation = self._evaluated(plan, without) if followed is None else followed
+            evaluation = self._evaluated(plan, without)
         except PluginError:
             # The row that it is about may be one that nominated pods keep free.
-            return self._evaluated(plan, self._union(without, rejected_with_nominated(self._table, plan.filters, nominated)))
+            rejected = rejected_with_nominated(self._table, plan.filters, nominated)
+            return self._evaluated(plan, without, frozenset(rejected.tolist()))
         # Most rows with nominated pods are full yet, so there is nothing to ask about them.
         rows: RowIndex = np.array([row for _, row in nominated], np.intp)
         is_open = evaluation.feasible[rows]
         if not is_open.any():
             return evaluation
-        room = self._room(plan)
-        rejected = None if room is None else room.rejected(nominated, rows[is_open])
-        if rejected is None:
+        known = None if room is None else room.rejected(nominated, rows[is_open])
+        if known is None:
             open_to_all = [one for one, feasible in zip(nominated, is_open.tolist(), strict=True) if feasible]
-            rejected = rejected_with_nominated(self._table, plan.filters, open_to_all)
-        if not len(rejected):
-            return evaluation
-        if len(rejected) == evaluation.n_feasible:
-            nowhere = np.full(self._table.n_rows, self._scale.infeasible, self._scale.dtype)
-            return Evaluation(len(nowhere), nowhere, NOT_FEASIBLE, narrowed=plan.narrowed, n_feasible=0)
-        return self._less(plan, evaluation, rejected) or self._evaluated(plan, self._union(without, rejected))
+            known = rejected_with_nominated(self._table, plan.filters, open_to_all)
+        return self._evaluated(plan, without, frozenset(known.tolist())) if len(known) else evaluation
 
-    def _less(self, plan: Plan, evaluation: Evaluation, rejected: RowIndex) -> Evaluation | None:
-        """What was just evaluated, without some of its feasible rows, but not all; None: scores may depend on those."""
-        stage = plan.scoring
-        if stage is None or stage.bounds is None or stage.loose or not evaluation.has_all_rows:
-            return None
-        for score in stage.counted:
-            if not score.asked.is_silent():
-                return None
-        total = evaluation.total.copy()
-        total[rejected] = self._scale.infeasible
-        if stage.static.raw_scores and not stage.static.hold(stage.bounds, total):
-            return None
-        return Evaluation(len(total), total, int(total[total.argmax()]))
-
-    def _evaluated(self, plan: Plan, without: RowIndex | None) -> Evaluation:
+    def _evaluated(self, plan: Plan, without: RowIndex | None, kept_free: frozenset[int] = NO_ROWS) -> Evaluation:
+        """`kept_free`: rows that nominated pods keep free."""
+        if without is not None and kept_free:
+            without = np.union1d(without, np.fromiter(kept_free, np.intp, len(kept_free)))
+        left_out: RowSet = kept_free if without is None else without
         if not plan.status.ok or plan.narrowed is not None:
-            return self._narrowed(plan, without)
+            return self._narrowed(plan, left_out)
         if plan.scoring is None:
             plan.scoring = self._planner.stage(plan, with_scores=True)
-        if plan.scoring.was_built():
-            try:
-                return self._scored(plan.scoring, without)
-            except PluginError as problem:
-                if problem.point not in _SCORING:
-                    raise
-        elif plan.filtering is None and plan.scoring.usage.bring_along() and plan.scoring.was_built():
-            # All that was new about it is known of each state of a row.
-            try:
-                return self._scored_at_first(plan, plan.scoring, without)
-            except PluginError as problem:
-                if problem.point not in _SCORING:
-                    raise
-        return self._filtered_first(plan, plan.scoring, without)
-
-    def _followed(self, plan: Plan, nominated: Sequence[Nomination]) -> Evaluation | None:
-        """What follows the last decision, where that can be known beside pods that are nominated. Raises PluginError."""
-        run = self._runs.of(plan)
-        if run is None:
-            return None
-        kept_free = NO_ROWS
-        if nominated:
-            room = self._room(plan)
-            known = None if room is None else room.kept_free(nominated)
-            if known is None:
-                return None
-            kept_free = known
+        scoring = plan.scoring
         try:
-            return self._runs.follow(run, kept_free)
+            if scoring.was_built() or (
+                plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out))
+            ):
+                return self._added_up(plan, scoring, left_out)
+            filtered = self._filtered(plan, left_out)
+            if filtered.n_feasible > 1:
+                filtered = self._added_up(plan, scoring, left_out)
+                self._planner.drop_stage(plan.filtering)
+                plan.filtering = None
+            return filtered
         except PluginError as problem:
-            # A score may have been asked for of a row that is feasible no longer.
             if problem.point not in _SCORING:
                 raise
-            return None
+        # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
+        filtered = self._filtered(plan, left_out)
+        return filtered if filtered.n_feasible <= 1 else self._direct(plan, filtered.feasible.nonzero()[0], plan.filters)
+
+    def _added_up(self, plan: Plan, of: ScoreSum, left_out: RowSet) -> Evaluation:
+        """By the sum, which has a total that is kept."""
+        bounds = of.bounds
+        found = self._totals.evaluate(of, left_out)
+        if of.bounds is not bounds:
+            # Columns were made for these.
+            self._account([*of.entries, *plan.entries])
+        return found
+
+    def _filtered(self, plan: Plan, left_out: RowSet) -> Evaluation:
+        """By filters alone, as nobody is asked for a score while one row at most is feasible."""
+        if plan.filtering is None:
+            plan.filtering = self._planner.stage(plan, with_scores=False)
+        return self._added_up(plan, plan.filtering, left_out)
+
+    @staticmethod
+    def _can_join(scoring: ScoreSum) -> bool:
+        """Whether all that is new about the sum is known of each state of a row."""
+        return scoring.usage.bring_along() and scoring.was_built()
+
+    def _are_many_feasible(self, scoring: ScoreSum, left_out: RowSet) -> bool:
+        """Whether two rows or more are feasible, without sums of filters alone, of which most templates need none."""
+        n_rows, static, build = self._table.n_rows, scoring.static, self._builder.build
+        refresh_each(static.filters, build)
+        feasible = static.passing_now(slice(0, n_rows)).copy()
+        for codes in self._builder.ahead(
+            [question for question in scoring.usage.questions if question.part is PluginHalf.FILTER]
+        ):
+            if codes is not None and np.count_nonzero(codes):
+                feasible &= codes[:n_rows] == 0
+        for cap in scoring.caps:
+            cap.refresh(build)
+            if cap.column is not None:
+                feasible &= cap.column[:n_rows] >= 0
+        feasible[[*left_out]] = False
+        return int(np.count_nonzero(feasible)) > 1
 
     def evaluate_rows(self, template: PodTemplate, rows: Rows | RowIndex) -> RowsEvaluation:
         """The template over these rows alone, plugin by plugin; PreFilter is not asked. Raises PluginError."""
@@ -283,153 +288,6 @@ class Engine:
         """How often each plugin was asked about a pod, by plugin and extension point."""
         return self._evaluations.total()
 
-    # -------------------------------------------------------------------------------------------------- the memoised way
-
-    def _filtered_first(self, plan: Plan, scoring: ScoreSum, without: RowIndex | None) -> Evaluation:
-        """A template whose scores are not known yet: filters first, and scores only where two rows or more are feasible."""
-        if plan.filtering is None and self._are_many_feasible(scoring, without):
-            try:
-                return self._scored_at_first(plan, scoring, without)
-            except PluginError as problem:
-                if problem.point not in _SCORING:
-                    raise
-        if plan.filtering is None:
-            plan.filtering = self._planner.stage(plan, with_scores=False)
-        total = self._sum(plan.filtering, without)
-        self._account(plan.filtering.entries)
-        feasible = (total >= 0).nonzero()[0]
-        if len(feasible) <= 1:
-            if len(feasible):
-                self._runs.evaluated(plan.filtering, len(total), whole=without is None)
-            return Evaluation(len(total), total, 0 if len(feasible) else NOT_FEASIBLE, n_feasible=len(feasible))
-        try:
-            evaluation = self._scored_at_first(plan, scoring, without)
-        except PluginError as problem:
-            if problem.point not in _SCORING:
-                raise
-            # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
-            return self._direct(plan, feasible, plan.filters)
-        self._planner.drop_stage(plan.filtering)
-        plan.filtering = None
-        return evaluation
-
-    def _are_many_feasible(self, scoring: ScoreSum, without: RowIndex | None) -> bool:
-        """Whether two rows or more are feasible, without sums of filters alone, of which most templates need none."""
-        n_rows, static = self._table.n_rows, scoring.static
-        refresh_each([*static.filters, *scoring.usage.filters], self._builder.build)
-        feasible = static.passing_now(slice(0, n_rows)).copy()
-        columns = [one.column for one in scoring.usage.filters]
-        answers = self._builder.ahead([question for question in scoring.usage.questions if question.part is PluginHalf.FILTER])
-        for codes in (*answers, *columns):
-            if codes is not None and np.count_nonzero(codes):
-                feasible &= codes[:n_rows] == 0
-        for rejection in scoring.rejections:
-            ceilings = rejection.ceilings()
-            if ceilings is not None:
-                feasible &= ceilings[:n_rows] >= 0
-        if without is not None:
-            feasible[without] = False
-        return int(np.count_nonzero(feasible)) > 1
-
-    def _scored_at_first(self, plan: Plan, scoring: ScoreSum, without: RowIndex | None) -> Evaluation:
-        evaluation = self._scored(scoring, without)
-        self._account([*scoring.entries, *plan.entries])
-        return evaluation
-
-    def _scored(self, stage: ScoreSum, without: RowIndex | None) -> Evaluation:
-        """Totals from the sums. Each step refreshes what is stale, so nothing here depends on what was evaluated before."""
-        total = self._sum(stage, without)
-        best = int(total[total.argmax()]) if len(total) else NOT_FEASIBLE
-        if best < 0:
-            return Evaluation(len(total), total, NOT_FEASIBLE, n_feasible=0)
-        static = stage.static
-        if static.raw_scores:
-            assert stage.bounds is not None
-            if not static.hold(stage.bounds, total):
-                bounds = static.bounds_of(total)
-                if bounds != stage.bounds:
-                    stage.bounds = bounds
-                    total = self._add(stage, without)
-                    best = int(total[total.argmax()])
-                    self._account(stage.entries)
-        if stage.loose:
-            self._add_loose(stage, total)
-            best = int(total[total.argmax()])
-        if stage.counted and self._add_counted(stage, total, without):
-            best = int(total[total.argmax()])
-        evaluation = Evaluation(len(total), total, best)
-        self._runs.evaluated(stage, len(total), whole=without is None)
-        if not self._runs and scores_may_be_outside(stage) and evaluation.n_feasible > 1:
-            check_scores(stage, total)
-        return evaluation
-
-    def _sum(self, stage: ScoreSum, without: RowIndex | None) -> TotalColumn:
-        """Refresh and add up a stage's sums, by the bounds that held last. Shape (n_rows,); valid until the next one."""
-        build = self._builder.build
-        self._runs.drop()
-        stage.usage.refresh(build)
-        stage.static.refresh(build)
-        if stage.bounds is None:
-            stage.bounds = stage.static.ranges()
-        return self._add(stage, without)
-
-    def _add(self, stage: ScoreSum, without: RowIndex | None) -> TotalColumn:
-        n_rows = self._table.n_rows
-        if len(self._total) < n_rows:
-            self._total = np.zeros(self._table.capacity, self._scale.dtype)
-        assert stage.bounds is not None
-        total = self._total[:n_rows]
-        np.add(stage.usage.column[:n_rows], stage.static.column(stage.bounds)[:n_rows], out=total)
-        for rejection in stage.rejections:
-            ceilings = rejection.ceilings()
-            if ceilings is not None:
-                np.minimum(total, ceilings[:n_rows], out=total)
-        if without is not None:
-            total[without] = self._scale.infeasible
-        return total
-
-    def _add_loose(self, stage: ScoreSum, total: TotalColumn) -> None:
-        """Scores that are normalised and change with bindings: their bounds are looked for each time."""
-        n_rows = len(total)
-        feasible = (total >= 0).nonzero()[0]
-        refresh_each([score.kept for score in stage.loose], self._builder.build)
-        for score in stage.loose:
-            scaled = score.kept.scaled(score.kept.bounds_over(feasible))
-            if scaled is not None:
-                total += weighted(scaled[:n_rows], score.weight, self._scale)
-
-    def _add_counted(self, stage: ScoreSum, total: TotalColumn, without: RowIndex | None) -> bool:
-        """Scores of counting plugins, which depend on what is feasible; nobody asks for them while one row at most is.
-
-        Returns whether any was added.
-        """
-        speaking = [score for score in stage.counted if not score.asked.is_silent()]
-        if not speaking:
-            return False
-        feasible = total >= 0
-        n_feasible = int(np.count_nonzero(feasible))
-        if n_feasible < 2:
-            return False
-
-        def circumstances() -> Hashable | None:
-            if without is not None:
-                return None
-            return stage.static.version, *(rejection.version for rejection in stage.rejections)
-
-        added = False
-        rows: Rows | None = None
-        for score in speaking:
-            known = None if score.by_group is None else score.by_group.add(total, feasible, n_feasible, circumstances)
-            if known is None:
-                if rows is None:
-                    rows = Rows(self._table, compact(feasible.nonzero()[0]))
-                found = score_counted(score.asked, rows)
-                known = found is not None
-                if found is not None:
-                    total[rows.selection] += (found[1] * score.weight).astype(total.dtype)
-            added |= known
-        return added
-
     # ------------------------------------------------------------------------------------------------------------ plans
 
     def _plan(self, template: PodTemplate, would_be: Iterable[tuple[PodTemplate, object]] = ()) -> Plan:
@@ -441,7 +299,6 @@ class Engine:
         return self._plans.of(template, would_be)
 
     def _forget(self) -> None:
-        self._runs.forget()
         self._plans.drop_all()
         self._planner.forget()
         self._rooms.clear()
@@ -471,11 +328,7 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------------------- rows
 
-    @staticmethod
-    def _union(without: RowIndex | None, rejected: RowIndex) -> RowIndex:
-        return rejected if without is None else np.union1d(without, rejected)
-
-    def _narrowed(self, plan: Plan, without: RowIndex | None) -> Evaluation:
+    def _narrowed(self, plan: Plan, left_out: RowSet) -> Evaluation:
         if not plan.status.ok:
             return self._direct(plan, np.zeros(0, np.intp), ())
         if plan.narrowed_rows is None:
@@ -483,8 +336,8 @@ class Engine:
             room = None if asked is None else FreeResources(self._table, asked[1])
             plan.narrowed_rows = PrefilteredRows(self._table, plan.filters, lambda: self._looked_at(plan), VOLATILE, room)
         index = plan.narrowed_rows.feasible()
-        if without is not None:
-            index = np.setdiff1d(index, without)
+        if len(left_out):
+            index = np.setdiff1d(index, [*left_out])
         if len(index) > 1:
             return self._direct(plan, index, ())
         # Nobody is asked for scores, so it is any total from 0 up.

@@ -26,13 +26,10 @@ from rayched.engine.domain_state import DomainState
 from rayched.engine.plugin_calls import call_groups, call_score_groups
 from rayched.engine.usage_values import TotalColumn
 from rayched.framework.accelerated import GroupingScorePlugin
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import FEW, ChangeLog
 from rayched.snapshot.columns import BoolColumn, Log
 from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.table import NodeTable
-
-LOOKED_AT_MAX: Final = 32
-"""More changed rows than this are not looked at one by one: all rows together take no longer."""
 
 OTHERS_MAX: Final = 64
 """With no more rows that are not feasible these are left out of their groups one by one."""
@@ -70,7 +67,7 @@ class GroupColumn(CacheEntry):
             values[group] = score * weight
         is_same = groups is self._groups and values == self._values and column.shape == groups.ids.shape
         moved = groups.log.since(self._moves) if is_same else None
-        if moved is not None and len(moved) <= LOOKED_AT_MAX:
+        if moved is not None and len(moved) <= FEW:
             for row in moved:
                 column[row] = values[groups.ids.item(row)]
         else:
@@ -179,7 +176,7 @@ class GroupedScore(CacheEntry):
             self._position = self._log.end
             return present
         changed, moved = self._log.since(self._position), groups.log.since(self._moves)
-        if not same or changed is None or moved is None or len(changed) + len(moved) > LOOKED_AT_MAX:
+        if not same or changed is None or moved is None or len(changed) + len(moved) > FEW:
             return self._look(groups, total)
         self._position = self._log.end
         ids = groups.ids

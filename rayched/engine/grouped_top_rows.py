@@ -11,27 +11,21 @@ where several groups lead.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation
-from rayched.engine.planner import CountedScore
 from rayched.engine.plugin_calls import call_groups, call_score_groups
 from rayched.engine.runners_up import rank_of, row_of, total_of
+from rayched.engine.score_sum import CountedScore
 from rayched.engine.top_rows import TopRows
 from rayched.engine.usage_values import TotalColumn
 from rayched.framework.accelerated import GroupingScorePlugin
+from rayched.snapshot.change_log import CHANGES_MAX, FEW
 from rayched.snapshot.columns import BoolColumn
-from rayched.snapshot.row_groups import RowGroups
-
-GROUPS_MAX: Final = 32
-"""With more groups that have a feasible row one pass over all rows is as good."""
-MOVED_MAX: Final = 16
-"""The same for rows that moved to another group."""
-MERGED_MAX: Final = 64
-"""So many rows that tie are put in order; of more, all rows are looked at."""
+from rayched.snapshot.row_groups import GROUPS_MAX, RowGroups
 
 
 def groups_to_follow(score: CountedScore) -> RowGroups | None:
@@ -39,7 +33,7 @@ def groups_to_follow(score: CountedScore) -> RowGroups | None:
     if score.by_group is None:
         return None
     groups = call_groups(cast(GroupingScorePlugin, score.asked.plugin), score.asked.state)
-    if groups is None or sum(1 for group in range(len(groups)) if groups.size(group)) > GROUPS_MAX:
+    if groups is None or 2 * len(groups.occupied) > GROUPS_MAX:
         return None
     return groups
 
@@ -57,14 +51,14 @@ class GroupedTopRows:
         "_n_feasible",
         "_plugin",
         "_position",
-        "_score",
         "_total",
         "_values",
+        "score",
     )
 
     def __init__(self, score: CountedScore, groups: RowGroups, total: TotalColumn) -> None:
         """`total` without the score, shape (n_rows,); whoever changes it says so by `write`."""
-        self._score = score
+        self.score = score
         self._plugin = cast(GroupingScorePlugin, score.asked.plugin)
         self._groups = groups
         self._total = total
@@ -89,12 +83,12 @@ class GroupedTopRows:
 
     def evaluation(self) -> Evaluation | None:
         """The totals with the plugin's scores; None: it has to be evaluated as a whole. Raises PluginError."""
-        state, groups, total = self._score.asked.state, self._groups, self._total
+        state, groups, total = self.score.asked.state, self._groups, self._total
         if call_groups(self._plugin, state) is not groups or not self._follow():
             return None
         leaders = self._leaders
         present = [group for group, n_feasible in enumerate(self._n_feasible) if n_feasible]
-        if len(present) > 2 * GROUPS_MAX:
+        if len(present) > GROUPS_MAX:
             return None
         n_feasible = sum(self._n_feasible)
         if n_feasible < 2:
@@ -107,7 +101,7 @@ class GroupedTopRows:
         scores = call_score_groups(self._plugin, state, groups, present, self._feasible)
         if scores is None:
             return None
-        weight = self._score.weight
+        weight = self.score.weight
         self._added = {group: score * weight for group, score in zip(present, scores, strict=True)}
         self._values = [(leaders[group].best() + added, group) for group, added in self._added.items()]
         self._best = best = max(self._values)[0]
@@ -115,7 +109,7 @@ class GroupedTopRows:
         ties: list[int] | None = leaders[leading[0]].ties()
         if len(leading) > 1:
             several = [leaders[group].ties() for group in leading]
-            ties = sorted(row for rows in several for row in rows) if sum(map(len, several)) <= MERGED_MAX else None
+            ties = sorted(row for rows in several for row in rows) if sum(map(len, several)) <= CHANGES_MAX else None
         return Evaluation(len(total), total, best, n_feasible=n_feasible, ties=ties, after=self, added=self._column)
 
     def first_after(self, n: int) -> list[int] | None:
@@ -149,7 +143,7 @@ class GroupedTopRows:
         if self._position == groups.log.end:
             return True
         moved = groups.log.since(self._position)
-        if moved is None or len(moved) > MOVED_MAX:
+        if moved is None or len(moved) > FEW:
             return False
         self._position = groups.log.end
         for row in moved:

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 from rayched.engine.cached_columns import CachedColumn, FilterColumn, FinalScoreColumn, RawScoreColumn
 from rayched.engine.column_store import CacheEntry, ColumnStore
-from rayched.engine.combined_sum import CombinedSum
 from rayched.engine.domain_state import DomainRejection, DomainState
 from rayched.engine.evaluation_counts import EvaluationCount
 from rayched.engine.grouped_scores import GroupColumn, GroupedScore
@@ -24,8 +23,11 @@ from rayched.engine.plugin_facts import PluginFacts, facts_of
 from rayched.engine.prefiltered_rows import PrefilteredRows
 from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
 from rayched.engine.row_evaluation import WeightedScore
+from rayched.engine.score_caps import FilterCap
+from rayched.engine.score_sum import CountedScore, ScoreSum
 from rayched.engine.signature import SeenPod
-from rayched.engine.static_sum import AllBounds, StaticSum, WeightedFinal, WeightedRaw
+from rayched.engine.static_sum import StaticSum, WeightedFinal, WeightedRaw
+from rayched.engine.totals import KeptTotals
 from rayched.engine.usage_stack import UsageStack, can_be_stacked, stack_key
 from rayched.engine.usage_values import Scale, UsageSum
 from rayched.framework.accelerated import ResourcePlugin
@@ -41,46 +43,6 @@ C = TypeVar("C", bound=CachedColumn)
 
 NEEDS_MAX: Final = 62
 """Of a filter that is asked in numbers: a bit for each, and a sign."""
-
-
-@dataclass(frozen=True, slots=True)
-class CountedScore:
-    """A counting score with its plugin's weight."""
-
-    asked: DomainState
-    weight: int
-    by_group: GroupedScore | None
-    """Where the plugin scores groups of rows."""
-
-
-@dataclass(slots=True)
-class ScoreSum:
-    """Sums for filters alone, or for filters and scores."""
-
-    usage: UsageSum | CombinedSum
-    static: StaticSum
-    loose: tuple[WeightedRaw, ...]
-    """Scores that are normalised and change with bindings; added to each total."""
-    rejections: tuple[DomainRejection, ...]
-    """Counting filters."""
-    counted: tuple[CountedScore, ...]
-    """Counting scores; added to each total, last."""
-    entries: list[CacheEntry]
-    """What the stage holds of the store."""
-    scores: bool
-    """Without scores its totals only tell which rows are feasible."""
-    bounds: AllBounds | None = None
-    """The bounds that held last; None before the first evaluation."""
-    run_pause: int = 0
-    """Decisions before a run of equal pods is begun again."""
-
-    def kept(self) -> list[CachedColumn]:
-        """All columns that are evaluated for this stage, wherever that is best done."""
-        return [*self.usage.kept(), *self.static.kept(), *(score.kept for score in self.loose)]
-
-    def was_built(self) -> bool:
-        """Whether all of it was evaluated before, so that a few rows bring it up to date."""
-        return self.bounds is not None or all(kept.was_built for kept in self.kept())
 
 
 class PodSignature(NamedTuple):
@@ -135,11 +97,13 @@ class Planner:
         "_stacks",
         "_store",
         "_table",
+        "_totals",
         "sees_one_pod",
     )
 
-    def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, scale: Scale) -> None:
+    def __init__(self, table: NodeTable, profile: Profile, store: ColumnStore, totals: KeptTotals, scale: Scale) -> None:
         self._table = table
+        self._totals = totals
         self._profile = profile
         self._store = store
         self._scale = scale
@@ -190,6 +154,7 @@ class Planner:
 
     def drop_stage(self, stage: ScoreSum | None) -> None:
         if stage is not None:
+            self._totals.forget(stage)
             self._store.release(stage.entries)
 
     def stage(self, plan: Plan, *, with_scores: bool) -> ScoreSum:
@@ -204,20 +169,22 @@ class Planner:
     def _stage(self, plan: Plan, entries: list[CacheEntry], *, with_scores: bool) -> ScoreSum:
         """`entries`: takes all that the stage holds."""
         facts = self._facts
-        rejections: list[DomainRejection] = []
+        caps: list[FilterCap | DomainRejection] = []
         filters: list[FilterColumn] = []
         usage_filters: list[ColumnKey] = []
         for asked in plan.filters:
             if isinstance(asked, DomainState):
-                rejections.append(self._rejection(entries, asked))
-            elif facts[asked.plugin.name].is_volatile:
+                caps.append(self._rejection(entries, asked))
+            elif facts[asked.plugin.name].reads_usage:
                 usage_filters.append(ColumnKey(asked, PluginHalf.FILTER))
+            elif facts[asked.plugin.name].is_volatile:
+                caps.append(self._filter_cap(entries, ColumnKey(asked, PluginHalf.FILTER)))
             else:
                 filters.append(self._column(entries, FilterColumn, ColumnKey(asked, PluginHalf.FILTER)))
         counted: list[CountedScore] = []
         finals: list[WeightedFinal] = []
         raws: list[WeightedRaw] = []
-        loose: list[WeightedRaw] = []
+        rescaled: list[WeightedRaw] = []
         usage_scores: list[tuple[ColumnKey, int]] = []
         for asked, weight, normalizes in plan.scores if with_scores else ():
             if isinstance(asked, DomainState):
@@ -226,14 +193,14 @@ class Planner:
             question = ColumnKey(asked, PluginHalf.SCORE)
             if normalizes:
                 raw = WeightedRaw(self._column(entries, RawScoreColumn, question), weight)
-                (loose if facts[asked.plugin.name].is_volatile else raws).append(raw)
+                (rescaled if facts[asked.plugin.name].is_volatile else raws).append(raw)
             elif facts[asked.plugin.name].is_volatile:
                 usage_scores.append((question, weight))
             else:
                 finals.append(WeightedFinal(self._column(entries, FinalScoreColumn, question), weight))
         usage = self._usage_sum(entries, usage_filters, usage_scores)
         static = self._static_sum(entries, filters, finals, raws)
-        return ScoreSum(usage, static, tuple(loose), tuple(rejections), tuple(counted), entries, with_scores)
+        return ScoreSum(usage, static, tuple(caps), tuple(rescaled), tuple(counted), entries, with_scores)
 
     def codes(self, plan: Plan) -> list[FilterColumn | DomainRejection]:
         """The codes of each filter of the plan, in order; the plan holds them from now on. Nothing is evaluated yet."""
@@ -321,24 +288,20 @@ class Planner:
         entries.append(column)
         return column
 
+    def _filter_cap(self, entries: list[CacheEntry], question: ColumnKey) -> FilterCap:
+        column = self._column(entries, FilterColumn, question)
+        key = ("cap", column)
+        cap = self._store.take(key, lambda: FilterCap(key, self._table, self._scale, column))
+        entries.append(cap)
+        return cap
+
     def _usage_sum(
-        self, entries: list[CacheEntry], volatile: Sequence[ColumnKey], scores: Sequence[tuple[ColumnKey, int]]
-    ) -> UsageSum | CombinedSum:
-        filters = [question for question in volatile if self._facts[question.asked.plugin.name].reads_usage]
+        self, entries: list[CacheEntry], filters: Sequence[ColumnKey], scores: Sequence[tuple[ColumnKey, int]]
+    ) -> UsageSum:
         key = ("usage", tuple(filters), tuple([question for question, _ in scores]))
         found = self._store.take(key, lambda: self._new_usage_sum(key, filters, scores))
         entries.append(found)
-        if len(filters) == len(volatile):
-            return found
-        columns = [
-            self._column(entries, FilterColumn, question)
-            for question in volatile
-            if not self._facts[question.asked.plugin.name].reads_usage
-        ]
-        combined_key = ("combined", found, tuple(columns))
-        combined = self._store.take(combined_key, lambda: CombinedSum(combined_key, found, columns))
-        entries.append(combined)
-        return combined
+        return found
 
     def _new_usage_sum(self, key: Hashable, filters: Sequence[ColumnKey], scores: Sequence[tuple[ColumnKey, int]]) -> UsageSum:
         made = UsageSum(key, self._table, self._scale, filters, scores)

@@ -10,7 +10,7 @@ come down to room.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,12 +22,10 @@ from rayched.engine.prepared import PreparedPlugin
 from rayched.engine.row_evaluation import filter_rows
 from rayched.framework.plugin import FilterPlugin
 from rayched.framework.status import Code
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
-
-ROOM_ROWS_MAX: Final = 16
-"""More rows than this are filtered together rather than one by one."""
 
 
 class PrefilteredRows:
@@ -68,7 +66,7 @@ class PrefilteredRows:
         if not len(self._passing):
             return self._passing
         room = self._room
-        if room is not None and len(self._passing) <= ROOM_ROWS_MAX and self._are_counted_silent():
+        if room is not None and len(self._passing) <= FEW and self._are_counted_silent():
             fits = [room.fits(row) for row in self._passing.tolist()]
             return self._passing if all(fits) else self._passing[np.array(fits)]
         codes = filter_rows(self._changing, Rows(self._table, self._passing)).codes

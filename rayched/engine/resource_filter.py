@@ -31,16 +31,14 @@ from rayched.engine.resource_trials import PodsOfRows, Together, tried_together
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.resource_needs import ResourceNeeds
 from rayched.framework.status import SUCCESS, Code
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, RowIndex
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 
-SINGLE_ROWS_MAX: Final = 16
-"""So few rows are judged by themselves where why others are not feasible is not known, or where more rows changed since."""
-ROWS_MIN: Final = 16
 ROWS_SHARE: Final = 128
-"""A pass over all rows takes as long as so many single ones and one in so many of all."""
+"""A pass over all rows takes as long as FEW single ones and one in so many of all."""
 KEPT_FREE_MAX: Final = 64
 """Of so many nominated pods those rows are known that they keep free; with more all rows are judged at once."""
 
@@ -118,7 +116,7 @@ class ResourceFilter:
     def rejected(self, nominated: Sequence[Nomination], among: RowIndex) -> RowIndex | None:
         """Those of some rows that are not feasible with the pods that are nominated to them, ascending; None as in `diagnose`."""
         known = self._diagnosis
-        if len(among) <= (SINGLE_ROWS_MAX if known is None else min(SINGLE_ROWS_MAX, known.n_behind)):
+        if len(among) <= (FEW if known is None else min(FEW, known.n_behind)):
             rows = sorted(set(among.tolist()))
             return np.array([row for row in rows if not self.fits(row, nominated)], np.intp)
         found = self._diagnosed(nominated)
@@ -226,7 +224,7 @@ class ResourceDiagnosis:
             self._coming = _Coming(before)
         changed = self._coming.become(before, self._given)
         changed.update(rows)
-        if len(changed) > ROWS_MIN + self._table.n_rows // ROWS_SHARE:
+        if len(changed) > FEW + self._table.n_rows // ROWS_SHARE:
             self._look_at_all()
         elif changed:
             self._last = None

@@ -10,20 +10,13 @@ from typing import cast
 import numpy as np
 
 from rayched.engine.cached_columns import OUTSIDE, ByteColumn, CachedColumn
-from rayched.engine.combined_sum import CombinedSum
-from rayched.engine.planner import ScoreSum
 from rayched.engine.plugin_calls import call_normalize, out_of_range
 from rayched.engine.prepared import PluginHalf
+from rayched.engine.score_sum import ScoreSum
 from rayched.engine.usage_values import TotalColumn
 from rayched.framework.plugin import MAX_NODE_SCORE, ScorePlugin
 from rayched.snapshot.columns import BoolColumn, RowIndex
 from rayched.snapshot.rows import Rows
-
-
-def scores_may_be_outside(stage: ScoreSum) -> bool:
-    """Whether any row, feasible or not, has a score outside 0..100."""
-    assert stage.bounds is not None
-    return bool(stage.usage.outside) or bool(stage.loose) or stage.static.has_outside(stage.bounds)
 
 
 def check_scores(stage: ScoreSum, total: TotalColumn) -> None:
@@ -35,7 +28,7 @@ def check_scores(stage: ScoreSum, total: TotalColumn) -> None:
     for final in stage.static.scores:
         if final.kept.column is not None:
             _raise_for(final.kept, _outside(final.kept.column, feasible))
-    for score in (*stage.static.raw_scores, *stage.loose):
+    for score in (*stage.static.raw_scores, *stage.rescaled):
         bounds = score.kept.bounds_over(rows)
         scaled = score.kept.scaled(bounds)
         if scaled is not None and score.kept.column is not None:
@@ -50,7 +43,7 @@ def _outside(column: ByteColumn, feasible: BoolColumn) -> RowIndex:
     return outside
 
 
-def _raise_for(kept: CachedColumn | CombinedSum, rows: RowIndex) -> None:
+def _raise_for(kept: CachedColumn, rows: RowIndex) -> None:
     """Ask again for the first of these rows, as only that some score is outside was kept."""
     if not len(rows):
         return

@@ -38,6 +38,7 @@ from rayched.engine.cached_columns import (
 from rayched.engine.column_store import CacheEntry
 from rayched.engine.usage_values import Scale, TotalColumn
 from rayched.framework.plugin import MAX_NODE_SCORE
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.columns import BoolColumn, Log, RowIndex, ScoreColumn
 from rayched.snapshot.rows import Selection
 from rayched.snapshot.table import NodeTable
@@ -49,8 +50,6 @@ WITNESSES_MAX: Final = 64
 """Rows kept for each end of the bounds. When none of them is feasible any more, the bounds are looked for anew."""
 PROOFS_MAX: Final = 16
 """Proofs kept by a static sum: those of the bounds that columns are kept for, a few times over."""
-ONE_BY_ONE_MAX: Final = 4
-"""So many changed rows are added up in plain integers, which for a row take a third of the time that arrays do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +139,14 @@ class StaticSum(CacheEntry):
         refresh_each(self.kept(), build)
         self.version += 1
         rows = self._follower.changed(self.table.n_rows)
+        if self._was_replaced():
+            # What it scales to differs in all rows, as a plugin that says nothing of any row adds nothing to any.
+            rows = None
         if rows is None:
             self._columns.clear()
             everything = slice(0, self.table.n_rows)
             self.passing[everything] = self.passing_now(everything)
-        elif len(rows) <= ONE_BY_ONE_MAX:
+        elif len(rows) <= FEW:
             for row in rows:
                 self._write_row(row)
         else:
@@ -154,7 +156,7 @@ class StaticSum(CacheEntry):
             for bounds, values in repaired.items():
                 self._columns[bounds][selection] = values
         self._proofs.clear()
-        if rows is None or self._was_replaced():
+        if rows is None:
             self._ranges = None
             self._outside.clear()
         else:

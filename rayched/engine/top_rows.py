@@ -17,9 +17,8 @@ from typing import Final
 from rayched.engine.evaluation import NOT_FEASIBLE
 from rayched.engine.runners_up import RunnersUp
 from rayched.engine.usage_values import TotalColumn
+from rayched.snapshot.change_log import FEW
 
-FEW: Final = 8
-"""Rows that tie: with no more than these the next pass over all rows is near."""
 PASSES: Final = 6
 """After so many passes that found few rows, or searches for the next ones, these are kept; that costs as much as ten of them."""
 _UNKNOWN: Final = -2
@@ -47,6 +46,11 @@ class TopRows:
         found = cls(column)
         found._best = NOT_FEASIBLE
         return found
+
+    @property
+    def n_listed(self) -> int:
+        """Rows that are in a list."""
+        return 0 if self._ties is None else len(self._ties)
 
     def best(self) -> int:
         """The highest total; NOT_FEASIBLE where no row is feasible."""

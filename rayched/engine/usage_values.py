@@ -20,10 +20,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.engine.cached_columns import BuildColumns, CachedColumn, FilterColumn
+from rayched.engine.cached_columns import BuildColumns, CachedColumn
 from rayched.engine.hit_rate_gate import HitRateGate
 from rayched.engine.prepared import Answer, ColumnKey, PluginHalf
 from rayched.framework.plugin import MAX_NODE_SCORE
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.table import NodeTable
@@ -36,8 +37,6 @@ STATES_MAX: Final = 256
 """States remembered by a sum; when there are more it starts over."""
 STATE_BYTES: Final = 250
 """What one of them takes, roughly."""
-STATE_ROWS_MAX: Final = 16
-"""More changed rows than this are evaluated at once instead of looked up one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +118,13 @@ class UsageSum(CachedColumn):
         # All the states it may remember count from the start, as nobody counts again while they come.
         return self.column.nbytes + (STATES_MAX * STATE_BYTES if self.reads_usage_alone else 0)
 
-    @property
-    def filters(self) -> tuple[FilterColumn, ...]:
-        """Filters apart from its own questions: none."""
-        return ()
-
-    def kept(self) -> list[CachedColumn]:
-        """The columns that it is made of: itself."""
-        return [self]
-
-    def refresh(self, build: BuildColumns) -> None:
-        if self.stack is None or not self.follower.is_behind() or not self.stack.bring(self):
-            super().refresh(build)
+    def refresh(self, build: BuildColumns) -> list[int] | None:
+        if self.stack is None:
+            return super().refresh(build)
+        mark = self.follower.mark
+        if not self.follower.is_behind() or not self.stack.bring(self):
+            return super().refresh(build)
+        return self.follower.changed_since(mark, self.table.n_rows)
 
     def bring_along(self) -> bool:
         """Bring up to date where that can be done with other sums; False: nothing was done."""
@@ -152,7 +146,7 @@ class UsageSum(CachedColumn):
         self.has_answers([True] * len(self.questions))
 
     def refresh_rows(self, rows: list[int], build: BuildColumns) -> None:
-        if not self.reads_usage_alone or len(rows) > STATE_ROWS_MAX or self._is_pausing(len(rows)):
+        if not self.reads_usage_alone or len(rows) > FEW or self._is_pausing(len(rows)):
             super().refresh_rows(rows, build)
             return
         table, states = self.table, self._states

@@ -31,7 +31,7 @@ from rayched.scheduler.candidates import PRIORITIES_BELOW_ZERO, RANKS, Preemptio
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.potential_victims import PotentialVictims
 from rayched.scheduler.preemption_budgets import parted, within_hard_limits
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import FEW, ChangeLog
 from rayched.snapshot.columns import Log, RowIndex
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
@@ -41,8 +41,6 @@ ROWS_KEPT_MAX: Final = 1 << 20
 """Kinds of preemptors whose outcomes are kept: so many at least, and as many more as come to so many rows together."""
 BY_ROW_MAX: Final = 8_192
 """Of a kind; more are forgotten before the next preemptor asks."""
-TOGETHER_MIN: Final = 12
-"""Rows that are tried in one go rather than one by one, where there is such a way."""
 PODS_AT_ONCE: Final = 4_096
 """Pods that may have to go, of rows that are tried at a stretch: some 20 ms where each has labels of its own."""
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
@@ -195,7 +193,7 @@ class Trials:
         kinds: Kinds = self._known.kinds[rows]
         unknown = rows[kinds == UNKNOWN]
         if len(unknown):
-            if len(unknown) >= TOGETHER_MIN and self._may_try_together:
+            if len(unknown) > FEW and self._may_try_together:
                 self._try_together(unknown)
             else:
                 self._try(unknown.tolist(), why=False)

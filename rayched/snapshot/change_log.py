@@ -15,6 +15,12 @@ from typing import Final
 ENTRIES_MAX: Final = 1 << 16
 """Entries kept at least before older ones go. More than the rows that any reader would rather look up than evaluate them all."""
 
+FEW: Final = 16
+"""So many rows, domains and the like are dealt with one by one, in plain integers; more by arrays, over all that there are.
+
+What is measured breaks even between 4 and 32, and whoever is near there loses little either way. So there is one such number.
+"""
+
 CHANGES_MAX: Final = 256
 """More changes than this of a counter, of groups or of domains are not looked at one by one; their logs keep so many."""
 

@@ -32,6 +32,7 @@ import numpy as np
 
 from rayched.api.selectors import Operator, Requirement
 from rayched.snapshot.carried_terms import CarriedTerms, SlotPlacements
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.condition_index import ConditionIndex
 from rayched.snapshot.label_columns import LabelColumns
 from rayched.snapshot.pod_selection import CarriedTerm, LabelConditions, PodSelector, terms_of_bound
@@ -45,8 +46,6 @@ COUNTERS_MIN: Final = 64
 """So many counters are kept whatever they take: those that one pod may ask for, several times over."""
 CONDITIONS_MAX: Final = 16_384
 """More than one pod may ask for. What is followed costs at each binding."""
-FEW: Final = 3
-"""Counters that a group looks at by themselves: the index has its price."""
 FOLLOWED_MAX: Final = 65_536
 """After so many changes of counters those that nobody has read meanwhile are let go: to count anew costs less than to follow."""
 TEMPLATES_MIN: Final = 4_096

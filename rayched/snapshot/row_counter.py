@@ -5,17 +5,12 @@ Owner: whoever counts. Cost: 0.3 µs a change.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
+from rayched.snapshot.change_log import CHANGES_MAX, FEW, ChangeLog
 
 CountColumn = NDArray[np.int32]
-
-STEPS_MAX: Final = 16
-"""A larger change is not logged: whoever follows adds all rows up anew."""
 
 
 class RowCounter:
@@ -35,11 +30,12 @@ class RowCounter:
 
     def add(self, row: int, change: int) -> None:
         self.column[row] += change
-        if -STEPS_MAX <= change <= STEPS_MAX:
+        if abs(change) <= FEW:
             entry = row if change > 0 else ~row
             for _ in range(abs(change)):
                 self.log.append(entry)
         else:
+            # Whoever follows adds all rows up anew.
             self.log.cut()
 
     def count(self, rows: NDArray[np.int32], changes: NDArray[np.int32]) -> None:

@@ -20,8 +20,10 @@ from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
 
 Values = tuple[int, ...]
 
-CODES_PER_ROW_MAX: Final = 4
-CODES_MIN: Final = 1_024
+GROUPS_MAX: Final = 64
+"""With more groups rows are scored one by one. Twice as many may come to be, as those without rows keep their numbers. The best
+rows of each are followed where there are half as many."""
+CODES_PER_ROW_MAX: Final = 16
 """So many codes for combinations of values are counted, not sorted."""
 
 
@@ -39,7 +41,7 @@ class RowGroups:
             codes = codes + shifted * ranges
             ranges *= int(shifted.max(initial=0)) + 1
         # Codes are small as a rule: to count them is much faster than to sort them.
-        if ranges <= CODES_PER_ROW_MAX * len(codes) + CODES_MIN:
+        if ranges <= CODES_PER_ROW_MAX * capacity:
             counts = np.bincount(codes, minlength=ranges)
             used = counts.nonzero()[0]
             number = np.zeros(ranges, np.intp)

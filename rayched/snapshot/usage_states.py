@@ -19,13 +19,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.columns import ResourceTable, RowIndex
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable, amounts_apart
 
 UNKNOWN: Final = -1
-AT_ONCE_MAX: Final = 4
-"""Changed rows that are looked up at once; of more some may change again before anybody asks."""
 NUMBERED_MAX: Final = 4_096
 """Rows looked up in one question, a millisecond; who asks for more has to do without, and asks again."""
 CHANGED_MAX: Final = 8_192
@@ -111,7 +110,7 @@ class UsageStates:
             self._changed[: n - going] = self._changed[going:n].copy()
             self._start += going
             n -= going
-        if n_new > AT_ONCE_MAX:
+        if n_new > FEW:
             self._numbers[rows] = UNKNOWN
             self._has_unknown = True
             self._changed[n : n + n_new] = rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rayched.engine import domain_state, equal_runs, grouped_scores, grouped_top_rows, runners_up, static_sum, top_rows
+from rayched.engine import domain_state, grouped_scores, grouped_top_rows, runners_up, static_sum, top_rows, totals
 from rayched.engine.engine import Engine
 from rayched.framework.profile import Profile
 from rayched.snapshot.verification import verify
@@ -22,35 +22,35 @@ STEPS = 100
 WAYS: dict[str, list[tuple[Any, str, int]]] = {
     "as ever": [],
     "all rows are looked at": [
-        (grouped_scores, "LOOKED_AT_MAX", 0),
+        (grouped_scores, "FEW", 0),
         (grouped_scores, "OTHERS_MAX", 0),
-        (domain_state, "FOLLOWED_MAX", 0),
-        (static_sum, "ONE_BY_ONE_MAX", 0),
-        (equal_runs, "PAUSE", 0),
+        (domain_state, "FEW", 0),
+        (static_sum, "FEW", 0),
+        (totals, "FEW", 0),
     ],
     "few changes are followed": [
-        (grouped_scores, "LOOKED_AT_MAX", 3),
+        (grouped_scores, "FEW", 3),
         (grouped_scores, "OTHERS_MAX", 2),
-        (domain_state, "FOLLOWED_MAX", 1),
-        (equal_runs, "ROWS_MAX", 2),
-        (equal_runs, "PAUSE", 1),
-        (grouped_top_rows, "GROUPS_MAX", 4),
-        (grouped_top_rows, "MOVED_MAX", 2),
-        (grouped_top_rows, "MERGED_MAX", 2),
+        (domain_state, "FEW", 1),
+        (totals, "FEW", 2),
+        (totals, "FOLLOWED_MIN", 1),
+        (grouped_top_rows, "GROUPS_MAX", 8),
+        (grouped_top_rows, "FEW", 2),
+        (grouped_top_rows, "CHANGES_MAX", 2),
     ],
     "witnesses are asked": [
         (grouped_scores, "OTHERS_MAX", 0),
         (runners_up, "KEPT", 3),
         (top_rows, "PASSES", 1),
         (static_sum, "WITNESSES_MAX", 2),
-        (equal_runs, "PAUSE", 0),
+        (totals, "FOLLOWED_MIN", 0),
     ],
 }
 """How much is followed before all rows are looked at, be it sooner or later than usual."""
 
 
 def a_counting_profile(zones: Zones) -> Profile:
-    # Without what changes with every binding and is normalised too: beside that no run of equal pods is followed.
+    # Without what changes with every binding and is normalised too: beside that no best rows are followed.
     scores = [one for one in SCORES if one.name != "Crowd"]
     return a_profile(filters=(*FILTERS, zones), scores=(*scores, zones), weights={**WEIGHTS, "Zones": CountingCluster.weight})
 

@@ -12,7 +12,7 @@ import pytest
 
 from rayched.engine import domain_state
 from rayched.engine.domain_state import DomainRejection, DomainState, score_counted
-from rayched.engine.usage_values import scale_for
+from rayched.engine.usage_values import TotalColumn, scale_for
 from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import BlockedDomains
@@ -119,14 +119,25 @@ class Bench:
         return [row for row in range(self.snapshot.n_rows) if self.is_closed(row)]
 
 
+def caps_of(one: DomainRejection) -> TotalColumn | None:
+    """Brought up to date."""
+    one.refresh(build_nothing)
+    return one.column
+
+
+def build_nothing(kept: object) -> None:
+    raise AssertionError("only this process has counters")
+
+
 @pytest.mark.parametrize("followed", [0, 1, 16])
 @pytest.mark.parametrize("seed", range(4))
-def test_ceilings_are_what_asking_about_every_row_gives(seed: int, followed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domain_state, "FOLLOWED_MAX", followed)
+def test_caps_are_what_asking_about_every_row_gives(seed: int, followed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domain_state, "FEW", followed)
     random, bench = Random(seed), Bench()
     snapshot = bench.snapshot
     kinds = [bench.rejection(by_domain=True), bench.rejection(by_domain=False)]
-    before: list[tuple[int, bytes]] = [(-1, b"")] * 2
+    before: list[tuple[int, TotalColumn]] = [(-1, np.zeros(0, np.int16))] * 2
+    n_followed = 0
     doors = [(key, value) for key, values in (("zone", ("x", "y", "z", "")), ("rank", ("0", "1", "2", "3"))) for value in values]
     for step in range(150):
         match random.randrange(8):
@@ -147,40 +158,44 @@ def test_ceilings_are_what_asking_about_every_row_gives(seed: int, followed: int
         closed = bench.closed_rows()
         for place, one in enumerate(kinds):
             what = f"seed {seed}, step {step}, by domain: {not place}"
-            ceilings = one.ceilings()
+            caps = caps_of(one)
             n_rows = snapshot.n_rows
-            found = [] if ceilings is None else (ceilings[:n_rows] != SCALE.open).nonzero()[0].tolist()
+            found = [] if caps is None else (caps[:n_rows] != SCALE.open).nonzero()[0].tolist()
             alive = snapshot.alive.tolist()
             assert [row for row in found if alive[row]] == [row for row in closed if alive[row]], what
-            if ceilings is not None:
-                assert set(ceilings[found].tolist()) <= {SCALE.infeasible}, what
-            told = b"" if ceilings is None else ceilings.tobytes()
+            if caps is not None:
+                assert set(caps[found].tolist()) <= {SCALE.infeasible}, what
+            now = np.full(n_rows, SCALE.open) if caps is None else caps[:n_rows].copy()
             version, earlier = before[place]
-            assert told == earlier or one.version != version, what
-            before[place] = one.version, told
+            changed = one.changed_since(version)
+            if changed is not None and len(earlier) == n_rows:
+                n_followed += 1
+                assert set((now != earlier).nonzero()[0].tolist()) <= set(changed), what
+            before[place] = one.version, now
         codes = kinds[0].codes
         assert codes is not None and [row for row in codes.nonzero()[0].tolist() if snapshot.alive[row]] == [
             row for row in closed if snapshot.alive[row]
         ]
+    assert n_followed > 200
 
 
 def test_while_nothing_changes_nobody_is_asked_and_no_version_grows() -> None:
     bench = Bench()
     plugin, kinds = bench.plugin, [bench.rejection(by_domain=True), bench.rejection(by_domain=False)]
-    assert [one.ceilings() for one in kinds] == [None, None]
+    assert [caps_of(one) for one in kinds] == [None, None]
     bench.open_or_close(("zone", "x"))
     for one in kinds:
-        one.ceilings()
+        caps_of(one)
     versions, counted, filtered = [one.version for one in kinds], plugin.n_counted, plugin.n_filtered
     for _ in range(3):
-        assert all(one.ceilings() is not None and one.codes is not None for one in kinds)
+        assert all(caps_of(one) is not None and one.codes is not None for one in kinds)
     assert plugin.n_counted == counted and plugin.n_filtered == filtered + 1, "codes of the first kind, once"
     bench.bind()
-    assert all(one.ceilings() is not None for one in kinds)
+    assert all(caps_of(one) is not None for one in kinds)
     assert plugin.n_counted == counted + 1 and plugin.n_filtered == filtered + 1, "it counts anew, with the same verdict"
     assert [one.version for one in kinds] == versions
     bench.open_or_close(("zone", "x"))
-    assert [one.ceilings() for one in kinds] == [None, None]
+    assert [caps_of(one) for one in kinds] == [None, None]
     assert all(one.version > version for one, version in zip(kinds, versions, strict=True))
 
 
@@ -188,22 +203,22 @@ def test_only_rows_of_domains_that_changed_are_written_over() -> None:
     bench = Bench()
     one = bench.rejection(by_domain=True)
     bench.open_or_close(("zone", "x"))
-    ceilings = one.ceilings()
-    assert ceilings is not None and one.n_bytes == ceilings.nbytes == bench.snapshot.capacity * 2
+    caps = caps_of(one)
+    assert caps is not None and one.n_bytes == caps.nbytes == bench.snapshot.capacity * 2
     for door in (("zone", "y"), ("rank", "2"), ("rank", "2"), ("zone", "y")):
         bench.open_or_close(door)
-        assert one.ceilings() is ceilings, "the same array"
-        assert (ceilings[:12] != SCALE.open).nonzero()[0].tolist() == bench.closed_rows()
+        assert caps_of(one) is caps, "the same array"
+        assert (caps[:12] != SCALE.open).nonzero()[0].tolist() == bench.closed_rows()
 
 
-def test_codes_and_ceilings_count_among_its_bytes() -> None:
+def test_codes_and_caps_count_among_its_bytes() -> None:
     bench = Bench()
     one = bench.rejection(by_domain=False)
     assert one.n_bytes == 0
     bench.open_or_close(("zone", "x"))
-    codes, ceilings = one.codes, one.ceilings()
-    assert codes is not None and ceilings is not None
-    assert one.n_bytes == codes.nbytes + ceilings.nbytes
+    codes, caps = one.codes, caps_of(one)
+    assert codes is not None and caps is not None
+    assert one.n_bytes == codes.nbytes + caps.nbytes
 
 
 def test_a_plugin_counts_anew_only_where_something_changed_that_it_goes_by() -> None:
@@ -222,13 +237,13 @@ def test_a_plugin_counts_anew_only_where_something_changed_that_it_goes_by() -> 
     assert asked.state is first and plugin.n_counted == 4
 
 
-def test_verdicts_grow_where_the_filter_may_say_something_else() -> None:
+def test_the_version_grows_where_the_filter_may_say_something_else() -> None:
     bench = Bench()
     asked, plugin = bench.asked, bench.plugin
-    seen = [asked.verdicts]
+    seen = [asked.filter_version]
 
     def grew() -> bool:
-        seen.append(asked.verdicts)
+        seen.append(asked.filter_version)
         return seen[-1] > seen[-2]
 
     assert not grew()

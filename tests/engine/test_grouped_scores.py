@@ -84,7 +84,7 @@ class Bench:
         return self.groups
 
     def close(self, row: int) -> None:
-        """No log tells of a row that is not feasible any more: a ceiling may have fallen."""
+        """No log tells of a row that is not feasible any more: a cap may have fallen."""
         self.total[row] = -500
 
     def open(self, row: int) -> None:
@@ -115,7 +115,7 @@ class Bench:
 def test_groups_that_count_are_those_with_a_feasible_row(
     seed: int, looked_at: int, others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grouped_scores, "LOOKED_AT_MAX", looked_at)
+    monkeypatch.setattr(grouped_scores, "FEW", looked_at)
     monkeypatch.setattr(grouped_scores, "OTHERS_MAX", others)
     bench = Bench(seed)
     random = bench.random
@@ -266,7 +266,7 @@ def test_a_score_outside_its_range_ends_the_evaluation(score: int, monkeypatch: 
 
 
 def test_the_column_is_written_over_where_rows_moved_and_its_bytes_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped_scores, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(grouped_scores, "FEW", 2)
     bench = Bench()
     dtype, ids = np.dtype(np.int32), bench.groups.ids
     values = [10, 20, 30, 40, 50]

@@ -10,8 +10,9 @@ import pytest
 from rayched.configuration.profile_building import default_profile
 from rayched.engine.cached_columns import BuildColumns
 from rayched.engine.engine import Engine
-from rayched.engine.equal_runs import EquivalentPods
 from rayched.engine.evaluation import Evaluation
+from rayched.engine.score_caps import RowSet
+from rayched.engine.totals import KeptTotal
 from rayched.plugins.in_tree import IN_TREE
 from rayched.scheduler.decisions import BEST
 from rayched.v1.core_pb2 import Node, Pod
@@ -71,16 +72,20 @@ def a_cluster(random: Random) -> list[Node]:
 
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the run had an answer, each time that it was asked."""
+    """Whether a total went on, each time that it was asked for, without a pass that writes all rows."""
     answers: list[bool] = []
-    follow = EquivalentPods.next
+    evaluation, write_all = KeptTotal.evaluation, KeptTotal._write_all
 
-    def noted(run: EquivalentPods, build: BuildColumns, left_out: frozenset[int]) -> Evaluation | None:
-        found = follow(run, build, left_out)
-        answers.append(found is not None)
-        return found
+    def noted(total: KeptTotal, build: BuildColumns, kept_free: RowSet) -> Evaluation:
+        answers.append(True)
+        return evaluation(total, build, kept_free)
 
-    monkeypatch.setattr(EquivalentPods, "next", noted)
+    def noted_all(total: KeptTotal) -> None:
+        answers[-1] = False
+        write_all(total)
+
+    monkeypatch.setattr(KeptTotal, "evaluation", noted)
+    monkeypatch.setattr(KeptTotal, "_write_all", noted_all)
     return answers
 
 
@@ -214,7 +219,7 @@ def test_where_one_node_alone_is_feasible_pods_follow_each_other_until_there_is_
     filling = memoised.place("filling", pods[0])
     other = "n1" if filling == "n0" else "n0"
     assert [memoised.place(f"u{n}", pods[1]) for n in range(8)] == [other] * 8
-    assert followed == [True] * 6
+    assert followed[-7:] == [True] * 7
     memoised.scheduler.occupancy.remove("filling")
     assert [memoised.place(f"v{n}", pods[1]) for n in range(8)] == [filling] * 8
 

@@ -68,7 +68,7 @@ class Bench:
 def test_they_are_those_that_the_naive_cluster_finds(
     seed: int, in_numbers: bool, rows_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefiltered_rows, "ROOM_ROWS_MAX", rows_max)
+    monkeypatch.setattr(prefiltered_rows, "FEW", rows_max)
     world = a_world(seed)
     benches = []
     for pod in world.pending:

@@ -131,7 +131,7 @@ def a_total(random: Random, static: StaticSum, n_rows: int, bounds: AllBounds) -
 @pytest.mark.parametrize("one_by_one", [0, 4, 100])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_what_adding_up_node_by_node_gives(seed: int, one_by_one: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static_sum, "ONE_BY_ONE_MAX", one_by_one)
+    monkeypatch.setattr(static_sum, "FEW", one_by_one)
     monkeypatch.setattr(static_sum, "PROOFS_MAX", 3)
     world = World(seed, n_nodes=14)
     random, snapshot = world.random, world.snapshot

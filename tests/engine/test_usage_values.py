@@ -10,17 +10,14 @@ import numpy as np
 import pytest
 
 from rayched.engine import hit_rate_gate, usage_values
-from rayched.engine.cached_columns import FilterColumn
-from rayched.engine.combined_sum import CombinedSum
 from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
 from rayched.engine.shards import ColumnBuilder
 from rayched.engine.usage_values import UsageSum, scale_for
 from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
-from rayched.snapshot.snapshot import Snapshot
 from rayched.v1.core_pb2 import Pod
 from tests.engine.spies import TEMPLATES, a_snapshot
-from tests.engine.toy_plugins import NO, Ports
+from tests.engine.toy_plugins import NO
 from tests.snapshot.objects import a_node, a_pod
 
 WEIGHTS = 1, 3
@@ -121,7 +118,7 @@ class Bench:
 def test_it_is_what_adding_up_row_by_row_gives(
     seed: int, kind: type[Percent], rows_max: int, states_max: int, probes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage_values, "STATE_ROWS_MAX", rows_max)
+    monkeypatch.setattr(usage_values, "FEW", rows_max)
     monkeypatch.setattr(usage_values, "STATES_MAX", states_max)
     monkeypatch.setattr(hit_rate_gate, "PROBES", probes)
     monkeypatch.setattr(hit_rate_gate, "PAUSE_ROWS", 5)
@@ -189,35 +186,3 @@ def test_values_of_some_rows_are_those_of_the_sum_where_every_score_is_one() -> 
     assert found is not None and found.tolist() == [bench.value(0), SCALE.infeasible, bench.value(5)]
     snapshot.unbind("u5")
     assert bench.sum.values(Rows(snapshot, np.array([0, 4, 5], np.intp))) is None, "110 is no score"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_sum_beside_filters_with_logs_of_their_own_is_infeasible_where_any_rejects(seed: int) -> None:
-    bench = Bench(seed)
-    snapshot, ports = bench.snapshot, Ports()
-    column = FilterColumn("ports", snapshot, ColumnKey(PreparedPlugin("ports", ports, (80,), b""), PluginHalf.FILTER))
-    combined = CombinedSum("combined", bench.sum, (column,))
-    assert combined.n_bytes == combined.column.nbytes and combined.filters == (column,) and combined.kept() == [bench.sum, column]
-    installed = 0
-    for step in range(120):
-        for _ in range(bench.random.choice((0, 1, 1, 1, 2, 4, 9))):
-            bench.change()
-        if bench.random.random() < 0.3:
-            # Others share what it is made of, and bring that up to date before it.
-            bench.random.choice((bench.sum, column)).refresh(bench.build)
-        combined.refresh(bench.build)
-        taken = [
-            any(port.host_port == 80 for pod in on_node(snapshot, row) for port in pod.spec.containers[0].ports)
-            for row in range(snapshot.n_rows)
-        ]
-        expected = [SCALE.infeasible if taken[row] else bench.value(row) for row in range(snapshot.n_rows)]
-        assert combined.column[: snapshot.n_rows].tolist() == expected, f"seed {seed}, step {step}"
-        assert combined.outside == bench.outside() and not combined.follower.is_behind()
-        assert combined.n_installed >= installed
-        installed = combined.n_installed
-    assert installed > 0
-
-
-def on_node(snapshot: Snapshot, row: int) -> list[Pod]:
-    name = snapshot.name_of(row)
-    return [template.pod for template in snapshot.pods_on(name).values()] if name else []

@@ -53,7 +53,7 @@ def random_pod(random: Random) -> Pod:
 @pytest.mark.parametrize("few_domains", [4, 64])
 @pytest.mark.parametrize("wish", WISHES)
 def test_a_row_is_scored_as_its_group_is(wish: str, few_domains: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inter_pod_affinity_groups, "FEW_DOMAINS", few_domains)
+    monkeypatch.setattr(inter_pod_affinity_groups, "FEW", few_domains)
     # Also where weights are added up, as with many different ones.
     monkeypatch.setattr(inter_pod_affinity_counts, "WEIGHTS_MAX", seed % 2 * 8)
     random, snapshot, templates = Random(seed), Snapshot(), TemplateTable()

@@ -191,11 +191,11 @@ def test_rows_tried_in_one_go_are_told_as_one_by_one_and_kept_for_all_templates_
         world.change()
         pod = alike(world.random, world.random.choice("234"))
         uid = world.random.choice(PREEMPTORS)
-        monkeypatch.setattr(row_outcomes, "TOGETHER_MIN", 1)
+        monkeypatch.setattr(row_outcomes, "FEW", 0)
         choice = world.chosen(lasting, pod, uid)
         in_short = next(reversed(lasting._outcomes._kept.values())).ranks.copy() if lasting._outcomes._kept else []
         kept = world.found(lasting, pod, uid)
-        monkeypatch.setattr(row_outcomes, "TOGETHER_MIN", 1_000)
+        monkeypatch.setattr(row_outcomes, "FEW", 1_000)
         alone = world.evaluator(Engine(world.snapshot, world.profile))
         assert kept == world.found(alone, pod, uid), f"seed {seed}, step {step}, {uid}"
         for row, one in kept[0].items():

@@ -16,19 +16,14 @@ import numpy as np
 
 from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.plugins.inter_pod_affinity.sums import ByKey
-from rayched.snapshot.row_groups import RowGroups
+from rayched.snapshot.change_log import FEW
+from rayched.snapshot.row_groups import GROUPS_MAX, RowGroups
 from rayched.snapshot.snapshot import Snapshot
 
 ROWS_A_DOMAIN_MAX: Final = 4
 """Keys with more rows a domain are not told apart by what is preferred: too many rows would move at once."""
-FEW_DOMAINS: Final = 4
-"""With no more domains a key is told apart by these anyhow."""
 DOMAINS_MAX: Final = 64
 """All keys that are told apart by their domains have so many together at most."""
-GROUPS_MAX: Final = 64
-"""With more groups rows are scored one by one. Twice as many may come to be, as those without rows keep their numbers."""
-MOVED_MAX: Final = 32
-"""More rows than this are not moved one by one."""
 SCALED_MAX: Final = 1_024
 """Scores that are kept."""
 PAUSE: Final = 256
@@ -79,7 +74,7 @@ class PreferenceGroups:
                     rows = rows_of(domain)
                     if rows is not None:
                         moved.update(range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist())
-        if len(moved) > MOVED_MAX:
+        if len(moved) > FEW:
             self._groups = None
             return
         if not moved:
@@ -143,7 +138,7 @@ class PreferenceGroups:
         places = DOMAINS_MAX
         topologies = sorted((self._preferences.topology(key) for key in self._preferences.keys), key=lambda one: one.n_domains)
         for topology in topologies:
-            if topology.n_domains > FEW_DOMAINS and topology.n_domains * ROWS_A_DOMAIN_MAX >= self._cluster.n_rows:
+            if topology.n_domains > FEW and topology.n_domains * ROWS_A_DOMAIN_MAX >= self._cluster.n_rows:
                 self._fine.append(topology.key)
             elif topology.n_domains <= places:
                 places -= topology.n_domains

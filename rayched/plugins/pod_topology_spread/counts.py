@@ -27,7 +27,7 @@ from rayched.snapshot.moved_pods import Amounts, MovedPods
 from rayched.snapshot.pod_counts import PodCounter
 from rayched.snapshot.pod_selection import LabelConditions, PodSelector, hold
 from rayched.snapshot.row_counter import CountColumn
-from rayched.snapshot.row_groups import RowGroups, Values
+from rayched.snapshot.row_groups import GROUPS_MAX, RowGroups, Values
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NO_VALUE
@@ -36,8 +36,6 @@ from rayched.v1.core_pb2 import Pod, Taint, Toleration
 NO_DOMAIN_MIN: Final = 2**31 - 1
 """The minimum over no domains at all: nothing is out of balance then."""
 HOSTNAME: Final = "kubernetes.io/hostname"
-GROUPS_MAX: Final = 64
-"""With more groups, rows are scored one by one."""
 
 
 @dataclass(frozen=True, slots=True)
