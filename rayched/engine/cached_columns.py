@@ -30,7 +30,7 @@ from rayched.engine.column_store import CacheEntry
 from rayched.engine.plugin_calls import call_normalize
 from rayched.engine.prepared import Answer, ColumnKey, join
 from rayched.framework.plugin import MAX_NODE_SCORE, NormalizingPlugin
-from rayched.snapshot.change_log import ChangeLog
+from rayched.snapshot.change_log import FEW, ChangeLog
 from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows, Selection
 from rayched.snapshot.table import NodeTable
@@ -109,6 +109,15 @@ class LogCursor:
             return None
         rows = sorted(set(entries))
         return rows if 2 * len(rows) <= n_rows else None
+
+    def few_since(self, mark: list[int] | None) -> list[int] | None:
+        """As `changed_since`, with repetitions; None: more than FEW entries, or nobody knows."""
+        if mark is None:
+            return None
+        if self._only is not None:
+            return self._only.since(mark[0]) if self._only.end - mark[0] <= FEW else None
+        rows = self.changed_since(mark, 2 * FEW)
+        return rows if rows is not None and len(rows) <= FEW else None
 
     def catch_up(self) -> None:
         if self._only is not None:

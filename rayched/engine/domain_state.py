@@ -239,8 +239,9 @@ class DomainRejection(CapColumn):
 
     def _note_all(self, selection: Selection) -> None:
         """Rows of a domain, which may have another cap now."""
-        rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
-        self._note(rows[rows < self.table.n_rows])
+        if isinstance(selection, slice):
+            selection = np.arange(selection.start, min(selection.stop, self.table.n_rows))
+        self._note(selection if len(selection) > FEW else selection[selection < self.table.n_rows])
 
     def _write(self, column: TotalColumn, selection: Selection, blocked: Sequence[BlockedDomains]) -> None:
         rejected: BoolColumn | None = None

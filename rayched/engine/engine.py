@@ -108,12 +108,21 @@ class Engine:
         """
         plan = self._plan(template, nominated)
         plan.tally.count += 1
+        scoring = plan.scoring
+        if not nominated and without is None and scoring is not None and scoring.bounds is not None:
+            try:
+                return self._added_up(plan, scoring, NO_ROWS)
+            except PluginError as problem:
+                if problem.point not in _SCORING:
+                    raise
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
-        room = self._room(plan)
-        kept_free = None if room is None else room.kept_free(nominated)
-        if kept_free is not None:
-            return self._evaluated(plan, without, kept_free)
+        if plan.has_kept_free:
+            room = self._room(plan)
+            kept_free = None if room is None else room.kept_free(nominated)
+            if kept_free is not None:
+                plan.has_kept_free = bool(kept_free)
+                return self._evaluated(plan, without, kept_free)
         try:
             evaluation = self._evaluated(plan, without)
         except PluginError:
@@ -121,15 +130,19 @@ class Engine:
             rejected = rejected_with_nominated(self._table, plan.filters, nominated)
             return self._evaluated(plan, without, frozenset(rejected.tolist()))
         # Most rows with nominated pods are full yet, so there is nothing to ask about them.
+        if not evaluation.is_feasible:
+            return evaluation
         rows: RowIndex = np.array([row for _, row in nominated], np.intp)
         is_open = evaluation.feasible[rows]
         if not is_open.any():
             return evaluation
+        room = self._room(plan)
         known = None if room is None else room.rejected(nominated, rows[is_open])
         if known is None:
             open_to_all = [one for one, feasible in zip(nominated, is_open.tolist(), strict=True) if feasible]
             known = rejected_with_nominated(self._table, plan.filters, open_to_all)
-        return self._evaluated(plan, without, frozenset(known.tolist())) if len(known) else evaluation
+        plan.has_kept_free = len(known) > 0
+        return self._evaluated(plan, without, frozenset(known.tolist())) if plan.has_kept_free else evaluation
 
     def _evaluated(self, plan: Plan, without: RowIndex | None, kept_free: frozenset[int] = NO_ROWS) -> Evaluation:
         """`kept_free`: rows that nominated pods keep free."""

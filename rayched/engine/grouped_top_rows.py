@@ -142,7 +142,8 @@ class GroupedTopRows:
         groups, ids = self._groups, self._ids
         if self._position == groups.log.end:
             return True
-        moved = groups.log.since(self._position)
+        changed = groups.log.since(self._position)
+        moved = None if changed is None else set(changed)
         if moved is None or len(moved) > FEW:
             return False
         self._position = groups.log.end

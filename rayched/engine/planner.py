@@ -82,6 +82,8 @@ class Plan:
     filtering: ScoreSum | None = None
     """Filters alone: used while at most one row is feasible, as nobody is asked for scores then."""
     scoring: ScoreSum | None = None
+    has_kept_free: bool = False
+    """Whether nominated pods kept rows free of it that were feasible, the last time that there were such pods."""
     codes: list[FilterColumn | DomainRejection] | None = None
     """Codes of each filter, in order; only where somebody asked why no node is feasible."""
 

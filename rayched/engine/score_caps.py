@@ -19,10 +19,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.engine.cached_columns import BuildColumns, FilterColumn, LogCursor, selection_of
+from rayched.engine.cached_columns import BuildColumns, FilterColumn, LogCursor
 from rayched.engine.column_store import CacheEntry
 from rayched.engine.usage_values import Scale, TotalColumn
-from rayched.snapshot.change_log import CHANGES_MAX, ChangeLog
+from rayched.snapshot.change_log import CHANGES_MAX, FEW, ChangeLog
 from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.table import NodeTable
 
@@ -54,7 +54,7 @@ class ScoreCap(Protocol):
 class CapColumn(CacheEntry):
     """Caps that are kept as a column, with a log of those that changed; `refresh` comes first, after any change."""
 
-    __slots__ = ("_log", "column", "scale", "table")
+    __slots__ = ("_highest", "_log", "column", "scale", "table")
 
     def __init__(self, key: Hashable, table: NodeTable, scale: Scale) -> None:
         super().__init__(key)
@@ -63,6 +63,7 @@ class CapColumn(CacheEntry):
         self.column: TotalColumn | None = None
         """Shape (capacity,); None: nothing is rejected."""
         self._log = ChangeLog(CHANGES_MAX)
+        self._highest = int(scale.open)
 
     @property
     def n_bytes(self) -> int:
@@ -80,7 +81,7 @@ class CapColumn(CacheEntry):
         return self.column is not None
 
     def of(self, row: int) -> int:
-        return int(self.scale.open) if self.column is None else self.column.item(row)
+        return self._highest if self.column is None else self.column.item(row)
 
     def lower(self, total: TotalColumn) -> None:
         if self.column is not None:
@@ -98,14 +99,14 @@ class CapColumn(CacheEntry):
         n_rows = self.table.n_rows
         before, self.column = self.column, column
         if before is None or column is None:
-            either = before if column is None else column
-            if either is not None:
-                self._note((either[:n_rows] < 0).nonzero()[0])
+            if before is not column:
+                # Rows that are none yet may have a cap: so all have changed, even where no row of now has.
+                self._log.cut()
         else:
             self._note((before[:n_rows] != column[:n_rows]).nonzero()[0])
 
     def _note(self, rows: NDArray[np.intp]) -> None:
-        if len(rows) > CHANGES_MAX:
+        if len(rows) > FEW:
             self._log.cut()
         else:
             for row in rows.tolist():
@@ -137,17 +138,18 @@ class FilterCap(CapColumn):
         self.filter.refresh(build)
         rows = self._cursor.changed(self.table.n_rows)
         codes = self.filter.column
-        if rows is None or codes is None or self.column is None:
+        if rows is None or len(rows) > FEW or codes is None or self.column is None:
             column = None
             if codes is not None:
                 column = self._open()
                 column[codes != 0] = self.scale.infeasible
             self._become(column)
-        elif rows:
-            selection = selection_of(rows)
-            before = self.column[selection].copy()
-            self.column[selection] = np.where(codes[selection] != 0, self.scale.infeasible, self.scale.open)
-            self._note(np.array(rows, np.intp)[before != self.column[selection]])
+        else:
+            for row in rows:
+                cap = self.scale.infeasible if codes.item(row) else self._highest
+                if cap != self.column.item(row):
+                    self.column[row] = cap
+                    self._log.append(row)
         self._cursor.catch_up()
 
 

@@ -176,11 +176,13 @@ class KeptTotal:
             self._kept_free.become(kept_free)
         self._refresh(build)
         groups, self._groups = self._groups, None
-        if groups is not None and self._are_followed(groups):
-            found = groups.evaluation()
+        if groups is not None:
+            found = groups.evaluation() if self._are_followed(groups) else None
             if found is not None:
                 self._groups = groups
                 return found
+            # What ended it may soon end it again: to begin takes as long as some decisions.
+            self._n_followed = -FEW
         best = self._best() if self._top is None else self._top.best()
         if best < 0:
             return Evaluation(len(self._column), self._column, NOT_FEASIBLE, n_feasible=0)
@@ -216,7 +218,10 @@ class KeptTotal:
             revision += log.end
         if revision != self._revision:
             found = self._changed_of_caps(build)
-            changed = None if found is None or changed is None else [*changed, *found]
+            if found is None or changed is None:
+                changed = None
+            elif found:
+                changed = [*changed, *found]
             self._revision = revision
         if not was_written or changed is None or len(changed) > FEW or len(self._column) != self._table.n_rows:
             self._write_all()
@@ -243,7 +248,7 @@ class KeptTotal:
             found, self._n_installed = None, usage.n_installed
         elif not is_in_step:
             # Another plan with this sum had its turn in between.
-            found = usage.follower.changed_since(mark, len(self._column))
+            found = usage.follower.few_since(mark)
         self._usage_mark = usage.follower.mark
         if found is None or changed is None:
             return None
@@ -251,18 +256,19 @@ class KeptTotal:
 
     def _changed_of_caps(self, build: BuildColumns) -> list[int] | None:
         """Rows of which any cap changed; None: too many."""
-        of = self._sum
+        of, versions = self._sum, self._versions
         for cap in of.caps:
             cap.refresh(build)
         changed: list[int] | None = []
         for place, each in enumerate(self._caps):
-            version, before = each.version, self._versions[place]
+            version, before = each.version, versions[place]
             if version != before:
                 rows = each.changed_since(before)
                 changed = None if rows is None or changed is None or len(rows) > FEW else [*changed, *rows]
-                self._versions[place] = version
-        self._lowering = [each for each in self._caps if each.is_lowering]
-        self._speaking = [score for score in of.counted if not score.asked.is_silent()]
+                versions[place] = version
+                self._lowering = [one for one in self._caps if one.is_lowering]
+        if of.counted:
+            self._speaking = [score for score in of.counted if not score.asked.is_silent()]
         return changed
 
     def _take_bounds(self, bounds: AllBounds) -> None:

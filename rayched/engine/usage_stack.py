@@ -13,6 +13,8 @@ tell: a plugin raises, or answers what the stack has no values for.
 
 Invariant: the first `_filled` values of a sum are what it comes to on a row of the state with that number, whenever that may be.
 
+With no more than FEW sums in turn each finds so few changed rows that it knows most of their states, so there is no stack.
+
 Owner: the Planner; one for each set of plugins. Memory: BYTES_MAX for values, and what `UsageStates` takes.
 Cost: 30 µs a new state; 30 a new sum; else 5 µs a turn, half a microsecond a changed row.
 """
@@ -32,11 +34,10 @@ from rayched.engine.usage_values import Scale, TotalColumn, UsageSum
 from rayched.framework.accelerated import StackingPlugin
 from rayched.framework.plugin import MAX_NODE_SCORE, FilterPlugin, ScorePlugin
 from rayched.framework.plugin_error import PluginError
+from rayched.snapshot.change_log import FEW
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.usage_states import UsageStates
 
-SUMS_MIN: Final = 8
-"""With fewer sums in turn each one finds so few changed rows that it knows most of their states."""
 SUMS_MAX: Final = 1_024
 """With more of them arrays are long, and it is their length that counts."""
 STATES_MIN: Final = 512
@@ -97,7 +98,7 @@ class UsageStack:
         turns = self._turns
         self._n_new += sum_ not in turns
         turns[sum_] = self._turn
-        if self._turn >= self._next_look or self._n_new >= max(SUMS_MIN, len(turns) // 2):
+        if self._turn >= self._next_look or (self._n_new > FEW and 2 * self._n_new >= len(turns)):
             self._look()
         place = self._places.get(sum_)
         if place is None:
@@ -138,7 +139,7 @@ class UsageStack:
         since, self._next_look = self._turn - window, self._turn + window
         self._turns = {one: turn for one, turn in self._turns.items() if turn > since and one.users}
         self._n_new = 0
-        if not SUMS_MIN <= len(self._turns) <= SUMS_MAX or self._turn < self._rest_until:
+        if not FEW < len(self._turns) <= SUMS_MAX or self._turn < self._rest_until:
             if self._members:
                 self._begin([])
         elif not self._members:
@@ -174,7 +175,7 @@ class UsageStack:
         """The sum's place; None: there are too many values."""
         place = len(self._members)
         if place == len(self._filled):
-            more, n_states = max(SUMS_MIN, place // 2), self._values.shape[1]
+            more, n_states = max(FEW, place // 2), self._values.shape[1]
             if not self._is_allowed(place + more, n_states):
                 return None
             self._values = np.concatenate((self._values, np.zeros((more, n_states), self._scale.dtype)))

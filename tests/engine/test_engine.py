@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.engine import hit_rate_gate
 from rayched.engine import usage_values as usage_sum
 from rayched.engine.engine import Engine
 from rayched.framework.plugin_error import PluginError
@@ -133,9 +132,7 @@ def test_a_score_out_of_range_is_never_remembered_as_a_good_one() -> None:
     assert spy.asked_again() == []
 
 
-def test_a_sum_that_never_sees_a_state_again_stops_looking_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hit_rate_gate, "PROBES", 4)
-    monkeypatch.setattr(hit_rate_gate, "PAUSE_ROWS", 3)
+def test_a_sum_that_never_sees_a_state_again_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage_sum, "STATES_MAX", 3)
     snapshot = a_snapshot(cpu="100")
     engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.engine import usage_stack
+from rayched.engine import cached_columns, usage_stack
 from rayched.engine.engine import Engine
 from rayched.engine.usage_stack import UsageStack
 from rayched.framework.plugin_error import PluginError
@@ -22,6 +22,13 @@ from tests.snapshot.objects import a_node, a_pod
 
 SHAPES = [f"{100 + 10 * number}m" for number in range(12)]
 MANY_SHAPES = [f"{100 + 10 * number}m" for number in range(44)]
+
+
+@pytest.fixture(autouse=True)
+def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are twelve shapes here, which are to count as many."""
+    monkeypatch.setattr(usage_stack, "FEW", 7)
+    monkeypatch.setattr(cached_columns, "FEW", 1)
 
 
 class Watched(Room):
@@ -142,7 +149,7 @@ def test_states_that_are_numbered_in_two_goes_have_room(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("seed", range(6))
 def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods in any order, in runs, many changes at once, nodes that come and go, resources that are new, little room."""
-    monkeypatch.setattr(usage_stack, "SUMS_MIN", 3)
+    monkeypatch.setattr(usage_stack, "FEW", 2)
     monkeypatch.setattr(usage_stack, "STATES_MIN", 4)
     monkeypatch.setattr(usage_stack, "BYTES_MAX", 1 << 20 if seed % 2 else 4_000)
     monkeypatch.setattr(usage_stack, "REST_TURNS", 30)
@@ -183,7 +190,7 @@ def test_sums_that_no_plan_holds_any_more_are_let_go() -> None:
     engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)), bytes_max=1)
     in_turns(engine, snapshot, 3, SHAPES)
     stacks = list(engine._planner._stacks.values())
-    assert all(len(stack._turns) <= 2 * usage_stack.SUMS_MIN for stack in stacks)
+    assert all(len(stack._turns) <= 2 * usage_stack.FEW for stack in stacks)
     engine._forget()
     assert not engine._planner._stacks
 
