@@ -99,7 +99,9 @@ class SchedulerActor:
         self._queue = QueuePartner(self._own_directory, self._inbox, self._exchange_answered)
         self._queue.take(queue_actor)
         snapshot = Snapshot()
-        self._shards = RayShards(snapshot, loaded.profiles, self._tick, always=config.shard_always)
+        self._shards = RayShards(
+            snapshot, loaded.profiles, self._tick, boottime, always=config.shard_always, answered=self._wake
+        )
         self._shards.use(workers)
         self._deciding = DecidingCell.create(self._own_directory)
         ports = Ports(
@@ -156,7 +158,7 @@ class SchedulerActor:
         return status
 
     def metrics(self) -> list[Metric]:
-        families: list[Metric] = self._ask(lambda: scheduler_metrics(self._core, self._shards.evaluations))
+        families: list[Metric] = self._ask(lambda: scheduler_metrics(self._core, self._shards.counts))
         return families
 
     def plan_basis(self) -> PlanBasis:
@@ -317,7 +319,7 @@ class SchedulerActor:
             assumed_pods=core.scheduler.occupancy.n_assumed,
             pending_pods=dict(core.link.counts) if core.link is not None else {},
             attempts=dict(core.attempts),
-            worker_evaluations=self._shards.evaluations,
+            worker_evaluations=self._shards.counts.evaluations,
             events=dict(core.events.counts),
             pid=os.getpid(),
         )
@@ -356,6 +358,10 @@ class SchedulerActor:
     def _epoch(self) -> int | None:
         return self._fence.epoch(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
+    def _wake(self) -> None:
+        """On any thread: what is waited for is there."""
+        self._inbox.put(_nothing)
+
     def _tick(self) -> None:
         self._belief.tick(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
@@ -379,3 +385,7 @@ def remote_scheduler(scheduler: type) -> Any:
 def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> Any:
     """A handle."""
     return remote_scheduler(SchedulerActor).remote(config, queue_actor, list(workers))
+
+
+def _nothing() -> None:
+    pass

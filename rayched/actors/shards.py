@@ -1,25 +1,30 @@
 """ShardEvaluator over Ray workers: each keeps a copy of its rows and gets what changed with each question.
 
 Rows are dealt out in blocks, so that a few new nodes do not move every shard. A shard whose worker is dead, late or out of step
-is evaluated locally, by the same functions on the same rows; so the result never depends on how many workers there are. Such a
+is evaluated here, by the same functions on the same rows; so the result never depends on how many workers there are. Such a
 worker starts anew with its next question, and a late one is not asked again before it has answered: a worker that hangs costs
-ANSWER_SECONDS_MAX once.
+its time limit once.
 
-Owner: the SchedulerActor's loop. Cost: about 1 ms a question, and the transfer of what changed.
+Several questions may be under way: a worker answers them in their order, and each update begins where the one before ended.
+
+Whether it pays to ask is measured: what handing over takes beyond what the slowest worker computed, as a running mean.
+
+Owner: the SchedulerActor's loop; answers come in Ray's threads. Cost: about 1 ms a question, and the transfer of what changed.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from rayched.engine.prepared import Answer
-from rayched.engine.shards import ColumnRequest, ShardAnswers, ShardEvaluator, join_shards
+from rayched.engine.shards import ColumnRequest, PoolCounts, ShardAnswers, ShardEvaluator, SharedWork, join_shards
 from rayched.framework.plugin import ColumnPlugin
 from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
@@ -27,10 +32,23 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.transfer import TransferPosition, export_rows
 
 ANSWER_SECONDS_MAX: Final = 0.5
-"""Later than this a worker is not waited for. Well below the time in which belief runs out."""
+"""Later than this a worker is not waited for, or than LATE_FACTOR times what its work should take. Well below the time in which
+belief runs out, which only a caller that waits has to heed."""
+LATE_FACTOR: Final = 4.0
+LATE_SECONDS_MAX: Final = 10.0
 _WAIT_SECONDS: Final = 0.1
 """Between two signs of life while workers are waited for."""
 BLOCK_ROWS: Final = 1_024
+WORK_SECONDS_MIN: Final = 0.002
+"""Less is not worth a worker's turn."""
+GAIN_MIN: Final = 0.8
+"""Workers are asked where they need less than this part of what it takes here."""
+HANDOVER_SECONDS: Final = 0.003
+"""What handing over takes, before it was measured."""
+HANDOVER_SECONDS_MAX: Final = 0.05
+"""A machine that was busy for a moment does not keep workers from being asked ever after."""
+NEW_SHARE: Final = 0.2
+"""Of the running mean, for what was measured last."""
 
 log = logging.getLogger(__name__)
 
@@ -40,38 +58,55 @@ def column_plugins(profile: Profile) -> dict[str, ColumnPlugin]:
     return {plugin.name: plugin for plugin in profile.plugins() if isinstance(plugin, ColumnPlugin)}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Worker:
     handle: Any
     position: TransferPosition | None = None
-    """Where its copy stands; None: unknown, it starts anew."""
-    late: Any = None
+    """Where its copy stands once all that was sent has arrived; None: unknown, it starts anew."""
+    late: Future[Any] | None = None
     """A call that was not answered in time."""
+    calls: list[Future[Any]] = field(default_factory=list)
+    """Those that were not answered when it was looked last."""
+
+    @property
+    def is_idle(self) -> bool:
+        self.calls = [call for call in self.calls if not call.done()]
+        return not self.calls
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
     worker: _Worker
-    reference: Any
-    upto: TransferPosition
+    rows: slice
+    future: Future[Any]
+    answered_at: float | None = None
 
 
 class RayShards:
     """The workers of one SchedulerActor."""
 
     def __init__(
-        self, snapshot: Snapshot, profiles: Mapping[str, Profile], progress: Callable[[], None], *, always: bool = False
+        self,
+        snapshot: Snapshot,
+        profiles: Mapping[str, Profile],
+        progress: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        always: bool = False,
+        answered: Callable[[], None] = lambda: None,
     ) -> None:
-        """`always`: see ShardEvaluator."""
-        self._snapshot = snapshot
+        """`clock`: seconds, CLOCK_BOOTTIME. `always`: see ShardEvaluator. `answered`: after each answer, in any thread."""
+        self.snapshot = snapshot
         self.always = always
-        self._progress = progress
+        self.progress = progress
+        self.clock = clock
+        self.counts = PoolCounts()
+        self.handover_seconds = HANDOVER_SECONDS
+        self._answered = answered
         self._local = {name: ShardAnswers(snapshot, column_plugins(profile)) for name, profile in profiles.items()}
         self._workers: list[_Worker] = []
-        self.evaluations = 0
-        """Shards that workers answered for."""
-        self.local_evaluations = 0
-        """Shards that were evaluated in their place."""
+        self._busy_until = 0.0
+        """When workers should have answered all that is under way."""
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -85,92 +120,171 @@ class RayShards:
         """The port for the engine of one profile."""
         return _ProfileShards(self, name)
 
-    def ask(self, profile: str, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
-        """A column for each request. None: there are no workers, or a plugin raised."""
-        if not self._workers or not n_rows:
+    def pays(self, seconds: float) -> bool:
+        """Whether workers do what takes so long here in clearly less."""
+        workers = len(self._askable())
+        if not workers or seconds < WORK_SECONDS_MIN:
+            return False
+        return self.handover_seconds + seconds / workers < GAIN_MIN * seconds
+
+    def begin(self, profile: str, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> _ShardedWork | None:
+        """Ask for a column for each request, some `seconds` of work. None: there is nobody to ask, or nothing to ask about."""
+        workers = self._askable()
+        if not workers or not n_rows:
             return None
-        shards = _shards(n_rows, len(self._workers))
+        now = self.clock()
+        is_alone = all([worker.is_idle for worker in workers])  # noqa: C419 - each looks
+        self._busy_until = (now if is_alone else max(now, self._busy_until)) + self.handover_seconds + seconds / len(workers)
+        until = now + min(LATE_SECONDS_MAX, max(ANSWER_SECONDS_MAX, LATE_FACTOR * (self._busy_until - now)))
+        shards = _shards(n_rows, len(workers))
         # One shard for each worker; with few rows the last workers get none.
-        calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(self._workers, shards, strict=False)]
-        try:
-            # The shards that nobody can be asked for are worked on while the others are under way.
-            answers = [
-                None if call is not None else self._answer(profile, requests, rows)
-                for call, rows in zip(calls, shards, strict=True)
-            ]
-            self._wait([call for call in calls if call is not None])
-            for place, call in enumerate(calls):
-                if call is not None:
-                    answers[place] = self._take(call) or self._answer(profile, requests, shards[place])
-        except PluginError:
-            return None
-        return [
-            _writable(join_shards(request, [answer[place] for answer in answers if answer is not None]))
-            for place, request in enumerate(requests)
-        ]
+        calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(workers, shards, strict=False)]
+        return _ShardedWork(self, profile, requests, shards, calls, now, until, is_alone=is_alone)
 
     # ---------------------------------------------------------------------------------------------------------- locally
 
-    def _answer(self, profile: str, requests: Sequence[ColumnRequest], rows: slice) -> list[Answer]:
-        self.local_evaluations += 1
-        return self._local[profile].answer(requests, self._present(rows))
+    def answer(self, profile: str, requests: Sequence[ColumnRequest], rows: slice) -> list[Answer]:
+        """In a worker's place. Raises PluginError."""
+        self.counts.local_evaluations += 1
+        return self._local[profile].answer(requests, self._present(rows))[0]
 
     def _present(self, rows: slice) -> slice:
-        return slice(rows.start, min(rows.stop, self._snapshot.n_rows))
+        return slice(rows.start, min(rows.stop, self.snapshot.n_rows))
 
     # -------------------------------------------------------------------------------------------------------- by workers
+
+    def _askable(self) -> list[_Worker]:
+        """Those that owe no late answer."""
+        for worker in self._workers:
+            if worker.late is not None and worker.late.done():
+                worker.late = None
+        return [worker for worker in self._workers if worker.late is None]
 
     def _call(self, profile: str, requests: Sequence[ColumnRequest], rows: slice, worker: _Worker) -> _Call | None:
         """The question on its way; None: this worker cannot be asked."""
         import ray
 
-        if worker.late is not None:
-            if not ray.wait([worker.late], timeout=0)[0]:
-                return None
-            worker.late = None
-        update = export_rows(self._snapshot, rows, worker.position)
+        update = export_rows(self.snapshot, rows, worker.position)
         present = self._present(rows)
         try:
-            reference = worker.handle.evaluate.remote(profile, update, list(requests), present.start, present.stop)
+            future = worker.handle.evaluate.remote(profile, update, list(requests), present.start, present.stop).future()
         except ray.exceptions.RayError as problem:
-            self._missing(worker, problem)
+            self.missing(worker, problem)
             return None
-        # Until the answer is there nobody knows whether the update was taken.
+        worker.position = update.upto
+        worker.calls.append(future)
+        call = _Call(worker, rows, future)
+
+        def answered(_: Any) -> None:
+            call.answered_at = self.clock()
+            self._answered()
+
+        future.add_done_callback(answered)
+        return call
+
+    def missing(self, worker: _Worker, problem: BaseException | str) -> None:
+        """Its copy may lack what was sent: it starts anew."""
         worker.position = None
-        return _Call(worker, reference, update.upto)
+        log.warning(
+            "worker %d did not answer, its rows are evaluated locally: %s",
+            self._workers.index(worker) if worker in self._workers else -1,
+            (str(problem).splitlines() or [type(problem).__name__])[-1],
+        )
 
-    def _wait(self, calls: Sequence[_Call]) -> None:
-        import ray
+    def handed_over(self, seconds: float) -> None:
+        """Handing over took so long."""
+        measured = min(HANDOVER_SECONDS_MAX, max(0.0, seconds))
+        self.handover_seconds += NEW_SHARE * (measured - self.handover_seconds)
 
-        deadline = time.monotonic() + ANSWER_SECONDS_MAX
-        waiting = [call.reference for call in calls]
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=min(left, _WAIT_SECONDS))
-            self._progress()
 
-    def _take(self, call: _Call) -> list[Answer] | None:
+class _ShardedWork:
+    """SharedWork: one question to all workers."""
+
+    def __init__(
+        self,
+        shards: RayShards,
+        profile: str,
+        requests: Sequence[ColumnRequest],
+        rows: Sequence[slice],
+        calls: Sequence[_Call | None],
+        began: float,
+        until: float,
+        *,
+        is_alone: bool,
+    ) -> None:
+        """`is_alone`: nothing else keeps the workers from answering at once."""
+        self._shards = shards
+        self._profile = profile
+        self._requests = requests
+        self._rows = rows
+        self._calls = calls
+        self._began = began
+        self.until = until
+        self._is_alone = is_alone
+        self._found: tuple[Sequence[Answer] | None] | None = None
+        self.seconds: Sequence[float] = [0.0] * len(requests)
+
+    @property
+    def is_over(self) -> bool:
+        return self._found is not None or self._is_answered or self._shards.clock() >= self.until
+
+    @property
+    def _is_answered(self) -> bool:
+        return all(call is None or call.future.done() for call in self._calls)
+
+    def wait(self) -> None:
+        """Until it is over; gives signs of life."""
+        while not self.is_over:
+            waiting = [call.future for call in self._calls if call is not None]
+            wait_for(waiting, min(_WAIT_SECONDS, max(0.0, self.until - self._shards.clock())))
+            self._shards.progress()
+
+    def take(self) -> Sequence[Answer] | None:
+        if self._found is None:
+            self._found = (self._taken(),)
+        return self._found[0]
+
+    def _taken(self) -> Sequence[Answer] | None:
+        shards, total, slowest = self._shards, [0.0] * len(self._requests), 0.0
+        answers: list[list[Answer]] = []
+        last_at = self._began
+        try:
+            for rows, call in zip(self._rows, self._calls, strict=True):
+                found = None if call is None else self._answer_of(call)
+                if call is None or found is None:
+                    self._is_alone = False
+                    answers.append(shards.answer(self._profile, self._requests, rows))
+                    continue
+                answers.append(found[0])
+                total = [a + b for a, b in zip(total, found[1], strict=True)]
+                slowest = max(slowest, sum(found[1]))
+                last_at = max(last_at, call.answered_at or last_at)
+                shards.counts.evaluations += 1
+                shards.counts.rows += len(self._requests) * (rows.stop - rows.start)
+                shards.counts.seconds += sum(found[1])
+        except PluginError:
+            return None
+        if self._is_alone:
+            shards.handed_over(last_at - self._began - slowest)
+        self.seconds = total
+        return [
+            _writable(join_shards(request, [answer[place] for answer in answers])) for place, request in enumerate(self._requests)
+        ]
+
+    def _answer_of(self, call: _Call) -> tuple[list[Answer], list[float]] | None:
         """What the worker answered in time."""
         import ray
 
+        if not call.future.done():
+            call.worker.late = call.future
+            self._shards.missing(call.worker, f"it is late, more than {self._shards.clock() - self._began:.1f} s")
+            return None
         try:
-            answers: list[Answer] = ray.get(call.reference, timeout=0)
-        except ray.exceptions.GetTimeoutError as problem:
-            call.worker.late = call.reference
-            self._missing(call.worker, problem)
-            return None
+            found: tuple[list[Answer], list[float]] = call.future.result()
         except ray.exceptions.RayError as problem:
-            self._missing(call.worker, problem)
+            self._shards.missing(call.worker, problem)
             return None
-        call.worker.position = call.upto
-        self.evaluations += 1
-        return answers
-
-    def _missing(self, worker: _Worker, problem: Exception) -> None:
-        log.warning(
-            "worker %d did not answer, its rows are evaluated locally: %s",
-            self._workers.index(worker),
-            (str(problem).splitlines() or [type(problem).__name__])[-1],
-        )
+        return found
 
 
 class _ProfileShards:
@@ -184,8 +298,11 @@ class _ProfileShards:
     def always(self) -> bool:
         return self._shards.always
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
-        return self._shards.ask(self._profile, requests, n_rows)
+    def pays(self, seconds: float) -> bool:
+        return self._shards.pays(seconds)
+
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> SharedWork | None:
+        return self._shards.begin(self._profile, requests, n_rows, seconds)
 
 
 def _shards(n_rows: int, workers: int) -> list[slice]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rayched.core.attempt_outcomes import AttemptEnds
 from rayched.core.cache.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
@@ -54,7 +54,7 @@ from rayched.queue.hints import HintTable
 from rayched.scheduler.attempt import AttemptFailure, AttemptPhase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
-from rayched.snapshot.work_budget import AttemptOverBudget
+from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget, AwaitedWork
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 
@@ -62,6 +62,16 @@ BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
 CLOCK_EVERY: Final = 4
 """Pods decided between two looks at the clock."""
+PREFETCHED_MAX: Final = 16
+"""Pods behind one that awaits workers, for whose templates workers are asked, too."""
+
+
+class AwaitedAttempt(NamedTuple):
+    """An attempt that is made again when workers have answered. No other begins before: decisions keep their order."""
+
+    uid: str
+    turn: Trial | None
+    work: AwaitedWork
 
 
 class SchedulerCore:
@@ -121,6 +131,7 @@ class SchedulerCore:
         self._news = CacheNews(parts, self._ends)
         self._sender = WriteSender(parts, self.term, self._ends, keys.epoch)
         self._costly = CostlyPods()
+        self._awaited: AwaitedAttempt | None = None
         self._next_session = first_session
         self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried)
         self._farewell: ExchangeRequest | None = None
@@ -226,13 +237,17 @@ class SchedulerCore:
         link, costly = self.link, self._costly
         # No pod that is decided makes room for more than one other.
         room = self.bindings.room
-        if link is None or not (len(link) or len(costly)) or not room:
+        awaited = self._awaited
+        if link is None or not (awaited or len(link) or len(costly)) or not room or (awaited and not awaited.work.is_over):
             return False
         clock, decisions = self._ports.clock, self.scheduler.decisions
         decisions.begin(self.cache.revision)
         began, now_unix = clock(), self._ports.wall_clock()
         count = taken = 0
-        while count < room:
+        if awaited is not None:
+            self._awaited, count = None, 1
+            self._decide_pod(awaited.uid, self.cache.pod(awaited.uid), link, now_unix, awaited.turn)
+        while count < room and self._awaited is None:
             uid = link.take()
             if uid is None:
                 break
@@ -249,7 +264,7 @@ class SchedulerCore:
             costly.ordinary(ended, ended - began)
         link.taken(taken, ended - began, BATCH_SECONDS)
         turn = None
-        if count < room and len(costly):
+        if count < room and len(costly) and self._awaited is None:
             turn = costly.take(ended, in_hand=len(link) > 0, in_queue=link.may_have_more)
         if turn is not None:
             link.take_up(turn.uid)
@@ -267,7 +282,8 @@ class SchedulerCore:
     def _turn_at(self, link: QueueLink) -> float | None:
         dues = (
             link.next_due(),
-            self._costly.due() if self.bindings.room else None,
+            self._costly.due() if self.bindings.room and self._awaited is None else None,
+            None if self._awaited is None else self._awaited.work.until,
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
@@ -327,6 +343,7 @@ class SchedulerCore:
         self.preemptions.stop()
         self.scheduler.freed.clear()
         self._costly.clear()
+        self._awaited = None
         link = self._ends.link = QueueLink(self._next_session)
         self._next_session += 1
         waiting = [record for record in self.cache.pending() if self._ends.is_to_be_tried(record)]
@@ -365,9 +382,15 @@ class SchedulerCore:
         began = link.cycle_begins()
         try:
             if turn is None:
-                result = self.scheduler.schedule(pod, began, now, now_unix)
+                result = self.scheduler.schedule(pod, began, now, now_unix, may_await=True)
             else:
-                result = self.scheduler.schedule(pod, began, now, now_unix, turn.allowed, goes_on=turn.goes_on)
+                result = self.scheduler.schedule(pod, began, now, now_unix, turn.allowed, goes_on=turn.goes_on, may_await=True)
+        except AttemptAwaits as awaits:
+            self.measures.cycle_began.pop()
+            self._awaited = AwaitedAttempt(uid, turn, awaits.work)
+            for coming in filter(None, map(self.cache.pod, link.coming(PREFETCHED_MAX))):
+                self.scheduler.prefetch(coming.template)
+            return
         except AttemptOverBudget:
             self._costly.was_aside(now, self._ports.clock())
             self._costly.goes_on()

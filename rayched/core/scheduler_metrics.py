@@ -22,7 +22,8 @@
 | rayched_cache_revision | |
 | rayched_events_total | outcome: written, dropped |
 | rayched_shadow_decisions_total | profile; result: same, other, pending, error; where there are shadow plugins |
-| rayched_worker_evaluations_total | |
+| rayched_worker_evaluations_total, rayched_worker_rows_total, rayched_worker_seconds_total | |
+| rayched_worker_local_evaluations_total | |
 
 What only a leader does is missing until this process has led. Owner: the SchedulerActor's loop.
 Source: pkg/scheduler/metrics of kube-scheduler 1.34. Cost: about a millisecond when asked.
@@ -39,13 +40,14 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from rayched.core.attempt_metrics import AttemptMeasures
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.pod_patches import OP_BIND, OP_STATUS
+from rayched.engine.shards import PoolCounts
 from rayched.framework.durations import Durations, Histogram
 
 _CALL_TYPES: Final = {OP_BIND: "pod_binding", OP_STATUS: "pod_status_patch"}
 """Writes that kube-scheduler has as asynchronous API calls, too."""
 
 
-def scheduler_metrics(core: SchedulerCore, worker_evaluations: int) -> list[Metric]:
+def scheduler_metrics(core: SchedulerCore, pool: PoolCounts) -> list[Metric]:
     """As of now."""
     measures = core.measures
     measures.fold()
@@ -59,7 +61,10 @@ def scheduler_metrics(core: SchedulerCore, worker_evaluations: int) -> list[Metr
         *_writes(measures),
         _counter("rayched_events", "Events written and dropped.", ("outcome",), core.events.counts.items()),
         _counter("rayched_shadow_decisions", "Decisions that shadow plugins were asked about.", ("profile", "result"), shadows),
-        _counter("rayched_worker_evaluations", "Evaluations that workers took part in.", (), [((), worker_evaluations)]),
+        _counter("rayched_worker_evaluations", "Evaluations that workers took part in.", (), [((), pool.evaluations)]),
+        _counter("rayched_worker_rows", "Rows of the columns that workers answered with.", (), [((), pool.rows)]),
+        _counter("rayched_worker_seconds", "What workers computed.", (), [((), pool.seconds)]),
+        _counter("rayched_worker_local_evaluations", "Evaluations in the place of workers.", (), [((), pool.local_evaluations)]),
     ]
 
 

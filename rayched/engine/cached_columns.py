@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from rayched.engine.column_store import CacheEntry
 from rayched.engine.plugin_calls import call_normalize
-from rayched.engine.prepared import Answer, ColumnKey, join
+from rayched.engine.prepared import Answer, ColumnKey
 from rayched.framework.plugin import MAX_NODE_SCORE, NormalizingPlugin
 from rayched.snapshot.change_log import FEW, ChangeLog
 from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
@@ -327,13 +327,3 @@ def refresh_each(kept: Iterable[CachedColumn], build: BuildColumns) -> None:
     build([one for one in behind if one.follower.changed(one.table.n_rows) is None])
     for one in behind:
         one.refresh(build)
-
-
-def answer_in_full(table: NodeTable, questions: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
-    """Evaluate all rows of the table, in chunks whose columns all plugins share."""
-    pieces: dict[ColumnKey, list[Answer]] = {question: [] for question in questions}
-    for start in range(0, table.n_rows, CHUNK_ROWS):
-        rows = Rows(table, slice(start, min(start + CHUNK_ROWS, table.n_rows)))
-        for question, answers in pieces.items():
-            answers.append(question.ask(rows))
-    return {question: join(question.asked.plugin.name, question.part, answers) for question, answers in pieces.items()}

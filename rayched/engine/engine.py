@@ -59,6 +59,7 @@ from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.work_budget import AttemptAwaits
 
 __all__ = ["BYTES_MAX", "Engine", "PluginError"]
 
@@ -108,6 +109,25 @@ class Engine:
         """
         plan = self._plan(template, nominated)
         plan.tally.count += 1
+        try:
+            return self._evaluate(plan, without, nominated)
+        except AttemptAwaits:
+            # It will be asked for again.
+            plan.tally.count -= 1
+            raise
+
+    def prefetch(self, template: PodTemplate) -> None:
+        """Have workers evaluate what the template's first evaluation will ask for, where that pays. Nothing shows of it."""
+        try:
+            plan = self._plan(template)
+            if plan.status.ok and plan.narrowed is None and plan.scoring is None:
+                plan.scoring = self._planner.stage(plan, with_scores=True)
+                self._builder.give(plan.scoring.kept())
+        except PluginError:
+            # The template's attempt will meet it.
+            return
+
+    def _evaluate(self, plan: Plan, without: RowIndex | None, nominated: Sequence[Nomination]) -> Evaluation:
         scoring = plan.scoring
         if not nominated and without is None and scoring is not None and scoring.bounds is not None:
             try:
@@ -153,6 +173,7 @@ class Engine:
             return self._narrowed(plan, left_out)
         if plan.scoring is None:
             plan.scoring = self._planner.stage(plan, with_scores=True)
+            self._builder.give(plan.scoring.kept())
         scoring = plan.scoring
         try:
             if scoring.was_built() or (
@@ -315,6 +336,7 @@ class Engine:
         self._plans.drop_all()
         self._planner.forget()
         self._rooms.clear()
+        self._builder.forget()
         self._generation, self._capacity = self._table.generation, self._table.capacity
 
     def _room(self, plan: Plan) -> ResourceFilter | None:

@@ -4,28 +4,41 @@ A worker has a copy of some rows of the table and the same plugins. It is asked 
 has the key, and answers for its rows; put together in the order of rows, the answers are the very columns that a local evaluation
 gives. So nothing depends on how many workers there are, nor on whether one is late or dead: then it is done locally.
 
-Cost: a call to workers is worth about 4 ms of local work; below, nobody is asked.
+    price      what a row of a column takes, as measured last, by plugin and half (`RowPrices`)
+    pays       whether workers would be done sooner; they know what handing over takes (`ShardEvaluator.pays`)
+    given      an answer that is under way, or waits for its attempt. Its rows may change meanwhile: the answer is as of when
+               the workers were asked, and rows that changed since are asked about here when it is taken (`GivenColumn`)
+
+An attempt that may be made again is put off while workers evaluate (AttemptAwaits), so that whoever decides goes on with
+everything else. Any other caller waits.
+
+Owner: one Engine. Cost: 1 us a column that is evaluated here; a column that is given away what `actors/shards.py` says.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rayched.engine.cached_columns import CHUNK_ROWS, CachedColumn, answer_in_full
+import numpy as np
+
+from rayched.engine.cached_columns import CHUNK_ROWS, CachedColumn
 from rayched.engine.plugin_calls import call_prepare
 from rayched.engine.prepared import Answer, ColumnKey, PluginHalf, PreparedPlugin, join
+from rayched.engine.row_prices import RowPrices
 from rayched.framework.plugin import ColumnPlugin
+from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.table import NodeTable
+from rayched.snapshot.work_budget import AttemptAwaits
 from rayched.v1.core_pb2 import Pod
 
-LOCAL_WORK_MAX_SECONDS: Final = 0.004
-"""Workers are asked for more than this."""
-SECONDS_PER_ROW: Final = 20e-9
-"""What a row of a column takes, a guess over the in-tree plugins (measured: 4 to 60 ns)."""
+PROBE_ROWS: Final = 64
+"""A column that nobody knows the price of is asked for on so many rows first."""
+GIVEN_MAX: Final = 64
+"""Answers that are under way or wait for their attempts; those that were asked for first are let go."""
 STATES_MAX: Final = 4_096
 """Prepared states that a worker keeps."""
 
@@ -40,6 +53,28 @@ class ColumnRequest:
     """The pod, serialised."""
 
 
+class SharedWork(Protocol):
+    """Columns that workers were asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Everything was answered, or is not waited for any longer."""
+
+    @property
+    def until(self) -> float:
+        """When it is over at the latest. Seconds, CLOCK_BOOTTIME."""
+
+    def wait(self) -> None:
+        """Until it is over."""
+
+    def take(self) -> Sequence[Answer] | None:
+        """Once it is over: a column for each request; None: a plugin raised. What nobody answered is evaluated here."""
+
+    @property
+    def seconds(self) -> Sequence[float]:
+        """What the workers computed for each request; 0 where that is not known."""
+
+
 class ShardEvaluator(Protocol):
     """Port to whoever evaluates shards of the table."""
 
@@ -47,28 +82,91 @@ class ShardEvaluator(Protocol):
     def always(self) -> bool:
         """Ask for every full evaluation, whether or not it is worth it: for tests."""
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
-        """A column of shape (n_rows,) for each request, as the table is now; None: somebody is late or dead, or a plugin raised.
+    def pays(self, seconds: float) -> bool:
+        """Whether workers do what takes so long here in clearly less."""
 
-        The caller then evaluates locally and so finds out what a plugin has to say.
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> SharedWork | None:
+        """Ask for a column of shape (n_rows,) for each request, as the table is now. None: there is nobody to ask.
+
+        `seconds`: what it would take here, as far as is known.
         """
+
+
+@dataclass(slots=True)
+class PoolCounts:
+    """What workers have done."""
+
+    evaluations: int = 0
+    """Shards that workers answered for."""
+    rows: int = 0
+    """Of the columns that they answered with."""
+    seconds: float = 0.0
+    """What they computed."""
+    local_evaluations: int = 0
+    """Shards that were evaluated in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenColumn:
+    """One column of shared work, and where the table stood when it was asked for."""
+
+    work: SharedWork
+    place: int
+    """Among the requests of the work, of which there are `n_requests`."""
+    n_requests: int
+    ends: tuple[int, ...]
+    """Of the logs that the plugin reads."""
+    n_rows: int
+    generation: int
+    capacity: int
+
+    @classmethod
+    def asked_now(cls, work: SharedWork, place: int, n_requests: int, table: NodeTable, question: ColumnKey) -> GivenColumn:
+        ends = tuple(log.end for log in table.logs_of(question.asked.plugin.reads))
+        return cls(work, place, n_requests, ends, table.n_rows, table.generation, table.capacity)
+
+    def answer(self, table: NodeTable, question: ColumnKey) -> tuple[Answer] | None:
+        """The column as the table is now. None: it cannot be known from what workers said. Raises PluginError."""
+        answers = self.work.take()
+        if answers is None or table.generation != self.generation or table.capacity != self.capacity:
+            return None
+        if len(answers) != self.n_requests or ((answer := answers[self.place]) is not None and answer.shape != (self.n_rows,)):
+            return None
+        changed = set[int]()
+        for log, end in zip(table.logs_of(question.asked.plugin.reads), self.ends, strict=True):
+            entries = log.since(end)
+            if entries is None:
+                return None
+            changed.update(entries)
+        if not changed:
+            return (answer,)
+        rows = np.array(sorted(changed), np.intp)
+        repaired = question.ask(Rows(table, rows))
+        if answer is None or repaired is None:
+            return (None,) if answer is repaired else None
+        column = np.zeros(table.n_rows, answer.dtype)
+        column[: len(answer)] = answer
+        column[rows] = repaired
+        return (column,)
 
 
 class ColumnBuilder:
     """Evaluates all rows, locally or by shards."""
 
-    __slots__ = ("_last", "_revision", "_shards", "_table")
+    __slots__ = ("_given", "_last", "_prices", "_revision", "_shards", "_table")
 
     def __init__(self, table: NodeTable, shards: ShardEvaluator | None) -> None:
         self._table = table
         self._shards = shards
+        self._prices = RowPrices()
+        self._given: OrderedDict[ColumnKey, GivenColumn] = OrderedDict()
         self._last: dict[ColumnKey, Answer] = {}
         """What was answered ahead."""
         self._revision = -1
         """The table's when it was."""
 
     def build(self, kept: Sequence[CachedColumn]) -> None:
-        """Evaluate all rows for these. Raises PluginError; then nothing was written."""
+        """Evaluate all rows for these. Raises PluginError, AttemptAwaits; then nothing was written."""
         if not kept:
             return
         answers = self._answers([question for one in kept for question in one.questions])
@@ -76,9 +174,24 @@ class ColumnBuilder:
             one.install([answers[question] for question in one.questions])
 
     def ahead(self, questions: Sequence[ColumnKey]) -> list[Answer]:
-        """Answers for all rows of the table as it is now; who builds next need not ask again. Raises PluginError."""
+        """Answers for all rows of the table as it is now; who builds next need not ask again. Raises as `build`."""
         self._last, self._revision = self._answers(questions), self._table.revision
         return [self._last[question] for question in questions]
+
+    def give(self, kept: Iterable[CachedColumn]) -> None:
+        """Ask workers for what pays of these, and wait for nothing; whoever builds them later finds it."""
+        if self._shards is not None:
+            questions = [question for one in kept if not one.was_built for question in one.questions]
+            try:
+                self._give([question for question in dict.fromkeys(questions) if question not in self._given])
+            except PluginError:
+                # Whoever needs the column will meet it.
+                return
+
+    def forget(self) -> None:
+        """The table begins anew."""
+        self._given.clear()
+        self._last.clear()
 
     def _answers(self, asked: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
         last, self._last = self._last if self._revision == self._table.revision else {}, {}
@@ -86,17 +199,86 @@ class ColumnBuilder:
         return known | self._evaluate([question for question in dict.fromkeys(asked) if question not in known])
 
     def _evaluate(self, questions: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
-        if self._shards is not None and questions:
-            local_seconds = len(questions) * self._table.n_rows * SECONDS_PER_ROW
-            if self._shards.always or local_seconds > LOCAL_WORK_MAX_SECONDS:
-                columns = self._shards.evaluate([request_for(question) for question in questions], self._table.n_rows)
-                if columns is not None and self._are_complete(columns, len(questions)):
-                    return dict(zip(questions, columns, strict=True))
-        return answer_in_full(self._table, questions)
+        if self._shards is None or not questions:
+            return self._locally(questions)
+        self._give([question for question in questions if question not in self._given])
+        works = [self._given[question].work for question in questions if question in self._given]
+        if not all(work.is_over for work in works):
+            if self._table.work.may_await:
+                raise AttemptAwaits(_AllWork(works))
+            for work in works:
+                work.wait()
+        found: dict[ColumnKey, Answer] = {}
+        for question in questions:
+            given = self._given.pop(question, None)
+            answer = None if given is None else given.answer(self._table, question)
+            if given is not None and answer is not None:
+                found[question] = answer[0]
+                self._prices.note(question, self._table.n_rows, given.work.seconds[given.place])
+        return found | self._locally([question for question in questions if question not in found])
 
-    def _are_complete(self, columns: Sequence[Answer], expected: int) -> bool:
+    def _give(self, questions: Sequence[ColumnKey]) -> None:
+        """Ask workers for those that pay."""
+        shards, table = self._shards, self._table
+        costly = questions if shards is None or shards.always else self._costly(questions)
+        if shards is None or not costly:
+            return
+        seconds = table.n_rows * sum(self._prices.of(question) or 0.0 for question in costly)
+        work = shards.begin([request_for(question) for question in costly], table.n_rows, seconds)
+        if work is not None:
+            for place, question in enumerate(costly):
+                self._given[question] = GivenColumn.asked_now(work, place, len(costly), table, question)
+            while len(self._given) > max(GIVEN_MAX, len(costly)):
+                self._given.popitem(last=False)
+
+    def _costly(self, questions: Sequence[ColumnKey]) -> Sequence[ColumnKey]:
+        """Those that are worth a call. What takes little beside the others is done here meanwhile."""
         n_rows = self._table.n_rows
-        return len(columns) == expected and all(column is None or column.shape == (n_rows,) for column in columns)
+        if n_rows <= PROBE_ROWS or self._shards is None:
+            return ()
+        seconds = [self._price(question) * n_rows for question in questions]
+        if not self._shards.pays(sum(seconds)):
+            return ()
+        return [question for question, one in zip(questions, seconds, strict=True) if self._shards.pays(len(questions) * one)]
+
+    def _price(self, question: ColumnKey) -> float:
+        """Seconds a row."""
+        known = self._prices.of(question)
+        if known is None:
+            began = self._table.work.now()
+            question.ask(Rows(self._table, slice(0, PROBE_ROWS)))
+            known = self._prices.note(question, PROBE_ROWS, self._table.work.now() - began)
+        return known
+
+    def _locally(self, questions: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
+        """All rows of the table, in chunks whose columns all plugins share."""
+        table, work = self._table, self._table.work
+        pieces: dict[ColumnKey, list[Answer]] = {question: [] for question in questions}
+        took = dict.fromkeys(questions, 0.0)
+        for start in range(0, table.n_rows, CHUNK_ROWS):
+            rows = Rows(table, slice(start, min(start + CHUNK_ROWS, table.n_rows)))
+            for question, answers in pieces.items():
+                began = work.now()
+                answers.append(question.ask(rows))
+                took[question] += work.now() - began
+        for question, seconds in took.items():
+            self._prices.note(question, table.n_rows, seconds)
+        return {question: join(question.asked.plugin.name, question.part, answers) for question, answers in pieces.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _AllWork:
+    """AwaitedWork: several at once."""
+
+    works: Sequence[SharedWork]
+
+    @property
+    def is_over(self) -> bool:
+        return all(work.is_over for work in self.works)
+
+    @property
+    def until(self) -> float:
+        return max(work.until for work in self.works)
 
 
 def request_for(question: ColumnKey) -> ColumnRequest:
@@ -113,18 +295,23 @@ class ShardAnswers:
         self._plugins = plugins
         self._asked: OrderedDict[tuple[str, bytes], PreparedPlugin] = OrderedDict()
 
-    def answer(self, requests: Sequence[ColumnRequest], rows: slice) -> list[Answer]:
-        """A column for each request over these rows, of which there is one at least.
+    def answer(
+        self, requests: Sequence[ColumnRequest], rows: slice, clock: Callable[[], float] = lambda: 0.0
+    ) -> tuple[list[Answer], list[float]]:
+        """A column for each request over these rows, of which there is one at least, and how many seconds of the clock each took.
 
         Raises PluginError, and KeyError for a plugin that is not there.
         """
         questions = [self._question(request) for request in requests]
         pieces: list[list[Answer]] = [[] for _ in requests]
+        seconds = [0.0] * len(requests)
         for start in range(rows.start, rows.stop, CHUNK_ROWS):
             chunk = Rows(self._table, slice(start, min(start + CHUNK_ROWS, rows.stop)))
-            for question, answers in zip(questions, pieces, strict=True):
-                answers.append(question.ask(chunk))
-        return [join_shards(request, answers) for request, answers in zip(requests, pieces, strict=True)]
+            for place, question in enumerate(questions):
+                began = clock()
+                pieces[place].append(question.ask(chunk))
+                seconds[place] += clock() - began
+        return [join_shards(request, answers) for request, answers in zip(requests, pieces, strict=True)], seconds
 
     def _question(self, request: ColumnRequest) -> ColumnKey:
         key = request.plugin, request.pod

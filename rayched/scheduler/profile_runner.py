@@ -28,6 +28,7 @@ from rayched.scheduler.selection import TieBreaker
 from rayched.scheduler.shadow import Shadow
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.work_budget import AttemptAwaits
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,19 @@ class ProfileRunner:
 
     def measured_evaluation(self, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
         """`evaluate` with a stopwatch."""
-        code, began = Code.ERROR, self.durations.stopwatch()
+        code: Code | None = Code.ERROR
+        began = self.durations.stopwatch()
         try:
             evaluation = self.evaluate(template, nominated)
             code = Code.SUCCESS if evaluation.is_feasible else Code.UNSCHEDULABLE
             return evaluation
+        except AttemptAwaits:
+            # It is made again, and told then.
+            code = None
+            raise
         finally:
-            self.durations.note(FILTER, code, template.scheduler_name, began)
+            if code is not None:
+                self.durations.note(FILTER, code, template.scheduler_name, began)
 
 
 class ProfileRunners:

@@ -46,7 +46,7 @@ from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
-from rayched.snapshot.work_budget import AttemptOverBudget
+from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget
 from rayched.v1.core_pb2 import Pod
 
 ATTEMPT_SECONDS: Final = 1.0
@@ -173,12 +173,15 @@ class Scheduler:
         allowed: float = ATTEMPT_SECONDS,
         *,
         goes_on: bool = False,
+        may_await: bool = False,
     ) -> Attempt | AttemptFailure:
         """One cycle. The attempt that comes back holds room on its node and is READY or WAITING.
 
         `now_unix`: what start times of pods are compared with, where a minimum runtime is asked for. `allowed`: seconds that
         the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed. With `goes_on`
         it raises OverBudget instead: nothing has happened, but that the next attempt for the pod has less to compute.
+        With `may_await` it raises AttemptAwaits where workers are asked for columns: nothing has happened, and the same attempt
+        is to be made again when that is over, before any other; it decides what it would have decided.
         """
         runner = self._runners.of(pod.template.scheduler_name)
         sampled = not self._decisions % ATTEMPTS_SAMPLED_EVERY
@@ -186,13 +189,16 @@ class Scheduler:
         attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now)
         self._decisions += 1
         work = self._snapshot.work
-        work.begin(allowed)
+        work.begin(allowed, may_await=may_await)
         self._goes_on = goes_on
         try:
             if runner.meter is None:
                 return self._cycle(runner, attempt, now, now_unix, sampled)
             with runner.meter.cycle():
                 return self._cycle(runner, attempt, now, now_unix, sampled)
+        except AttemptAwaits:
+            self._decisions -= 1
+            raise
         finally:
             work.end()
 
@@ -245,6 +251,12 @@ class Scheduler:
         self._snapshot.work.end()
         attempt.node_name = self._snapshot.name_of(row)
         return self._take(attempt, now)
+
+    def prefetch(self, template: PodTemplate) -> None:
+        """A pod of this template comes soon: workers may evaluate what its attempt will ask for."""
+        runner = self._runners.get(template.scheduler_name)
+        if runner is not None:
+            runner.engine.prefetch(template)
 
     def decided_waits(self, now: float) -> Iterator[tuple[Attempt, AttemptFailure | None]]:
         """Attempts whose wait has ended: READY, or rolled back with the failure."""

@@ -12,10 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 TICK_SECONDS: Final = 0.01
 """Signs of life are given so often at most."""
+
+
+class AttemptAwaits(BaseException):
+    """An attempt needs what workers were asked for, and is made again when that is over. Nothing failed, so nobody handles it."""
+
+    def __init__(self, work: AwaitedWork) -> None:
+        super().__init__("workers are asked for a part of it")
+        self.work = work
+
+
+class AwaitedWork(Protocol):
+    """What workers were asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Everything was answered, or is not waited for any longer."""
+
+    @property
+    def until(self) -> float:
+        """When it is over at the latest. Seconds, CLOCK_BOOTTIME."""
 
 
 class AttemptOverBudget(BaseException):
@@ -37,7 +57,7 @@ def _no_time() -> float:
 class WorkBudget:
     """The time of one thread. Times in seconds, of the given clock."""
 
-    __slots__ = ("_allowed", "_began", "_clock", "_progress", "_ticked", "_until", "took")
+    __slots__ = ("_allowed", "_began", "_clock", "_progress", "_ticked", "_until", "may_await", "took")
 
     def __init__(self) -> None:
         """Without a clock no time passes, and nothing is over budget."""
@@ -47,6 +67,8 @@ class WorkBudget:
         self._began: float | None = None
         self._until = inf
         self._ticked = -inf
+        self.may_await = False
+        """Whoever began the work makes it again after AttemptAwaits."""
         self.took = 0.0
         """By the work that was ended last."""
 
@@ -54,16 +76,22 @@ class WorkBudget:
         """`progress` is a sign of life."""
         self._clock, self._progress = clock, progress
 
-    def begin(self, seconds: float) -> None:
+    def begin(self, seconds: float, *, may_await: bool = False) -> None:
         """Work that may take so long. Whoever begins it ends it, whatever happens."""
         self._began = now = self._clock()
         self._allowed, self._until = seconds, now + seconds
+        self.may_await = may_await
 
     def end(self) -> None:
         """From now on nothing is over budget. Idempotent."""
         if self._began is not None:
             self.took = self._clock() - self._began
             self._began, self._until = None, inf
+        self.may_await = False
+
+    def now(self) -> float:
+        """What the thread has computed, in seconds, from any beginning."""
+        return self._clock()
 
     @contextmanager
     def of(self, seconds: float) -> Iterator[None]:

@@ -30,7 +30,6 @@ from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.actors.shards import RayShards
 from rayched.actors.worker import create_workers
 from rayched.api import kinds
-from rayched.engine import shards as sharding
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
@@ -111,7 +110,7 @@ class Run:
         self.random = Random(5)
         self.snapshot = Snapshot()
         profiles = profiles_of(PROFILES).profiles
-        self.shards = RayShards(self.snapshot, profiles, lambda: None)
+        self.shards = RayShards(self.snapshot, profiles, lambda: None, time.monotonic, always=True)
         self.shards.use(workers)
         self.scheduler = Scheduler(self.snapshot, profiles, 9, self.shards.of_profile)
         self.templates = TemplateTable()
@@ -139,8 +138,7 @@ class Run:
 
 @pytest.fixture
 def shards_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are asked however small the work is, and waited for."""
-    monkeypatch.setattr(sharding, "LOCAL_WORK_MAX_SECONDS", 0.0)
+    """Workers are waited for."""
     monkeypatch.setattr(shards, "ANSWER_SECONDS_MAX", PATIENCE_SECONDS)
 
 
@@ -156,8 +154,8 @@ def test_decisions_are_the_same_with_no_worker_one_and_four(local_ray: Any, four
     runs = [Run([]), Run(four_workers[:1]), Run(four_workers)]
     decisions = [run.decide(60) for run in runs]
     assert decisions[0] == decisions[1] == decisions[2]
-    assert [run.shards.evaluations > 10 for run in runs] == [False, True, True]
-    assert [run.shards.local_evaluations for run in runs] == [0, 0, 0]
+    assert [run.shards.counts.evaluations > 10 for run in runs] == [False, True, True]
+    assert [run.shards.counts.local_evaluations for run in runs] == [0, 0, 0]
 
 
 def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_replaced(
@@ -166,26 +164,26 @@ def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_rep
     workers = create_workers(2, PROFILES)
     pids = local_ray.get([worker.pid.remote() for worker in workers])
     run, alone = Run(workers), Run([])
-    assert run.decide(10) == alone.decide(10) and run.shards.local_evaluations == 0
+    assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == 0
     os.kill(pids[0], signal.SIGKILL)
     assert run.decide(10) == alone.decide(10)
-    dead = run.shards.local_evaluations
-    assert dead > 0 and run.shards.evaluations > 0
+    dead = run.shards.counts.local_evaluations
+    assert dead > 0 and run.shards.counts.evaluations > 0
     (replacement,) = create_workers(1, PROFILES)
     hung = local_ray.get(replacement.pid.remote())
     run.shards.use([replacement, workers[1]])
-    assert run.decide(10) == alone.decide(10) and run.shards.local_evaluations == dead
+    assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == dead
     os.kill(hung, signal.SIGSTOP)
     try:
         began = time.monotonic()
         assert run.decide(10) == alone.decide(10)
         # It was waited for once, and not asked again.
-        assert run.shards.local_evaluations > dead and time.monotonic() - began < 2 * PATIENCE_SECONDS
+        assert run.shards.counts.local_evaluations > dead and time.monotonic() - began < 2 * PATIENCE_SECONDS
     finally:
         os.kill(hung, signal.SIGCONT)
-    late = run.shards.local_evaluations
-    wait_until(lambda: bool(local_ray.wait([run.shards._workers[0].late], timeout=0)[0]))
-    assert run.decide(10) == alone.decide(10) and run.shards.local_evaluations == late
+    late = run.shards.counts.local_evaluations
+    wait_until(lambda: (late_call := run.shards._workers[0].late) is not None and late_call.done())
+    assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == late
     for worker in (replacement, workers[1]):
         local_ray.kill(worker)
 

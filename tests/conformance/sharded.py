@@ -6,10 +6,12 @@ They are asked for every column, however small the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rayched.actors.shards import column_plugins
 from rayched.engine.prepared import Answer
 from rayched.engine.shards import ColumnRequest, ShardAnswers, join_shards
+from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.transfer import TableCopy, export_rows
@@ -26,7 +28,10 @@ class Shards:
         self._answers = [ShardAnswers(copy, column_plugins(profile)) for copy in self._copies]
         self.asked = 0
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer]:
+    def pays(self, seconds: float) -> bool:
+        return True
+
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork:
         self.asked += 1
         size = -(-n_rows // len(self._copies))
         pieces: list[list[Answer]] = [[] for _ in requests]
@@ -34,6 +39,27 @@ class Shards:
             rows = slice(min(number * size, n_rows), min((number + 1) * size, n_rows))
             if rows.start < rows.stop:
                 copy.import_rows(export_rows(self._snapshot, rows, copy.position))
-                for answers, answer in zip(pieces, worker.answer(requests, rows), strict=True):
+                try:
+                    found, _ = worker.answer(requests, rows)
+                except PluginError:
+                    return AnsweredWork(None, [0.0] * len(requests))
+                for answers, answer in zip(pieces, found, strict=True):
                     answers.append(answer)
-        return [join_shards(request, answers) for request, answers in zip(requests, pieces, strict=True)]
+        columns = [join_shards(request, answers) for request, answers in zip(requests, pieces, strict=True)]
+        return AnsweredWork(columns, [0.0] * len(requests))
+
+
+@dataclass(frozen=True)
+class AnsweredWork:
+    """SharedWork that was answered at once."""
+
+    answers: Sequence[Answer] | None
+    seconds: Sequence[float]
+    is_over = True
+    until = 0.0
+
+    def wait(self) -> None:
+        pass
+
+    def take(self) -> Sequence[Answer] | None:
+        return self.answers

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.engine import cached_columns
+from rayched.engine import cached_columns, shards
 from rayched.engine.cached_columns import (
     OUTSIDE,
     CachedColumn,
@@ -17,7 +17,6 @@ from rayched.engine.cached_columns import (
     FinalScoreColumn,
     LogCursor,
     RawScoreColumn,
-    answer_in_full,
     as_scores,
     refresh_each,
 )
@@ -72,7 +71,7 @@ def plain_scores(values: Sequence[int]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_columns_follow_what_is_said_of_each_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cached_columns, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(shards, "CHUNK_ROWS", 7)
     monkeypatch.setattr(cached_columns, "BOUNDS_MAX", 2)
     random, plugin, snapshot = Random(seed), Told(), a_snapshot(N_ROWS)
     build, log = ColumnBuilder(snapshot, None).build, snapshot.logs[Log.LABELS]
@@ -216,13 +215,12 @@ def test_so_many_changed_rows_are_named_and_no_more() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 6, 7, 20, 100])
 def test_answers_in_chunks_are_those_to_one_question(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cached_columns, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(shards, "CHUNK_ROWS", chunk)
     plugin, silent, snapshot = Told(), Told(), a_snapshot(N_ROWS)
     plugin.values, silent.values = list(range(N_ROWS)), None
     question, other = plugin.question(PluginHalf.SCORE), silent.question(PluginHalf.SCORE)
-    found = answer_in_full(snapshot, (question, other))
-    answer = found[question]
-    assert answer is not None and answer.tolist() == plugin.values and found[other] is None
+    answer, nothing = ColumnBuilder(snapshot, None).ahead((question, other))
+    assert answer is not None and answer.tolist() == plugin.values and nothing is None
     assert [row for rows in plugin.asked for row in rows] == list(range(N_ROWS))
     assert {len(rows) for rows in plugin.asked[:-1]} <= {min(chunk, N_ROWS)}
 

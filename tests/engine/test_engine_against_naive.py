@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rayched.engine import shards, usage_stack
+from rayched.engine import usage_stack
 from rayched.engine.engine import Engine
 from rayched.engine.evaluation import Evaluation
 from rayched.engine.prepared import Answer
@@ -19,6 +19,7 @@ from rayched.snapshot.table import NodeTable
 from rayched.snapshot.transfer import RowsUpdate, TableCopy, export_rows
 from rayched.snapshot.verification import verify
 from rayched.v1.core_pb2 import Pod
+from tests.conformance.sharded import AnsweredWork
 from tests.engine.toy_clusters import World
 from tests.engine.toy_plugins import FILTERS, SCORES, toy_profile
 
@@ -29,7 +30,7 @@ PLUGINS = {plugin.name: plugin for plugin in (*SCORES, *FILTERS)}
 class PickledShards:
     """Workers that know nothing but the bytes they are sent. Rows are split anew whenever there are more of them."""
 
-    always = False
+    always = True
 
     def __init__(self, snapshot: Snapshot, n_workers: int, dead: bool = False) -> None:
         self.snapshot = snapshot
@@ -37,7 +38,10 @@ class PickledShards:
         self.dead = dead
         self.asked = 0
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
+    def pays(self, seconds: float) -> bool:
+        return True
+
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork | None:
         self.asked += 1
         if self.dead:
             return None
@@ -47,10 +51,11 @@ class PickledShards:
             rows = slice(min(number * size, n_rows), min((number + 1) * size, n_rows))
             if rows.start < rows.stop:
                 bring_up_to_date(copy, self.snapshot, rows)
-                found = ShardAnswers(copy, PLUGINS).answer(pickle.loads(pickle.dumps(list(requests))), rows)  # noqa: S301
+                found, _ = ShardAnswers(copy, PLUGINS).answer(pickle.loads(pickle.dumps(list(requests))), rows)  # noqa: S301
                 for answers, answer in zip(pieces, found, strict=True):
                     answers.append(answer)
-        return [join_shards(request, answers) for request, answers in zip(requests, pieces, strict=True)]
+        columns = [join_shards(request, answers) for request, answers in zip(requests, pieces, strict=True)]
+        return AnsweredWork(columns, [0.0] * len(requests))
 
 
 def bring_up_to_date(copy: TableCopy, snapshot: Snapshot, rows: slice) -> RowsUpdate:
@@ -83,7 +88,6 @@ def assert_equal(evaluation: Evaluation, expected: dict[str, int], table: NodeTa
 @pytest.mark.row("F6", "F23")
 @pytest.mark.parametrize("seed", range(6))
 def test_every_way_of_evaluating_gives_the_naive_totals_after_every_change(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "LOCAL_WORK_MAX_SECONDS", 0.0)
     # Few templates make a stack, in half of the worlds.
     monkeypatch.setattr(usage_stack, "FEW", 1 if seed % 2 else 7)
     world = World(seed)

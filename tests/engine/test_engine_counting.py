@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rayched.engine.engine import Engine
-from rayched.engine.prepared import Answer
 from rayched.engine.shards import ColumnRequest
 from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
@@ -83,9 +82,11 @@ class NoShards:
     def __init__(self) -> None:
         self.plugins: set[str] = set()
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
+    def pays(self, seconds: float) -> bool:
+        return True
+
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> None:
         self.plugins |= {request.plugin for request in requests}
-        return None
 
 
 def loner() -> tuple[Loner, Snapshot, Engine]:

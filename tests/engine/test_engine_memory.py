@@ -9,36 +9,38 @@ import numpy as np
 import pytest
 
 from rayched.engine import engine as engine_module
-from rayched.engine import shards
 from rayched.engine.engine import Engine
 from rayched.engine.prepared import Answer
 from rayched.engine.shards import ColumnRequest
 from rayched.engine.usage_values import scale_for
 from rayched.framework.plugin_error import PluginError
 from rayched.v1.core_pb2 import Pod
+from tests.conformance.sharded import AnsweredWork
 from tests.engine.spies import Spy, a_snapshot, a_template
 from tests.engine.toy_plugins import Images, Rank, Room, a_profile, toy_profile
 
 
 class CountingShards:
-    always = False
-
-    def __init__(self, answer: Sequence[Answer] | None) -> None:
+    def __init__(self, answer: Sequence[Answer] | None, *, always: bool = True) -> None:
         self.requests: list[list[ColumnRequest]] = []
         self.answer = answer
+        self.always = always
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
+    def pays(self, seconds: float) -> bool:
+        return self.always
+
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork | None:
         self.requests.append(list(requests))
-        return self.answer
+        return AnsweredWork(self.answer, [0.0] * len(requests))
 
 
-def test_workers_are_asked_only_for_work_that_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = CountingShards(None)
+def test_workers_are_asked_only_for_work_that_is_worth_it() -> None:
+    workers = CountingShards(None, always=False)
     snapshot = a_snapshot()
     engine = Engine(snapshot, toy_profile(), workers)
     engine.evaluate(a_template())
     assert workers.requests == []
-    monkeypatch.setattr(shards, "LOCAL_WORK_MAX_SECONDS", 0.0)
+    workers.always = True
     for template in (a_template(app="a"), a_template("200m"), a_template("200m", app="a")):
         engine.evaluate(template)
     requests = [request for each in workers.requests for request in each]
@@ -47,8 +49,7 @@ def test_workers_are_asked_only_for_work_that_is_worth_it(monkeypatch: pytest.Mo
     assert Pod.FromString(requests[0].pod).spec.containers[0].resources.requests["cpu"].string == "200m"
 
 
-def test_an_incomplete_answer_of_workers_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "LOCAL_WORK_MAX_SECONDS", 0.0)
+def test_an_incomplete_answer_of_workers_is_not_taken() -> None:
     snapshot = a_snapshot()
     expected = Engine(snapshot, toy_profile()).evaluate(a_template()).total.tolist()
     for answer in ([], [np.zeros(3, np.uint8)], [np.zeros(10, np.uint8)] * 99):

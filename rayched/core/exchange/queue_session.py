@@ -18,6 +18,7 @@ No I/O. Owner: the SchedulerCore. Cost: about 4 µs a pod that comes, is handed 
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -228,6 +229,10 @@ class QueueLink:
     def take(self) -> str | None:
         """The next pod to try."""
         return self._hand.popleft()[0] if self._hand else None
+
+    def coming(self, pods: int) -> list[str]:
+        """The next pods to try, at most so many, which stay in the hand."""
+        return [uid for uid, _ in itertools.islice(self._hand, pods)]
 
     def taken(self, pods: int, seconds: float, batch_seconds: float) -> None:
         """So many pods were decided, or stepped aside, in so long: the hand is to hold two batches of that speed."""
