@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage bench bench-quick bench-plot warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ bench: $(STAMP) ## rates against kube-scheduler's: make bench [DEPTH=engine|sche
 
 bench-quick: $(STAMP) ## a small set in under a minute; fails when a workload has become half as fast
 	@$(BIN)/python -m benchmarks.quick
+
+pool: $(STAMP) ## what the pool of workers gains where work is worth giving away: make pool [ARGS=...]
+	@$(BIN)/python -m benchmarks.pool $(ARGS)
 
 bench-plot: $(STAMP) ## pods/s over nodes as a picture: make bench-plot JSON=FILE [PNG=FILE], from the lines of make bench
 	@$(BIN)/python -m benchmarks.plot $(if $(PNG),--png $(PNG)) $(if $(JSON),$(JSON),$(error bench-plot: JSON=FILE is missing))

@@ -200,11 +200,11 @@ def a_ray() -> Iterator[None]:
         local.stop()
 
 
-def run(workload: Workload, percentage: int, templates: int, workers: int) -> Result:
-    """One run, within `a_ray`. Raises NotBound."""
+def run(workload: Workload, percentage: int, templates: int, workers: int, profiles: ProfilesText | None = None) -> Result:
+    """One run, within `a_ray`; `profiles` in place of the default one with that percentage. Raises NotBound."""
     import ray
 
-    profiles = ProfilesText(_CONFIGURATION.format(percentage=percentage), "bench")
+    profiles = profiles or ProfilesText(_CONFIGURATION.format(percentage=percentage), "bench")
     with tempfile.TemporaryDirectory(prefix="bench-", dir="/dev/shm") as directory:
         belief_path = str(Path(directory) / "belief")
         cell = BeliefCell.create(belief_path)

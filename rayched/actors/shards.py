@@ -41,8 +41,6 @@ _WAIT_SECONDS: Final = 0.1
 BLOCK_ROWS: Final = 1_024
 WORK_SECONDS_MIN: Final = 0.002
 """Less is not worth a worker's turn."""
-GAIN_MIN: Final = 0.8
-"""Workers are asked where they need less than this part of what it takes here."""
 HANDOVER_SECONDS: Final = 0.003
 """What handing over takes, before it was measured."""
 HANDOVER_SECONDS_MAX: Final = 0.05
@@ -121,11 +119,11 @@ class RayShards:
         return _ProfileShards(self, name)
 
     def pays(self, seconds: float) -> bool:
-        """Whether workers do what takes so long here in clearly less."""
+        """Whether workers do sooner what takes so long here."""
         workers = len(self._askable())
         if not workers or seconds < WORK_SECONDS_MIN:
             return False
-        return self.handover_seconds + seconds / workers < GAIN_MIN * seconds
+        return self.handover_seconds + seconds / workers < seconds
 
     def begin(self, profile: str, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> _ShardedWork | None:
         """Ask for a column for each request, some `seconds` of work. None: there is nobody to ask, or nothing to ask about."""

@@ -83,7 +83,7 @@ class ShardEvaluator(Protocol):
         """Ask for every full evaluation, whether or not it is worth it: for tests."""
 
     def pays(self, seconds: float) -> bool:
-        """Whether workers do what takes so long here in clearly less."""
+        """Whether workers do sooner what takes so long here."""
 
     def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> SharedWork | None:
         """Ask for a column of shape (n_rows,) for each request, as the table is now. None: there is nobody to ask.

@@ -254,9 +254,8 @@ class Scheduler:
 
     def prefetch(self, template: PodTemplate) -> None:
         """A pod of this template comes soon: workers may evaluate what its attempt will ask for."""
-        runner = self._runners.get(template.scheduler_name)
-        if runner is not None:
-            runner.engine.prefetch(template)
+        if self.knows(template.scheduler_name):
+            self._runners.of(template.scheduler_name).engine.prefetch(template)
 
     def decided_waits(self, now: float) -> Iterator[tuple[Attempt, AttemptFailure | None]]:
         """Attempts whose wait has ended: READY, or rolled back with the failure."""
