@@ -99,9 +99,7 @@ class SchedulerActor:
         self._queue = QueuePartner(self._own_directory, self._inbox, self._exchange_answered)
         self._queue.take(queue_actor)
         snapshot = Snapshot()
-        self._shards = RayShards(
-            snapshot, loaded.profiles, self._tick, boottime, always=config.shard_always, answered=self._wake
-        )
+        self._shards = RayShards(snapshot, loaded.profiles, self._tick, boottime, always=config.shard_always, answered=self._wake)
         self._shards.use(workers)
         self._deciding = DecidingCell.create(self._own_directory)
         ports = Ports(
@@ -221,7 +219,7 @@ class SchedulerActor:
                 if turn.lease_wanted:
                     self._grant_lease()
                 self._turn_at = turn.turn_at
-                for problem in self._core.take_problems():
+                for problem in self._core.problems.take():
                     log.warning("%s", problem)
                 self._tick()
                 self._tell_fenced()

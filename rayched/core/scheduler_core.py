@@ -23,12 +23,12 @@ Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from rayched.core.attempt_outcomes import AttemptEnds
-from rayched.core.cache.cache import PROGRESS_OBJECTS, UNREPORTED_MAX, Cache
+from rayched.core.awaited_attempt import AwaitedAttempt, prefetch
+from rayched.core.cache.cache import PROGRESS_OBJECTS, Cache
 from rayched.core.cache.change_handler import CacheNews
 from rayched.core.cache.records import PodRecord, nominated_in
 from rayched.core.costly_pods import DEATHS_MAX, HEAVY_SECONDS, CostlyPods, Trial
@@ -38,6 +38,7 @@ from rayched.core.exchange.queue_events import QueueFeed
 from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
 from rayched.core.parts import CoreParts
 from rayched.core.ports import Ports, Turn
+from rayched.core.problems import Problems
 from rayched.core.term import Step, Term
 from rayched.core.write_sender import WriteSender
 from rayched.core.writes import event_reasons as occurrences
@@ -54,7 +55,7 @@ from rayched.queue.hints import HintTable
 from rayched.scheduler.attempt import AttemptFailure, AttemptPhase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
-from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget, AwaitedWork
+from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 
@@ -62,16 +63,6 @@ BATCH_SECONDS: Final = 0.005
 """Work of one batch; whatever waits meanwhile (the watch, answers, a tick) waits no longer than this."""
 CLOCK_EVERY: Final = 4
 """Pods decided between two looks at the clock."""
-PREFETCHED_MAX: Final = 16
-"""Pods behind one that awaits workers, for whose templates workers are asked, too."""
-
-
-class AwaitedAttempt(NamedTuple):
-    """An attempt that is made again when workers have answered. No other begins before: decisions keep their order."""
-
-    uid: str
-    turn: Trial | None
-    work: AwaitedWork
 
 
 class SchedulerCore:
@@ -135,7 +126,7 @@ class SchedulerCore:
         self._next_session = first_session
         self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried)
         self._farewell: ExchangeRequest | None = None
-        self._queue_problems: deque[str] = deque(maxlen=UNREPORTED_MAX)
+        self.problems = Problems(self.cache, self.scheduler)
 
     # --------------------------------------------------------------------------------------------------------- inputs
 
@@ -171,7 +162,7 @@ class SchedulerCore:
         for uid in answer.gated:
             self.statuses.want(uid, pod_changes.GATED, now)
         self._roll_call.suggest(answer.suggested)
-        self._queue_problems.extend(answer.problems)
+        self.problems.of_queue(answer.problems)
         for uid in answer.lost:
             record = self.cache.pod(uid)
             if record is not None and self._ends.is_to_be_tried(record):
@@ -198,17 +189,6 @@ class SchedulerCore:
         """Not leading, and no write is under way."""
         return not self.term.leads and self.window.quiet
 
-    def take_problems(self) -> list[str]:
-        """Problems for the log that were not reported yet; each a line, with a traceback below where something raised."""
-        cache, plugins, raised = self.cache.unreported, self.scheduler.plugin_problems, self.scheduler.raised.take()
-        if not cache and not plugins and not raised and not self._queue_problems:
-            return []
-        problems = [*cache, *(problem.message() for problem in plugins), *raised, *self._queue_problems]
-        self._queue_problems.clear()
-        cache.clear()
-        plugins.clear()
-        return problems
-
     def activate(self, names: tuple[str, ...]) -> None:
         """Pods to be tried at once."""
         if self.link is not None and names:
@@ -234,10 +214,9 @@ class SchedulerCore:
     def decide(self) -> bool:
         """One batch of cycles. False: there was nothing to decide."""
         self._follow_belief()
-        link, costly = self.link, self._costly
+        link, costly, awaited = self.link, self._costly, self._awaited
         # No pod that is decided makes room for more than one other.
         room = self.bindings.room
-        awaited = self._awaited
         if link is None or not (awaited or len(link) or len(costly)) or not room or (awaited and not awaited.work.is_over):
             return False
         clock, decisions = self._ports.clock, self.scheduler.decisions
@@ -283,7 +262,7 @@ class SchedulerCore:
         dues = (
             link.next_due(),
             self._costly.due() if self.bindings.room and self._awaited is None else None,
-            None if self._awaited is None else self._awaited.work.until,
+            self._awaited.work.until if self.bindings.room and self._awaited is not None else None,
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
@@ -388,8 +367,7 @@ class SchedulerCore:
         except AttemptAwaits as awaits:
             self.measures.cycle_began.pop()
             self._awaited = AwaitedAttempt(uid, turn, awaits.work)
-            for coming in filter(None, map(self.cache.pod, link.coming(PREFETCHED_MAX))):
-                self.scheduler.prefetch(coming.template)
+            prefetch(link, self.cache, self.scheduler)
             return
         except AttemptOverBudget:
             self._costly.was_aside(now, self._ports.clock())

@@ -17,6 +17,7 @@ from rayched.core.exchange.queue_core import QueueCore, queue_factory
 from rayched.core.ports import Ports
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.window import Send
+from rayched.engine.shards import ShardEvaluator
 from rayched.framework.profile import Profile
 from rayched.plugins.in_tree import IN_TREE
 from rayched.store.errors import NotApplied, StoreUnavailable
@@ -55,6 +56,7 @@ class Replica:
         events: bool = False,
         identity: str = "",
         work_clock: Callable[[], float] | None = None,
+        shards: Callable[[str], ShardEvaluator] | None = None,
     ) -> None:
         self.store, self.clock = store, clock
         self.profiles = dict(profiles or default_profiles())
@@ -77,6 +79,7 @@ class Replica:
                 self.decides_about,
             ),
             identity=identity,
+            shards=shards,
         )
         self.queue = self.new_queue()
         self.watched_through = 0

@@ -164,7 +164,7 @@ def test_a_fault_of_the_queue_is_found_and_names_its_pod(fault: Fault) -> None:
             replica.settle()
             pass_seconds(replica, 3)
         found = set(replica.queue.violations)
-        problems = replica.core.take_problems()
+        problems = replica.core.problems.take()
         assert found == ({fault.found.value} if planted else set()), problems
         assert all(problem.startswith("queue: pod default/large: ") for problem in problems)
         assert bool(problems) is planted

@@ -148,7 +148,7 @@ def test_the_time_of_pre_enqueue_is_a_histogram_by_outcome_and_its_plugins_are_s
     put(replica, "closed", labels={"closed": "yes"})
     put(replica, "broken", labels={"broken": "yes"})
     replica.settle()
-    (told,) = replica.core.take_problems()
+    (told,) = replica.core.problems.take()
     assert told.startswith('running PreEnqueue plugin "Gatekeeper": RuntimeError: broken\nTraceback') and "in pre_enqueue" in told
     found = scrape(replica.queue)
     point = "scheduler_framework_extension_point_duration_seconds"

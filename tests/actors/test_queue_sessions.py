@@ -36,7 +36,7 @@ def test_one_poisoned_object_among_many_parks_itself() -> None:
     replica.settle()
     assert len(replica.bound()) == 40
     assert len(replica.core.cache.poisoned) == 4
-    assert len(replica.core.take_problems()) == 4 and replica.core.take_problems() == []
+    assert len(replica.core.problems.take()) == 4 and replica.core.problems.take() == []
     assert "uid" in replica.core.cache.poisoned[key_of("bad-twin")]
 
 
@@ -83,7 +83,7 @@ def test_a_plugin_that_raises_for_one_pod_ends_its_attempt_and_no_other() -> Non
         put_pod(replica.store, a_pod(f"p{i}"))
     replica.settle()
     assert set(replica.bound()) == {"p0", "p1", "p2"}
-    (told,) = replica.core.take_problems()
+    (told,) = replica.core.problems.take()
     assert told.startswith('plugin "Moody", PreFilter: RuntimeError: not today\nTraceback') and "in key" in told
     reason, message = reason_of(replica, "poison")
     assert reason == "SchedulerError" and "Moody" in message and "not today" in message

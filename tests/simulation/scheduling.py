@@ -134,7 +134,7 @@ class Scheduling(Role):
                 self._exchange(turn.exchange)
             if turn.lease_wanted:
                 self._grant_lease()
-            self.core.take_problems()
+            self.core.problems.take()
             self._tick()
             busy = self.core.decide()
         finally:
