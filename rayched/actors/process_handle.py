@@ -17,6 +17,12 @@ import weakref
 from pathlib import Path
 
 
+def pid_space() -> str:
+    """Where a pid of this process's view means what it means here: the running kernel and the namespace of pids."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+
+
 class ProcessHandle:
     """Opened while the process is known to live: it has just answered, or is our child. Any thread."""
 

@@ -318,6 +318,9 @@ class SchedulerActor:
             pending_pods=dict(core.link.counts) if core.link is not None else {},
             attempts=dict(core.attempts),
             worker_evaluations=self._shards.counts.evaluations,
+            worker_local_evaluations=self._shards.counts.local_evaluations,
+            handover_seconds=self._shards.handover_seconds,
+            pool=self._shards.pool(),
             events=dict(core.events.counts),
             pid=os.getpid(),
         )

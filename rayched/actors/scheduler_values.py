@@ -31,6 +31,29 @@ class SchedulerActorConfig:
 
 
 @dataclass(frozen=True)
+class WorkerPlace:
+    """Where a worker runs."""
+
+    pid: int
+    host: str
+    pid_space: str
+    """The pid means something only where this is the same."""
+
+
+@dataclass(frozen=True)
+class WorkerCounts:
+    """What a worker has done for one scheduler."""
+
+    evaluations: int
+    rows: int
+    """Of columns."""
+    seconds: float
+    """That it computed."""
+    under_way: int
+    """Questions that are not answered yet."""
+
+
+@dataclass(frozen=True)
 class SchedulerStatus:
     """What the scheduler is doing, as of one moment."""
 
@@ -43,6 +66,11 @@ class SchedulerStatus:
     pending_pods: dict[str, int]
     attempts: dict[str, int]
     worker_evaluations: int
+    worker_local_evaluations: int
+    handover_seconds: float
+    """What handing an evaluation over to workers takes."""
+    pool: tuple[WorkerCounts, ...]
+    """In the order in which the scheduler was told of its workers."""
     events: dict[str, int]
     """Written and dropped."""
     pid: int

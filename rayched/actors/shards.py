@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from rayched.actors.scheduler_values import WorkerCounts
 from rayched.engine.prepared import Answer
 from rayched.engine.shards import ColumnRequest, PoolCounts, ShardAnswers, ShardEvaluator, SharedWork, join_shards
 from rayched.framework.plugin import ColumnPlugin
@@ -65,6 +66,7 @@ class _Worker:
     """A call that was not answered in time."""
     calls: list[Future[Any]] = field(default_factory=list)
     """Those that were not answered when it was looked last."""
+    counts: PoolCounts = field(default_factory=PoolCounts)
 
     @property
     def is_idle(self) -> bool:
@@ -138,6 +140,13 @@ class RayShards:
         # One shard for each worker; with few rows the last workers get none.
         calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(workers, shards, strict=False)]
         return _ShardedWork(self, profile, requests, shards, calls, now, until, is_alone=is_alone)
+
+    def pool(self) -> tuple[WorkerCounts, ...]:
+        """What each worker has done."""
+        return tuple(
+            WorkerCounts(one.counts.evaluations, one.counts.rows, one.counts.seconds, 0 if one.is_idle else len(one.calls))
+            for one in self._workers
+        )
 
     # ---------------------------------------------------------------------------------------------------------- locally
 
@@ -257,9 +266,10 @@ class _ShardedWork:
                 total = [a + b for a, b in zip(total, found[1], strict=True)]
                 slowest = max(slowest, sum(found[1]))
                 last_at = max(last_at, call.answered_at or last_at)
-                shards.counts.evaluations += 1
-                shards.counts.rows += len(self._requests) * (rows.stop - rows.start)
-                shards.counts.seconds += sum(found[1])
+                for counts in (shards.counts, call.worker.counts):
+                    counts.evaluations += 1
+                    counts.rows += sum(0 if answer is None else len(answer) for answer in found[0])
+                    counts.seconds += sum(found[1])
         except PluginError:
             return None
         if self._is_alone:

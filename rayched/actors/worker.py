@@ -6,12 +6,15 @@ It knows rows and plugins, neither pods nor nodes. An update that does not fit i
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from rayched.actors.configured import ProfilesText, profiles_of
+from rayched.actors.process_handle import pid_space
+from rayched.actors.scheduler_values import WorkerPlace
 from rayched.actors.shards import column_plugins
 from rayched.engine.prepared import Answer
 from rayched.engine.shards import ColumnRequest, ShardAnswers
@@ -40,6 +43,10 @@ class FilterScoreWorker:
 
     def pid(self) -> int:
         return os.getpid()
+
+    def place(self) -> WorkerPlace:
+        """Where it runs."""
+        return WorkerPlace(os.getpid(), socket.gethostname(), pid_space())
 
     def alive(self) -> None:
         """Never returns."""

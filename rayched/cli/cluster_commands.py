@@ -30,11 +30,12 @@ from rayched.replica.settings import (
     SettingsError,
 )
 from rayched.replica.stop_signals import block_stop_signals
-from rayched.v1.services_pb2 import GetLeaderResponse
+from rayched.v1.services_pb2 import GetLeaderResponse, PoolWorker
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.2
 
+_POOL_HEADINGS = ["WORKER", "HOST", "PID", "EVALUATIONS", "ROWS", "SECONDS", "UNDER WAY"]
 _LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
 
 Compaction = Annotated[
@@ -44,6 +45,7 @@ Compaction = Annotated[
 
 class LeaderOutput(enum.StrEnum):
     json = "json"
+    wide = "wide"
 
 
 @with_cluster_options
@@ -160,7 +162,10 @@ def up(
 
 def leader(
     server: Server = None,
-    output: Annotated[LeaderOutput | None, typer.Option("--output", "-o", metavar="json", help="Format; none: a table.")] = None,
+    output: Annotated[
+        LeaderOutput | None,
+        typer.Option("--output", "-o", metavar="json|wide", help="Format; wide: its workers, too; none: a table."),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on with changes as they come.")] = False,
 ) -> None:
     """Show who leads."""
@@ -170,7 +175,7 @@ def leader(
             headings = [_LEADER_HEADINGS]
             with client.watch_leader() as stream:
                 for found in stream:
-                    if output is None:
+                    if output is not LeaderOutput.json:
                         table.print([*headings, _leader_row(found)])
                         headings = []
                     else:
@@ -179,10 +184,13 @@ def leader(
         found = client.leader()
         for problem in found.problems:
             note(f"{found.answered_by}: {problem}")
-        if output is not None:
+        if output is LeaderOutput.json:
             out(_leader_json(found))
         elif found.holder:
             plain_table(_LEADER_HEADINGS, [_leader_row(found)])
+            if output is LeaderOutput.wide:
+                out("")
+                plain_table(_POOL_HEADINGS, [_pool_row(one) for one in client.scheduler_status().pool])
         else:
             fail("nobody leads at the moment; `rayched leader -w` shows the next leader when there is one")
 
@@ -192,6 +200,11 @@ def _leader_row(found: GetLeaderResponse) -> list[str]:
         return ["<none>", "<none>", str(found.epoch), str(found.transitions), "<none>"]
     acquired = datetime.fromtimestamp(found.acquired_at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return [found.holder, found.address, str(found.epoch), str(found.transitions), acquired]
+
+
+def _pool_row(one: PoolWorker) -> list[str]:
+    place = [one.host or "<none>", str(one.pid or "<none>")]
+    return [one.name, *place, str(one.evaluations), str(one.rows), f"{one.seconds:.3f}", str(one.under_way)]
 
 
 def _leader_json(found: GetLeaderResponse) -> str:

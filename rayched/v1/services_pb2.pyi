@@ -597,7 +597,7 @@ class GetSchedulerStatusRequest(_message.Message):
     def __init__(self, hops: _Optional[int] = ...) -> None: ...
 
 class GetSchedulerStatusResponse(_message.Message):
-    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids", "events")
+    __slots__ = ("holder", "epoch", "revision", "nodes", "bound_pods", "assumed_pods", "pending_pods", "attempts", "workers", "worker_evaluations", "pids", "events", "pool", "worker_local_evaluations", "handover_seconds")
     class PendingPodsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -638,6 +638,9 @@ class GetSchedulerStatusResponse(_message.Message):
     WORKER_EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
     PIDS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    WORKER_LOCAL_EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    HANDOVER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     holder: str
     epoch: int
     revision: int
@@ -650,7 +653,28 @@ class GetSchedulerStatusResponse(_message.Message):
     worker_evaluations: int
     pids: _containers.ScalarMap[str, int]
     events: _containers.ScalarMap[str, int]
-    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    pool: _containers.RepeatedCompositeFieldContainer[PoolWorker]
+    worker_local_evaluations: int
+    handover_seconds: float
+    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ..., pool: _Optional[_Iterable[_Union[PoolWorker, _Mapping]]] = ..., worker_local_evaluations: _Optional[int] = ..., handover_seconds: _Optional[float] = ...) -> None: ...
+
+class PoolWorker(_message.Message):
+    __slots__ = ("name", "host", "pid", "evaluations", "rows", "seconds", "under_way")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    host: str
+    pid: int
+    evaluations: int
+    rows: int
+    seconds: float
+    under_way: int
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., evaluations: _Optional[int] = ..., rows: _Optional[int] = ..., seconds: _Optional[float] = ..., under_way: _Optional[int] = ...) -> None: ...
 
 class ListQueueRequest(_message.Message):
     __slots__ = ("hops", "namespace", "name", "limit")

@@ -22,10 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rayched.actors.process_handle import ProcessHandle, handle_of
+from rayched.actors.process_handle import ProcessHandle, handle_of, pid_space
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_process import create_scheduler_process
-from rayched.actors.scheduler_values import SchedulerActorConfig
+from rayched.actors.scheduler_values import SchedulerActorConfig, WorkerPlace
 from rayched.actors.worker import create_workers
 from rayched.replica.ray.local_ray import RayUnavailable
 from rayched.store.refusals import count_fenced
@@ -78,6 +78,8 @@ class ActorSet:
         self.workers: list[Any] = []
         self.processes: dict[str, ProcessHandle] = {}
         """By name: queue, scheduler, worker-0, ..., spare. Whoever is dead or has not answered yet is missing."""
+        self.places: dict[str, WorkerPlace] = {}
+        """Of workers, by name, on whatever host."""
         self._spare: Any = None
         self._spare_at: float | None = None
         self._has_begun = False
@@ -156,12 +158,22 @@ class ActorSet:
                 if its is handle and (process := handle_of(pid)) is not None:
                     self.processes[present] = process
 
-        self._expect(name, "starting", handle.pid.remote(), known)
+        def placed(place: WorkerPlace) -> None:
+            self.places[name] = place
+            # A pid of another host is somebody else's here.
+            if place.pid_space == pid_space():
+                known(place.pid)
+
+        if name.startswith("worker-"):
+            self._expect(name, "starting", handle.place.remote(), placed)
+        else:
+            self._expect(name, "starting", handle.pid.remote(), known)
         return handle
 
     def _died(self, name: str) -> None:
         handle = self._handles.pop(name, None)
         process = self.processes.pop(name, None)
+        self.places.pop(name, None)
         now = time.monotonic()
         deaths = [at for at in self._deaths.get(name, ()) if now - at < LIFE_SECONDS_MIN]
         pause = REPLACEMENT_PAUSES_SECONDS[min(len(deaths), len(REPLACEMENT_PAUSES_SECONDS) - 1)]

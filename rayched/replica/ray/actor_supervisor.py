@@ -35,6 +35,7 @@ from rayched.queue.flags import QueueFlags
 from rayched.replica.families import merged
 from rayched.replica.ray.actor_set import ActorSet
 from rayched.replica.ray.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
+from rayched.replica.ray.pool_status import pool_workers
 from rayched.replica.ray.processes import end_tree
 from rayched.replica.scheduler_settings import SchedulerSettings
 from rayched.replica.settings import ReplicaSettings
@@ -192,6 +193,9 @@ class ActorSupervisor:
             attempts=status.attempts,
             workers=len(actors.workers),
             worker_evaluations=status.worker_evaluations,
+            worker_local_evaluations=status.worker_local_evaluations,
+            handover_seconds=status.handover_seconds,
+            pool=pool_workers(status.pool, actors.places),
             events=status.events,
             pids=self._pids(actors),
         )
