@@ -9,8 +9,10 @@ import pytest
 
 from rayched.engine.cached_columns import FinalScoreColumn
 from rayched.engine.prepared import Answer, ColumnKey, PluginHalf, PreparedPlugin
-from rayched.engine.shards import ColumnBuilder, ColumnRequest, ShardAnswers, join_shards, request_for
+from rayched.engine.shards import PROBE_ROWS, ColumnBuilder, ColumnRequest, ShardAnswers, join_shards, request_for
+from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.snapshot import Snapshot
+from tests.conformance.sharded import AnsweredWork
 from tests.engine.spies import Spy, a_snapshot
 from tests.snapshot.objects import a_pod
 
@@ -25,15 +27,20 @@ class Workers:
         self.asked: list[ColumnRequest] = []
         self.answers: Sequence[Answer] | None = ()
 
-    def evaluate(self, requests: Sequence[ColumnRequest], n_rows: int) -> Sequence[Answer] | None:
+    def pays(self, seconds: float) -> bool:
+        return True
+
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork:
         self.asked += requests
+        nothing = [0.0] * len(requests)
         if self.answers != ():
-            return self.answers
+            return AnsweredWork(self.answers, nothing)
         halves = [
-            worker.answer(requests, rows)
+            worker.answer(requests, rows)[0]
             for worker, rows in zip(self.workers, (slice(0, n_rows // 2), slice(n_rows // 2, n_rows)), strict=True)
         ]
-        return [join_shards(request, pieces) for request, pieces in zip(requests, zip(*halves, strict=True), strict=True)]
+        columns = [join_shards(request, pieces) for request, pieces in zip(requests, zip(*halves, strict=True), strict=True)]
+        return AnsweredWork(columns, nothing)
 
 
 class Bench:
@@ -76,3 +83,64 @@ def test_what_was_answered_ahead_is_not_asked_again_until_the_table_changes() ->
     bench.snapshot.remove_node("n3")
     bench.built()
     assert len(bench.workers.asked) == 4, "the table is another one"
+
+
+def test_an_answer_that_waited_is_repaired_where_rows_changed_since() -> None:
+    bench = Bench()
+    bench.builder.give([FinalScoreColumn("score", bench.snapshot, bench.question)])
+    assert len(bench.workers.asked) == 1
+    bench.spy.asked.clear()
+    bench.snapshot.remove_node("n3")
+    assert bench.built()[:3] == [50, 50, 50] and len(bench.workers.asked) == 1
+    assert bench.spy.asked == [("score", [3])], "only the row that changed is asked about here"
+
+
+class Clock:
+    """A second a look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+class Buyers(Workers):
+    """Are asked for what takes more than so many seconds."""
+
+    always = False
+    limit = 0.0
+
+    def pays(self, seconds: float) -> bool:
+        self.offered = [*getattr(self, "offered", []), seconds]
+        return seconds > self.limit
+
+
+def test_a_column_of_unknown_price_is_asked_for_on_a_few_rows_first_and_given_away_where_that_pays() -> None:
+    snapshot, spy = a_snapshot(10 * PROBE_ROWS), Spy()
+    snapshot.work.use(Clock(), lambda: None)
+    workers = Buyers(snapshot, spy)
+    builder = ColumnBuilder(snapshot, workers)
+    question = ColumnKey(PreparedPlugin("spy", spy, None, a_pod().SerializeToString()), PluginHalf.SCORE)
+    workers.limit = 10.0
+    builder.build([FinalScoreColumn("here", snapshot, question)])
+    assert spy.asked[0] == ("score", list(range(PROBE_ROWS))) and workers.offered == [10.0]
+    assert workers.asked == [], "ten times a second is not more than the limit"
+    workers.limit, workers.offered = 0.0, []
+    builder.build([FinalScoreColumn("there", snapshot, question)])
+    assert workers.asked == [request_for(question)]
+    assert 1.0 < workers.offered[0] < 10.0, "all rows took one second: the price has come down towards that"
+
+
+def test_a_plugin_that_raises_on_the_first_rows_raises_where_its_column_is_built() -> None:
+    snapshot, spy = a_snapshot(2 * PROBE_ROWS), Spy()
+    workers = Buyers(snapshot, spy)
+    builder = ColumnBuilder(snapshot, workers)
+    question = ColumnKey(PreparedPlugin("spy", spy, None, a_pod().SerializeToString()), PluginHalf.SCORE)
+    spy.failing_rows = {3}
+    column = FinalScoreColumn("score", snapshot, question)
+    builder.give([column])
+    assert workers.asked == []
+    with pytest.raises(PluginError, match="Score"):
+        builder.build([column])
