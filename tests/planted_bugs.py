@@ -58,6 +58,16 @@ SIMULATED: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Further bugs, in the same form, that the simulation alone is to notice."""
 
+ON_NODES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "an older agent writes on": "rayched.server.services.incarnations:RULE_INCARNATION_GUARD",
+        "pods of lost nodes are removed by time": "rayched.controllers.pod_garbage:RULE_REAL_NODES_END_THEIR_PODS",
+        "pressure ends when it is not seen": "rayched.nodes.agent.eviction.manager:RULE_TRANSITION_PERIOD",
+        "eviction ends at the threshold": "rayched.nodes.agent.eviction.manager:RULE_MIN_RECLAIM",
+    }
+)
+"""Bugs of nodes that run pods, in the same form; tests of nodes and of the leader's controllers are to notice them."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -84,7 +94,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **SWITCHES}[bug].partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **SWITCHES}[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

@@ -16,21 +16,37 @@ UNUSED_FIELDS: Final[Mapping[str, frozenset[str]]] = {
         "ObjectMeta": "clusterName managedFields selfLink",
         "PodSpec": """
             automountServiceAccountToken dnsConfig ephemeralContainers hostAliases hostIPC hostPID hostUsers hostnameOverride
-            imagePullSecrets os readinessGates resourceClaims securityContext serviceAccount setHostnameAsFQDN
-            shareProcessNamespace volumes workloadRef
+            imagePullSecrets os readinessGates resourceClaims serviceAccount setHostnameAsFQDN
+            shareProcessNamespace workloadRef
             """,
         "Container": """
-            envFrom lifecycle livenessProbe readinessProbe resizePolicy restartPolicyRules securityContext startupProbe stdin
-            stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts
+            envFrom resizePolicy restartPolicyRules stdin stdinOnce terminationMessagePath terminationMessagePolicy tty
+            volumeDevices
             """,
-        "EnvVar": "valueFrom",
+        "EnvVarSource": "configMapKeyRef fileKeyRef resourceFieldRef secretKeyRef",
+        "LifecycleHandler": "tcpSocket",
+        "PodSecurityContext": """
+            appArmorProfile fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions seccompProfile supplementalGroupsPolicy sysctls
+            windowsOptions
+            """,
+        "Probe": "grpc",
+        "SecurityContext": """
+            allowPrivilegeEscalation appArmorProfile capabilities privileged procMount readOnlyRootFilesystem seLinuxOptions
+            seccompProfile windowsOptions
+            """,
+        "Volume": """
+            awsElasticBlockStore azureDisk azureFile cephfs cinder configMap csi downwardAPI ephemeral fc flexVolume flocker
+            gcePersistentDisk gitRepo glusterfs image iscsi nfs persistentVolumeClaim photonPersistentDisk portworxVolume
+            projected quobyte rbd scaleIO secret storageos vsphereVolume
+            """,
+        "VolumeMount": "mountPropagation recursiveReadOnly subPathExpr",
         "ResourceRequirements": "claims",
         "PodStatus": """
             allocatedResources ephemeralContainerStatuses extendedResourceClaimStatus hostIPs observedGeneration podIPs
             resourceClaimStatuses resources
             """,
         "ContainerStatus": """
-            allocatedResourcesStatus containerID lastState started stopSignal user volumeMounts
+            allocatedResourcesStatus stopSignal user volumeMounts
             """,
         "ContainerStateTerminated": "containerID",
         "NodeSpec": "configSource externalID podCIDRs",

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from rayched.api.agents import runs_processes
 from rayched.controllers.cluster_view import ClusterView, NodeFacts, PodView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
 from rayched.controllers.measured_ends import MeasuredEnds
@@ -275,6 +276,7 @@ class NodeLifecycle:
             too_many=pod.key in self._too_many,
             node_gone_seconds=None if gone_since is None else now - gone_since,
             node_out_of_service=node is not None and is_out_of_service(node.node),
+            node_runs_processes=node is not None and runs_processes(node.node),
         )
         match fate_of(found, self._settings, now):
             case Fate.FAIL:

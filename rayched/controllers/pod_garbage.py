@@ -5,13 +5,14 @@
 | on a node that has not existed for `orphan_quarantine` seconds | Failed, if it has not ended, then removed |
 | ending, on a node that is not ready and tainted out-of-service | removed |
 | ending, and `termination_margin` seconds past its grace | removed: its agent did not do it in time |
+| the same on a node whose agent runs processes | stays: it may run there, until its agent or the end of its node says not |
 | ending without a node | removed |
 | ended, and more than `terminated_pod_gc_threshold` have: first those that were evicted, then the oldest | removed |
 | others | stay |
 
 Pure; times are seconds of a monotonic clock (measured_ends.py). Source: the pod garbage collector of Kubernetes 1.34; there it is
 the node's agent that ends by force what does not stop, and a pod of a node that is unreachable stays until that comes back or is
-declared out of service.
+declared out of service. Hollow nodes run nothing, so nothing can run twice there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import enum
 from dataclasses import dataclass
 
 from rayched.controllers.node_settings import NodeSettings
+
+RULE_REAL_NODES_END_THEIR_PODS: bool = True
+"""Broken by tests alone."""
 
 
 class Fate(enum.Enum):
@@ -40,6 +44,7 @@ class Circumstances:
     ends_at: float | None
     node_gone_seconds: float | None = None
     node_out_of_service: bool = False
+    node_runs_processes: bool = False
     too_many: bool = False
     """It is one of those that are too many, if it has ended."""
 
@@ -51,6 +56,10 @@ def fate_of(pod: Circumstances, settings: NodeSettings, now: float) -> Fate:
         return Fate.REMOVE
     if pod.ends_at is None:
         return Fate.STAY
-    if not pod.bound or pod.node_out_of_service or now >= pod.ends_at + settings.termination_margin:
+    if not pod.bound or pod.node_out_of_service:
+        return Fate.REMOVE
+    if pod.node_runs_processes and RULE_REAL_NODES_END_THEIR_PODS:
+        return Fate.STAY
+    if now >= pod.ends_at + settings.termination_margin:
         return Fate.REMOVE
     return Fate.STAY

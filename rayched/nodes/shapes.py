@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rayched.api.agents import AGENT_ANNOTATION, HOLLOW
 from rayched.v1.core_pb2 import Node, NodeStatus
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-AGENT_ANNOTATION = "rayched.dev/agent"
-HOLLOW = "hollow"
-"""A node that somebody else made is answered for as well when it has that annotation with this value."""
 _SOLID_STATE_EVERY = 3
 
 

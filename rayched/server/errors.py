@@ -104,6 +104,11 @@ def forbidden_by_state(message: str) -> ApiFailure:
     return ApiFailure(Code.FAILED_PRECONDITION, message)
 
 
+def superseded(subject: str) -> ApiFailure:
+    """What an agent is told whose node another one has registered since."""
+    return forbidden_by_state(f"{subject}: its agent has been superseded by another one")
+
+
 def over_limit(message: str) -> ApiFailure:
     return ApiFailure(Code.RESOURCE_EXHAUSTED, message)
 

@@ -18,7 +18,7 @@ from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.errors import FieldError
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.validation.limits import OBJECT_BYTES, POD_BYTES
-from rayched.server.errors import conflict, invalid, invalid_fields, no_room, not_found, over_limit, unavailable
+from rayched.server.errors import conflict, invalid, invalid_fields, no_room, not_found, over_limit, superseded, unavailable
 from rayched.store.codec import decode_stored, encode
 from rayched.store.entries import Entry
 from rayched.store.io.async_client import AsyncStoreClient
@@ -101,11 +101,19 @@ class Objects:
         return read_entry(entry)
 
     async def rewrite(
-        self, target: CallTarget, edit: Edit, resource_version: str = "", dry_run: bool = False, *, goes_on: bool = False
+        self,
+        target: CallTarget,
+        edit: Edit,
+        resource_version: str = "",
+        dry_run: bool = False,
+        *,
+        goes_on: bool = False,
+        only_while: Sequence[tuple[bytes, int]] = (),
     ) -> EditedObject:
         """Read, edit, write. With a resource version the object must have it, and a conflict is the caller's.
 
-        What `goes_on` is written as long as etcd takes it; other edits are refused before its space is used up.
+        What `goes_on` is written as long as etcd takes it; other edits are refused before its space is used up. `only_while`:
+        further keys and their revisions; where one has another the edit is refused, and not tried again.
         """
         entry = await self.store.get(target.store_key)
         for _ in range(ATTEMPTS_MAX):
@@ -123,7 +131,8 @@ class Objects:
                 return EditedObject(read.message, entry.mod_revision, False)
             if dry_run:
                 return EditedObject(read.message, entry.mod_revision, True)
-            write = GuardedPut(target.store_key, entry.mod_revision, encode(read.stored.object, read.leader_write))
+            value = encode(read.stored.object, read.leader_write)
+            write = GuardedPut(target.store_key, entry.mod_revision, value, also=tuple(only_while))
             if not goes_on:
                 self.refuse_what_is_new(target, len(write.value))
             outcome = (await self.store.send(None, [write]))[0]
@@ -132,6 +141,8 @@ class Objects:
                     read.message.metadata.resource_version = str(revision)
                     return EditedObject(read.message, revision, True)
                 case Conflict(current=current):
+                    if current is not None and current.mod_revision == entry.mod_revision:
+                        raise superseded(str(target))
                     entry = current
                 case _:
                     raise lost_write(outcome, str(target))

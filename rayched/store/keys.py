@@ -8,6 +8,7 @@
 <root>/events/<namespace>/<name>             Events                                outside that watch: nothing decides by them
 <root>/submissions/<uid>                     records of submissions
 <root>/heartbeats/<node>                     signs of life of nodes
+<root>/agents/<node>                         the agent that runs a node's pods; its mod_revision is the agent's incarnation
 <root>/leader/record                         the leader's record, rewritten at each renewal
 <root>/compaction                            revisions and when they were current
 ```
@@ -52,6 +53,7 @@ class Keys:
         self.events_prefix: Final = f"{root}/events/".encode()
         self.submissions_prefix: Final = f"{root}/submissions/".encode()
         self.heartbeats_prefix: Final = f"{root}/heartbeats/".encode()
+        self.agents_prefix: Final = f"{root}/agents/".encode()
         self.epoch: Final = f"{root}/cluster/epoch".encode()
         self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
@@ -103,6 +105,10 @@ class Keys:
         if not name or "/" in namespace or bool(slash) != kind.namespaced or bool(namespace) != kind.namespaced:
             return None
         return ObjectKey(kind.name, namespace, name)
+
+    def agent(self, node: str) -> bytes:
+        """Outside the watched prefix: the agent itself and whoever writes for it are all that read it."""
+        return self.agents_prefix + key_part(node, "node's name")
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)

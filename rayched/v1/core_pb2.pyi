@@ -25,7 +25,7 @@ class Pod(_message.Message):
     def __init__(self, api_version: _Optional[str] = ..., kind: _Optional[str] = ..., metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[PodSpec, _Mapping]] = ..., status: _Optional[_Union[PodStatus, _Mapping]] = ...) -> None: ...
 
 class PodSpec(_message.Message):
-    __slots__ = ("init_containers", "containers", "restart_policy", "termination_grace_period_seconds", "active_deadline_seconds", "node_selector", "service_account_name", "node_name", "host_network", "hostname", "subdomain", "affinity", "scheduler_name", "tolerations", "priority_class_name", "priority", "preemption_policy", "runtime_class_name", "overhead", "topology_spread_constraints", "scheduling_gates", "resources", "enable_service_links", "dns_policy")
+    __slots__ = ("init_containers", "containers", "restart_policy", "termination_grace_period_seconds", "active_deadline_seconds", "node_selector", "service_account_name", "node_name", "host_network", "hostname", "subdomain", "affinity", "scheduler_name", "tolerations", "priority_class_name", "priority", "preemption_policy", "runtime_class_name", "overhead", "topology_spread_constraints", "scheduling_gates", "resources", "enable_service_links", "dns_policy", "volumes", "security_context")
     class NodeSelectorEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,8 @@ class PodSpec(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     ENABLE_SERVICE_LINKS_FIELD_NUMBER: _ClassVar[int]
     DNS_POLICY_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    SECURITY_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     init_containers: _containers.RepeatedCompositeFieldContainer[Container]
     containers: _containers.RepeatedCompositeFieldContainer[Container]
     restart_policy: str
@@ -88,10 +90,12 @@ class PodSpec(_message.Message):
     resources: ResourceRequirements
     enable_service_links: bool
     dns_policy: str
-    def __init__(self, init_containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., termination_grace_period_seconds: _Optional[int] = ..., active_deadline_seconds: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., service_account_name: _Optional[str] = ..., node_name: _Optional[str] = ..., host_network: _Optional[bool] = ..., hostname: _Optional[str] = ..., subdomain: _Optional[str] = ..., affinity: _Optional[_Union[Affinity, _Mapping]] = ..., scheduler_name: _Optional[str] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., priority_class_name: _Optional[str] = ..., priority: _Optional[int] = ..., preemption_policy: _Optional[str] = ..., runtime_class_name: _Optional[str] = ..., overhead: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., topology_spread_constraints: _Optional[_Iterable[_Union[TopologySpreadConstraint, _Mapping]]] = ..., scheduling_gates: _Optional[_Iterable[_Union[PodSchedulingGate, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., enable_service_links: _Optional[bool] = ..., dns_policy: _Optional[str] = ...) -> None: ...
+    volumes: _containers.RepeatedCompositeFieldContainer[Volume]
+    security_context: PodSecurityContext
+    def __init__(self, init_containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., termination_grace_period_seconds: _Optional[int] = ..., active_deadline_seconds: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., service_account_name: _Optional[str] = ..., node_name: _Optional[str] = ..., host_network: _Optional[bool] = ..., hostname: _Optional[str] = ..., subdomain: _Optional[str] = ..., affinity: _Optional[_Union[Affinity, _Mapping]] = ..., scheduler_name: _Optional[str] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., priority_class_name: _Optional[str] = ..., priority: _Optional[int] = ..., preemption_policy: _Optional[str] = ..., runtime_class_name: _Optional[str] = ..., overhead: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., topology_spread_constraints: _Optional[_Iterable[_Union[TopologySpreadConstraint, _Mapping]]] = ..., scheduling_gates: _Optional[_Iterable[_Union[PodSchedulingGate, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., enable_service_links: _Optional[bool] = ..., dns_policy: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., security_context: _Optional[_Union[PodSecurityContext, _Mapping]] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("name", "image", "command", "args", "working_dir", "ports", "env", "resources", "restart_policy", "image_pull_policy")
+    __slots__ = ("name", "image", "command", "args", "working_dir", "ports", "env", "resources", "restart_policy", "image_pull_policy", "liveness_probe", "readiness_probe", "startup_probe", "lifecycle", "security_context", "volume_mounts")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +106,12 @@ class Container(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
     IMAGE_PULL_POLICY_FIELD_NUMBER: _ClassVar[int]
+    LIVENESS_PROBE_FIELD_NUMBER: _ClassVar[int]
+    READINESS_PROBE_FIELD_NUMBER: _ClassVar[int]
+    STARTUP_PROBE_FIELD_NUMBER: _ClassVar[int]
+    LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
+    SECURITY_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_MOUNTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     image: str
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -112,7 +122,159 @@ class Container(_message.Message):
     resources: ResourceRequirements
     restart_policy: str
     image_pull_policy: str
-    def __init__(self, name: _Optional[str] = ..., image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., working_dir: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[ContainerPort, _Mapping]]] = ..., env: _Optional[_Iterable[_Union[EnvVar, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., restart_policy: _Optional[str] = ..., image_pull_policy: _Optional[str] = ...) -> None: ...
+    liveness_probe: Probe
+    readiness_probe: Probe
+    startup_probe: Probe
+    lifecycle: Lifecycle
+    security_context: SecurityContext
+    volume_mounts: _containers.RepeatedCompositeFieldContainer[VolumeMount]
+    def __init__(self, name: _Optional[str] = ..., image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., working_dir: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[ContainerPort, _Mapping]]] = ..., env: _Optional[_Iterable[_Union[EnvVar, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., restart_policy: _Optional[str] = ..., image_pull_policy: _Optional[str] = ..., liveness_probe: _Optional[_Union[Probe, _Mapping]] = ..., readiness_probe: _Optional[_Union[Probe, _Mapping]] = ..., startup_probe: _Optional[_Union[Probe, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, _Mapping]] = ..., security_context: _Optional[_Union[SecurityContext, _Mapping]] = ..., volume_mounts: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ...) -> None: ...
+
+class VolumeMount(_message.Message):
+    __slots__ = ("name", "mount_path", "sub_path", "read_only")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_PATH_FIELD_NUMBER: _ClassVar[int]
+    SUB_PATH_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    mount_path: str
+    sub_path: str
+    read_only: bool
+    def __init__(self, name: _Optional[str] = ..., mount_path: _Optional[str] = ..., sub_path: _Optional[str] = ..., read_only: _Optional[bool] = ...) -> None: ...
+
+class Volume(_message.Message):
+    __slots__ = ("name", "empty_dir", "host_path")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_DIR_FIELD_NUMBER: _ClassVar[int]
+    HOST_PATH_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    empty_dir: EmptyDirVolumeSource
+    host_path: HostPathVolumeSource
+    def __init__(self, name: _Optional[str] = ..., empty_dir: _Optional[_Union[EmptyDirVolumeSource, _Mapping]] = ..., host_path: _Optional[_Union[HostPathVolumeSource, _Mapping]] = ...) -> None: ...
+
+class EmptyDirVolumeSource(_message.Message):
+    __slots__ = ("medium", "size_limit")
+    MEDIUM_FIELD_NUMBER: _ClassVar[int]
+    SIZE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    medium: str
+    size_limit: _meta_pb2.Quantity
+    def __init__(self, medium: _Optional[str] = ..., size_limit: _Optional[_Union[_meta_pb2.Quantity, _Mapping]] = ...) -> None: ...
+
+class HostPathVolumeSource(_message.Message):
+    __slots__ = ("path", "type")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    type: str
+    def __init__(self, path: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
+
+class SecurityContext(_message.Message):
+    __slots__ = ("run_as_user", "run_as_group", "run_as_non_root")
+    RUN_AS_USER_FIELD_NUMBER: _ClassVar[int]
+    RUN_AS_GROUP_FIELD_NUMBER: _ClassVar[int]
+    RUN_AS_NON_ROOT_FIELD_NUMBER: _ClassVar[int]
+    run_as_user: int
+    run_as_group: int
+    run_as_non_root: bool
+    def __init__(self, run_as_user: _Optional[int] = ..., run_as_group: _Optional[int] = ..., run_as_non_root: _Optional[bool] = ...) -> None: ...
+
+class PodSecurityContext(_message.Message):
+    __slots__ = ("run_as_user", "run_as_group", "run_as_non_root", "supplemental_groups", "fs_group")
+    RUN_AS_USER_FIELD_NUMBER: _ClassVar[int]
+    RUN_AS_GROUP_FIELD_NUMBER: _ClassVar[int]
+    RUN_AS_NON_ROOT_FIELD_NUMBER: _ClassVar[int]
+    SUPPLEMENTAL_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    FS_GROUP_FIELD_NUMBER: _ClassVar[int]
+    run_as_user: int
+    run_as_group: int
+    run_as_non_root: bool
+    supplemental_groups: _containers.RepeatedScalarFieldContainer[int]
+    fs_group: int
+    def __init__(self, run_as_user: _Optional[int] = ..., run_as_group: _Optional[int] = ..., run_as_non_root: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., fs_group: _Optional[int] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("exec", "http_get", "tcp_socket", "initial_delay_seconds", "timeout_seconds", "period_seconds", "success_threshold", "failure_threshold", "termination_grace_period_seconds")
+    EXEC_FIELD_NUMBER: _ClassVar[int]
+    HTTP_GET_FIELD_NUMBER: _ClassVar[int]
+    TCP_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_DELAY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    TERMINATION_GRACE_PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    exec: ExecAction
+    http_get: HTTPGetAction
+    tcp_socket: TCPSocketAction
+    initial_delay_seconds: int
+    timeout_seconds: int
+    period_seconds: int
+    success_threshold: int
+    failure_threshold: int
+    termination_grace_period_seconds: int
+    def __init__(self, exec: _Optional[_Union[ExecAction, _Mapping]] = ..., http_get: _Optional[_Union[HTTPGetAction, _Mapping]] = ..., tcp_socket: _Optional[_Union[TCPSocketAction, _Mapping]] = ..., initial_delay_seconds: _Optional[int] = ..., timeout_seconds: _Optional[int] = ..., period_seconds: _Optional[int] = ..., success_threshold: _Optional[int] = ..., failure_threshold: _Optional[int] = ..., termination_grace_period_seconds: _Optional[int] = ...) -> None: ...
+
+class ExecAction(_message.Message):
+    __slots__ = ("command",)
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    command: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, command: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HTTPGetAction(_message.Message):
+    __slots__ = ("path", "port", "host", "scheme", "http_headers")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    SCHEME_FIELD_NUMBER: _ClassVar[int]
+    HTTP_HEADERS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    port: _meta_pb2.IntOrString
+    host: str
+    scheme: str
+    http_headers: _containers.RepeatedCompositeFieldContainer[HTTPHeader]
+    def __init__(self, path: _Optional[str] = ..., port: _Optional[_Union[_meta_pb2.IntOrString, _Mapping]] = ..., host: _Optional[str] = ..., scheme: _Optional[str] = ..., http_headers: _Optional[_Iterable[_Union[HTTPHeader, _Mapping]]] = ...) -> None: ...
+
+class HTTPHeader(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class TCPSocketAction(_message.Message):
+    __slots__ = ("port", "host")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    port: _meta_pb2.IntOrString
+    host: str
+    def __init__(self, port: _Optional[_Union[_meta_pb2.IntOrString, _Mapping]] = ..., host: _Optional[str] = ...) -> None: ...
+
+class Lifecycle(_message.Message):
+    __slots__ = ("post_start", "pre_stop", "stop_signal")
+    POST_START_FIELD_NUMBER: _ClassVar[int]
+    PRE_STOP_FIELD_NUMBER: _ClassVar[int]
+    STOP_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    post_start: LifecycleHandler
+    pre_stop: LifecycleHandler
+    stop_signal: str
+    def __init__(self, post_start: _Optional[_Union[LifecycleHandler, _Mapping]] = ..., pre_stop: _Optional[_Union[LifecycleHandler, _Mapping]] = ..., stop_signal: _Optional[str] = ...) -> None: ...
+
+class LifecycleHandler(_message.Message):
+    __slots__ = ("exec", "http_get", "sleep")
+    EXEC_FIELD_NUMBER: _ClassVar[int]
+    HTTP_GET_FIELD_NUMBER: _ClassVar[int]
+    SLEEP_FIELD_NUMBER: _ClassVar[int]
+    exec: ExecAction
+    http_get: HTTPGetAction
+    sleep: SleepAction
+    def __init__(self, exec: _Optional[_Union[ExecAction, _Mapping]] = ..., http_get: _Optional[_Union[HTTPGetAction, _Mapping]] = ..., sleep: _Optional[_Union[SleepAction, _Mapping]] = ...) -> None: ...
+
+class SleepAction(_message.Message):
+    __slots__ = ("seconds",)
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    seconds: int
+    def __init__(self, seconds: _Optional[int] = ...) -> None: ...
 
 class ContainerPort(_message.Message):
     __slots__ = ("name", "host_port", "container_port", "protocol", "host_ip")
@@ -129,12 +291,28 @@ class ContainerPort(_message.Message):
     def __init__(self, name: _Optional[str] = ..., host_port: _Optional[int] = ..., container_port: _Optional[int] = ..., protocol: _Optional[str] = ..., host_ip: _Optional[str] = ...) -> None: ...
 
 class EnvVar(_message.Message):
-    __slots__ = ("name", "value")
+    __slots__ = ("name", "value", "value_from")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FROM_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: str
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    value_from: EnvVarSource
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., value_from: _Optional[_Union[EnvVarSource, _Mapping]] = ...) -> None: ...
+
+class EnvVarSource(_message.Message):
+    __slots__ = ("field_ref",)
+    FIELD_REF_FIELD_NUMBER: _ClassVar[int]
+    field_ref: ObjectFieldSelector
+    def __init__(self, field_ref: _Optional[_Union[ObjectFieldSelector, _Mapping]] = ...) -> None: ...
+
+class ObjectFieldSelector(_message.Message):
+    __slots__ = ("api_version", "field_path")
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FIELD_PATH_FIELD_NUMBER: _ClassVar[int]
+    api_version: str
+    field_path: str
+    def __init__(self, api_version: _Optional[str] = ..., field_path: _Optional[str] = ...) -> None: ...
 
 class ResourceRequirements(_message.Message):
     __slots__ = ("limits", "requests")
@@ -335,7 +513,7 @@ class PodCondition(_message.Message):
     def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., last_probe_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_transition_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., observed_generation: _Optional[int] = ...) -> None: ...
 
 class ContainerStatus(_message.Message):
-    __slots__ = ("name", "state", "ready", "restart_count", "image", "resources", "allocated_resources", "image_id")
+    __slots__ = ("name", "state", "ready", "restart_count", "image", "resources", "allocated_resources", "image_id", "last_state", "started", "container_id")
     class AllocatedResourcesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +529,9 @@ class ContainerStatus(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     ALLOCATED_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     IMAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_STATE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: ContainerState
     ready: bool
@@ -359,7 +540,10 @@ class ContainerStatus(_message.Message):
     resources: ResourceRequirements
     allocated_resources: _containers.MessageMap[str, _meta_pb2.Quantity]
     image_id: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, _Mapping]] = ..., ready: _Optional[bool] = ..., restart_count: _Optional[int] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., allocated_resources: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., image_id: _Optional[str] = ...) -> None: ...
+    last_state: ContainerState
+    started: bool
+    container_id: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[ContainerState, _Mapping]] = ..., ready: _Optional[bool] = ..., restart_count: _Optional[int] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., allocated_resources: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., image_id: _Optional[str] = ..., last_state: _Optional[_Union[ContainerState, _Mapping]] = ..., started: _Optional[bool] = ..., container_id: _Optional[str] = ...) -> None: ...
 
 class ContainerState(_message.Message):
     __slots__ = ("waiting", "running", "terminated")

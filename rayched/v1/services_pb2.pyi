@@ -283,38 +283,65 @@ class WatchEvent(_message.Message):
     def __init__(self, type: _Optional[_Union[WatchEvent.Type, str]] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node",)
+    __slots__ = ("node", "agent_id", "machine_id", "boot_id", "agent_version", "address", "take_over")
     NODE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TAKE_OVER_FIELD_NUMBER: _ClassVar[int]
     node: _core_pb2.Node
-    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ...) -> None: ...
+    agent_id: str
+    machine_id: str
+    boot_id: str
+    agent_version: str
+    address: str
+    take_over: bool
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., take_over: _Optional[bool] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
-    __slots__ = ("node", "revision")
+    __slots__ = ("node", "revision", "incarnation")
     NODE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     node: _core_pb2.Node
     revision: int
-    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., revision: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("nodes",)
+    __slots__ = ("nodes", "incarnations")
+    class IncarnationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NODES_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    incarnations: _containers.ScalarMap[str, int]
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ..., incarnations: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("unknown",)
+    __slots__ = ("unknown", "superseded")
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
     unknown: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, unknown: _Optional[_Iterable[str]] = ...) -> None: ...
+    superseded: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, unknown: _Optional[_Iterable[str]] = ..., superseded: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateNodeStatusRequest(_message.Message):
-    __slots__ = ("name", "status")
+    __slots__ = ("name", "status", "incarnation")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     status: _core_pb2.NodeStatus
-    def __init__(self, name: _Optional[str] = ..., status: _Optional[_Union[_core_pb2.NodeStatus, _Mapping]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, name: _Optional[str] = ..., status: _Optional[_Union[_core_pb2.NodeStatus, _Mapping]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class UpdateNodeStatusResponse(_message.Message):
     __slots__ = ("node", "revision")
@@ -339,10 +366,14 @@ class PodStatusUpdate(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., status: _Optional[_Union[_core_pb2.PodStatus, _Mapping]] = ..., remove: _Optional[bool] = ...) -> None: ...
 
 class UpdatePodStatusRequest(_message.Message):
-    __slots__ = ("updates",)
+    __slots__ = ("updates", "node", "incarnation")
     UPDATES_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     updates: _containers.RepeatedCompositeFieldContainer[PodStatusUpdate]
-    def __init__(self, updates: _Optional[_Iterable[_Union[PodStatusUpdate, _Mapping]]] = ...) -> None: ...
+    node: str
+    incarnation: int
+    def __init__(self, updates: _Optional[_Iterable[_Union[PodStatusUpdate, _Mapping]]] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class UpdatePodStatusResponse(_message.Message):
     __slots__ = ("outcomes",)

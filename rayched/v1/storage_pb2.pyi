@@ -48,6 +48,22 @@ class Heartbeat(_message.Message):
     renewed_at_ms: int
     def __init__(self, renewed_at_ms: _Optional[int] = ...) -> None: ...
 
+class AgentRecord(_message.Message):
+    __slots__ = ("agent_id", "machine_id", "boot_id", "agent_version", "address", "registered_at_ms")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    machine_id: str
+    boot_id: str
+    agent_version: str
+    address: str
+    registered_at_ms: int
+    def __init__(self, agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., registered_at_ms: _Optional[int] = ...) -> None: ...
+
 class CompactionRecord(_message.Message):
     __slots__ = ("moments",)
     MOMENTS_FIELD_NUMBER: _ClassVar[int]

@@ -24,8 +24,15 @@ spec:
     image: web:1
     ports: [{containerPort: 80, name: http}]
     env: [{name: A, value: b}]
+    livenessProbe: {exec: {command: [x]}, periodSeconds: 5}
+    readinessProbe: {httpGet: {path: /, port: http}, successThreshold: 2}
+    lifecycle: {preStop: {sleep: {seconds: 1}}}
+    securityContext: {runAsUser: 1000}
+    volumeMounts: [{name: v, mountPath: /v}]
     resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
   initContainers: [{name: i}]
+  volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}, {name: h, hostPath: {path: /srv}}]
+  securityContext: {fsGroup: 5}
   nodeSelector: {disk: ssd}
   tolerations: [{key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 5}]
   affinity:
@@ -177,6 +184,20 @@ CONTAINERS: list[Row] = [
     ("Pod", f"{C}.restartPolicy", "Always", "", "is only allowed in init containers"),
     ("Pod", "spec.initContainers[0].restartPolicy", "Never", "", 'allowed is "Always"'),
     ("Pod", f"{C}.env[0].name", "A=B", "", "is not a valid variable name"),
+    ("Pod", f"{C}.livenessProbe.exec", None, f"{C}.livenessProbe", "want exactly one of exec, httpGet, tcpSocket, found none"),
+    ("Pod", f"{C}.livenessProbe.tcpSocket", {"port": 1}, f"{C}.livenessProbe", "found exec and tcpSocket"),
+    ("Pod", f"{C}.livenessProbe.exec.command", [], "", "is required"),
+    ("Pod", f"{C}.livenessProbe.periodSeconds", -1, "", "must not be negative"),
+    ("Pod", f"{C}.livenessProbe.successThreshold", 2, "", "2 is not allowed; allowed is 1"),
+    ("Pod", f"{C}.livenessProbe.terminationGracePeriodSeconds", 0, "", "0 must lie between 1 and"),
+    ("Pod", f"{C}.readinessProbe.httpGet.port", 0, "", "0 must lie between 1 and 65535"),
+    ("Pod", f"{C}.readinessProbe.httpGet.port", "", "", "is required"),
+    ("Pod", f"{C}.lifecycle.preStop.exec", {"command": ["x"]}, f"{C}.lifecycle.preStop", "found exec and sleep"),
+    ("Pod", f"{C}.securityContext.runAsUser", -1, "", "-1 must lie between 0 and"),
+    ("Pod", f"{C}.volumeMounts[0].name", "w", "", '"w" is no volume of the pod'),
+    ("Pod", "spec.volumes[1].name", "v", "", '"v" occurs twice'),
+    ("Pod", "spec.volumes[1].hostPath.path", "srv", "", '"srv" must be absolute'),
+    ("Pod", "spec.securityContext.runAsGroup", -1, "", "-1 must lie between 0 and"),
     ("Pod", f"{C}.ports[0].containerPort", 0, "", "0 must lie between 1 and 65535"),
     ("Pod", f"{C}.ports[0].containerPort", 65536, "", "65536 must lie between 1 and 65535"),
     ("Pod", f"{C}.ports[0].containerPort", "80", "", 'must be an integer, not the string "80"'),

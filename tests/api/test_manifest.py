@@ -48,18 +48,18 @@ spec:
   - command: [/bin/sh, -c, "sleep 1"]
     env: [{name: A, value: "1"}]
     image: web:1
-    livenessProbe: {httpGet: {path: /, port: 80}}
+    livenessProbe: {httpGet: {path: /, port: 80}, grpc: {port: 1}}
     name: web
     ports: [{containerPort: 80, hostIP: 10.0.0.1, hostPort: 8080, protocol: TCP}]
     resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 0.5, memory: 1Gi}}
-    securityContext: {runAsUser: 1}
-    volumeMounts: [{mountPath: /data, name: data}]
-  securityContext: {}
+    securityContext: {runAsUser: 1, privileged: false}
+    volumeMounts: [{mountPath: /data, name: data, mountPropagation: None}]
+  securityContext: {sysctls: []}
   serviceAccount: default
   terminationGracePeriodSeconds: 0
   tolerations: [{effect: NoExecute, key: a, operator: Exists, tolerationSeconds: 0}]
   topologySpreadConstraints: [{labelSelector: {}, maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
-  volumes: [{name: data, emptyDir: {}}]
+  volumes: [{name: data, emptyDir: {}, secret: {}}]
 status: {phase: Running, startTime: "2025-01-31T13:00:00.5+01:00", podIPs: [{ip: 10.1.2.3}]}
 """
 
@@ -95,12 +95,12 @@ def test_fields_that_are_not_used_are_left_out_with_a_warning_each() -> None:
     (result,) = read_text(DEPLOYED_POD, "test")
     assert {warning.path for warning in result.warnings} == {
         "metadata.managedFields",
-        "spec.containers[0].livenessProbe",
-        "spec.containers[0].securityContext",
-        "spec.containers[0].volumeMounts",
-        "spec.securityContext",
+        "spec.containers[0].livenessProbe.grpc",
+        "spec.containers[0].securityContext.privileged",
+        "spec.containers[0].volumeMounts[0].mountPropagation",
+        "spec.securityContext.sysctls",
         "spec.serviceAccount",
-        "spec.volumes",
+        "spec.volumes[0].secret",
         "status.podIPs",
     }
     assert {warning.message for warning in result.warnings} == {"is not used by rayched and is left out"}
@@ -137,7 +137,7 @@ def test_lists_of_objects_are_taken_apart() -> None:
 def test_keys_are_written_in_the_order_of_kubectl() -> None:
     document = write_object(kinds.wrap(one(DEPLOYED_POD)))
     assert list(document) == ["apiVersion", "kind", "metadata", "spec", "status"]
-    assert list(document["spec"]["containers"][0])[:4] == ["command", "env", "image", "name"]
+    assert list(document["spec"]["containers"][0])[:5] == ["command", "env", "image", "livenessProbe", "name"]
     assert list(document["spec"]["containers"][0]["resources"]) == ["limits", "requests"]
 
 

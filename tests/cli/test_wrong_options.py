@@ -21,6 +21,7 @@ COMPLETE = {
     "taint": "nodes node-1 a=b:NoSchedule",
     "label": "nodes node-1 a=b",
     "explain": "pod-1",
+    "node": "node-1",
     "hollow-nodes": "1",
 }
 """What a command wants in any case."""

@@ -6,6 +6,7 @@ import pytest
 
 from rayched.controllers.node_settings import NodeSettings
 from rayched.controllers.pod_garbage import Circumstances, Fate, fate_of
+from tests.planted_bugs import planted
 
 NOW = 1_000.0
 SETTINGS = NodeSettings(orphan_quarantine=40, termination_margin=20)
@@ -49,3 +50,15 @@ def test_what_nobody_else_will_remove_is_removed_and_nothing_before_its_time(
 @pytest.mark.parametrize("bound", [True, False])
 def test_of_too_many_those_are_removed_that_have_ended(bound: bool, ended: bool, too_many: bool, fate: Fate) -> None:
     assert fate_of(Circumstances(bound, ended, None, too_many=too_many), SETTINGS, NOW) is fate
+
+
+@pytest.mark.parametrize("seconds_over", [20, 86_400])
+def test_what_may_still_run_on_a_node_stays_until_its_agent_or_the_end_of_the_node_says_otherwise(seconds_over: int) -> None:
+    def fate(gone: float | None = None, *, out_of_service: bool = False) -> Fate:
+        pod = Circumstances(True, False, NOW - seconds_over, gone, out_of_service, node_runs_processes=True)
+        return fate_of(pod, SETTINGS, NOW)
+
+    assert fate() is Fate.STAY
+    assert fate(out_of_service=True) is Fate.REMOVE and fate(40.0) is Fate.FAIL
+    with planted("pods of lost nodes are removed by time"):
+        assert fate() is Fate.REMOVE, "it is the rule that keeps it"

@@ -15,6 +15,7 @@ from rayched.api.errors import quoted
 from rayched.api.kinds import POD
 from rayched.api.names import label_fault, port_name_fault, subdomain_fault, variable_fault
 from rayched.api.validation import limits
+from rayched.api.validation.containers import check_running, check_users, check_volumes
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.metadata import check_labels, check_metadata, check_template_metadata
 from rayched.api.validation.placement import check_placement
@@ -89,6 +90,9 @@ def check_pod_spec(spec: PodSpec, path: str, faults: Faults) -> None:
         faults.choice(f"{path}.preemptionPolicy", spec.preemption_policy, PREEMPTION_POLICIES)
     if spec.overhead:
         check_amounts(spec.overhead, f"{path}.overhead", container_resource_fault, faults)
+    if spec.HasField("security_context"):
+        check_users(spec.security_context, f"{path}.securityContext", faults)
+    check_volumes(spec, path, faults)
     check_placement(spec, path, faults)
 
 
@@ -138,6 +142,7 @@ def _check_container(
         faults.check(f"{path}.env[{position}].name", variable_fault(variable.name))
     if container.HasField("resources"):
         check_container_resources(container.resources, f"{path}.resources", faults)
+    check_running(container, path, faults)
 
 
 def _check_ports(

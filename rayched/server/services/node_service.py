@@ -4,6 +4,8 @@ A node's object is written only when something in it changed besides heartbeat t
 revision. Signs of life are keys of their own, outside the watched prefix: one for each node, written in transactions of 100, and
 only for nodes that exist. A report on a node's status is a sign of life too.
 
+An agent that runs pods has an incarnation (incarnations.py); its writes are refused once another has registered the node.
+
 A pod's status is taken from agents only for pods that have a node, and only for the pod of the uid reported on. Batches are read
 and written in transactions of 100; entries that somebody else changed meanwhile are judged again. Every entry may be repeated.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ from rayched.server.errors import (
     invalid_fields,
     not_found,
     over_limit,
+    superseded,
 )
 from rayched.server.objects import (
     ATTEMPTS_MAX,
@@ -45,6 +48,7 @@ from rayched.server.objects import (
 )
 from rayched.server.reports import register, report_node, report_pod
 from rayched.server.rpc import Call
+from rayched.server.services.incarnations import NO_INCARNATIONS, Incarnations, ReportingAgent
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import RequestTooLarge
@@ -86,6 +90,7 @@ class NodeService:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self._incarnations = Incarnations(objects)
 
     async def register(self, request: RegisterNodeRequest, _: Call) -> RegisterNodeResponse:
         node = request.node
@@ -94,6 +99,7 @@ class NodeService:
         errors = validate(node)
         if errors:
             raise invalid_fields(str(target), errors)
+        incarnation = await self._incarnations.begin(target, request)
         for _attempt in range(ATTEMPTS_MAX):
             try:
                 rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node), goes_on=True)
@@ -103,10 +109,11 @@ class NodeService:
             else:
                 # It may have been deleted meanwhile, and then nothing of it is to be left.
                 await self._heartbeats([target.key.name])
-                return RegisterNodeResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
+                found = _as_node(rewritten.message)
+                return RegisterNodeResponse(node=found, revision=rewritten.revision, incarnation=incarnation)
             revision = await self._create(target, node)
             if revision:
-                return RegisterNodeResponse(node=node, revision=revision)
+                return RegisterNodeResponse(node=node, revision=revision, incarnation=incarnation)
         raise conflict(f"{target}: others keep creating and deleting it; try again")
 
     async def heartbeat(self, request: HeartbeatRequest, _: Call) -> HeartbeatResponse:
@@ -114,8 +121,11 @@ class NodeService:
         if len(names) > HEARTBEATS_A_CALL:
             raise over_limit(f"nodes: {len(names)} in one call, at most {HEARTBEATS_A_CALL} are allowed")
         parts = [names[start : start + _A_TRANSACTION] for start in range(0, len(names), _A_TRANSACTION)]
-        unknown = await asyncio.gather(*(self._heartbeats(part) for part in parts))
-        return HeartbeatResponse(unknown=[name for part in unknown for name in part])
+        unheard = await asyncio.gather(*(self._heartbeats(part, request.incarnations) for part in parts))
+        response = HeartbeatResponse()
+        for name, is_there in (pair for part in unheard for pair in part.items()):
+            (response.superseded if is_there else response.unknown).append(name)
+        return response
 
     async def update_node_status(self, request: UpdateNodeStatusRequest, _: Call) -> UpdateNodeStatusResponse:
         target = self._objects.target_of(NODE, "", request.name)
@@ -125,8 +135,9 @@ class NodeService:
             return validate(stored)
 
         # Before the report: whoever reads Ready shall not find behind it a heartbeat that is too old.
-        await self._heartbeats([request.name])
-        rewritten = await self._objects.rewrite(target, edit, goes_on=True)
+        await self._heartbeats([request.name], {request.name: request.incarnation})
+        only_while = self._incarnations.condition(request.name, request.incarnation)
+        rewritten = await self._objects.rewrite(target, edit, goes_on=True, only_while=only_while)
         return UpdateNodeStatusResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
 
     async def update_pod_status(self, request: UpdatePodStatusRequest, _: Call) -> UpdatePodStatusResponse:
@@ -140,8 +151,9 @@ class NodeService:
             except Exception as error:
                 # One bad report fails alone; what nobody expected is logged by failure_of.
                 outcomes[index] = failure_of(error, "Nodes.UpdatePodStatus").outcome()
+        agent = ReportingAgent(request.node, self._incarnations.condition(request.node, request.incarnation))
         for batch in _without_repetition(list(updates.values())):
-            await self._update_pods(batch)
+            await self._update_pods(batch, agent)
         for index, update in updates.items():
             outcomes[index] = update.result
         return UpdatePodStatusResponse(outcomes=[outcome or services_pb2.Outcome() for outcome in outcomes])
@@ -170,20 +182,23 @@ class NodeService:
             case _:
                 raise lost_write(outcome, str(target))
 
-    async def _heartbeats(self, names: Sequence[str]) -> list[str]:
-        """Those of the names that are no nodes."""
+    async def _heartbeats(self, names: Sequence[str], incarnations: Mapping[str, int] = NO_INCARNATIONS) -> dict[str, bool]:
+        """Those of the names whose sign was not taken, and whether there is such a node: then it has another agent."""
         keys = self._objects.keys
-        request, known, unknown = rpc.TxnRequest(), [], []
+        request, known, unheard = rpc.TxnRequest(), [], dict[str, bool]()
         sign = _sign()
         for name in names:
             try:
                 node_key, key = keys.object_key(NODE, "", name), keys.heartbeat(name)
             except ValueError:
-                unknown.append(name)
+                unheard[name] = False
                 continue
             known.append(name)
             nested = request.success.add().request_txn
             nested.compare.add(key=node_key, target=rpc.Compare.VERSION, result=rpc.Compare.GREATER, version=0)
+            for other, revision in self._incarnations.condition(name, incarnations.get(name, 0)):
+                nested.compare.add(key=other, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=revision)
+            nested.failure.add().request_range.CopyFrom(rpc.RangeRequest(key=node_key, count_only=True))
             put = nested.success.add().request_put
             put.key, put.value = key, sign
         if known:
@@ -193,15 +208,16 @@ class NodeService:
                 if len(names) < 2:
                     raise
                 middle = len(names) // 2
-                return await self._heartbeats(names[:middle]) + await self._heartbeats(names[middle:])
-            unknown += [
-                name for name, response in zip(known, answer.responses, strict=True) if not response.response_txn.succeeded
-            ]
-        return unknown
+                first, last = names[:middle], names[middle:]
+                return await self._heartbeats(first, incarnations) | await self._heartbeats(last, incarnations)
+            for name, response in zip(known, answer.responses, strict=True):
+                if not response.response_txn.succeeded:
+                    unheard[name] = response.response_txn.responses[0].response_range.count > 0
+        return unheard
 
     # ---- pods
 
-    async def _update_pods(self, updates: list[_Update]) -> None:
+    async def _update_pods(self, updates: list[_Update], agent: ReportingAgent) -> None:
         reading = await self._objects.store.get_many([update.target.store_key for update in updates])
         for update, entry in zip(updates, reading.entries, strict=True):
             update.entry = entry
@@ -209,16 +225,16 @@ class NodeService:
             pending = [update for update in updates if update.result is None]
             if not pending:
                 return
-            await self._write_pods(pending)
+            await self._write_pods(pending, agent)
         for update in updates:
             if update.result is None:
                 update.result = conflict(f"{update.target}: others keep changing it; try again").outcome()
 
-    async def _write_pods(self, pending: list[_Update]) -> None:
+    async def _write_pods(self, pending: list[_Update], agent: ReportingAgent) -> None:
         records = await self._records_of_removed(pending)
         for update in pending:
             try:
-                update.write = _write_for(update, records)
+                update.write = _write_for(update, records, agent)
                 if update.write is None:
                     update.result = services_pb2.Outcome()
             except Exception as error:
@@ -246,7 +262,7 @@ def _registered(stored: AnyObject, reported: Node) -> list[FieldError]:
     return validate(stored)
 
 
-def _write_for(update: _Update, records: dict[str, Entry]) -> Write | None:
+def _write_for(update: _Update, records: dict[str, Entry], agent: ReportingAgent) -> Write | None:
     """The write that an update asks for; None: it is as reported already. Raises ApiFailure."""
     report, target = update.report, update.target
     read = read_entry(update.entry) if update.entry is not None else None
@@ -259,10 +275,12 @@ def _write_for(update: _Update, records: dict[str, Entry]) -> Write | None:
     pod = _as_pod(read)
     if not pod.spec.node_name:
         raise forbidden_by_state(f"{target}: is not bound to a node, so no agent can report on it")
+    agent.check(str(target), pod)
     if report.remove:
         if not pod.metadata.HasField("deletion_timestamp"):
             raise forbidden_by_state(f"{target}: is not being deleted; an agent removes only what somebody deleted")
-        return removal(target, read, records.get(report.uid))
+        deletion = removal(target, read, records.get(report.uid))
+        return deletion._replace(also=(*deletion.also, *agent.condition))
     before = pod.status.SerializeToString(deterministic=True)
     fault = report_pod(pod, report.status, timestamp_now())
     if fault is not None:
@@ -273,7 +291,8 @@ def _write_for(update: _Update, records: dict[str, Entry]) -> Write | None:
     errors = [error for error in validate(pod) if not error.path or error.path.startswith("status")]
     if errors:
         raise invalid_fields(str(target), errors)
-    return GuardedPut(target.store_key, read.entry.mod_revision, encode(read.stored.object, read.leader_write))
+    value = encode(read.stored.object, read.leader_write)
+    return GuardedPut(target.store_key, read.entry.mod_revision, value, also=agent.condition)
 
 
 def _settle(update: _Update, outcome: Outcome) -> None:
@@ -281,6 +300,9 @@ def _settle(update: _Update, outcome: Outcome) -> None:
         case Committed():
             update.result = services_pb2.Outcome()
         case Conflict(current=current):
+            seen = update.entry.mod_revision if update.entry is not None else 0
+            if current is not None and current.mod_revision == seen:
+                update.result = superseded(str(update.target)).outcome()
             update.entry = current
         case _:
             update.result = failure_of(lost_write(outcome, str(update.target)), "Nodes.UpdatePodStatus").outcome()

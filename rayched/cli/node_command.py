@@ -1,0 +1,227 @@
+"""node: the agent of one node, in the foreground."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import pwd
+import signal
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rayched.api import quantity
+from rayched.cli.eviction_options import EvictionOptions
+from rayched.cli.option_groups import with_option_groups
+from rayched.cli.options import Server, seconds_of
+from rayched.cli.printing import fail, out, wrong
+from rayched.client.node_agent import NodeAgentClient
+from rayched.nodes.agent.agent import NodeAgent
+from rayched.nodes.agent.agent_settings import AgentSettings
+from rayched.nodes.agent.disk import DiskFault
+from rayched.nodes.agent.eviction.signals import Signal
+from rayched.nodes.agent.eviction.thresholds import DEPRECATED_FLAGS, Threshold
+from rayched.nodes.agent.machine import Machine, this_machine
+from rayched.nodes.agent.node_object import NodeSize, NodeSizeError
+from rayched.nodes.agent.process_specs import RunPolicy
+from rayched.nodes.agent.stats import NodeBounds
+
+_PATIENCE_SECONDS = 10.0
+_THRESHOLD_OF = {Signal.MEMORY: "memory", Signal.NODE_FS: "ephemeral-storage"}
+"""What is kept from pods for the threshold of a signal."""
+
+
+def _several(metavar: str, help_text: str) -> object:
+    return typer.Option(metavar=metavar, help=f"{help_text} May be repeated.", show_default=False)
+
+
+def _of_host(metavar: str, help_text: str) -> object:
+    return typer.Option(metavar=metavar, help=help_text, show_default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions:
+    """As they were given."""
+
+    root_dir: Annotated[
+        Path | None,
+        _of_host("DIR", "Where pods and the agent's state lie; none: /var/lib/rayched-node as root."),
+    ] = None
+    address: Annotated[str, typer.Option(metavar="IP", help="Of this host, which its pods have too.")] = "127.0.0.1"
+    cpu: Annotated[str, _of_host("QUANTITY", "CPU of the node; none: the host's.")] = ""
+    memory: Annotated[str, _of_host("QUANTITY", "Memory of the node; none: the host's.")] = ""
+    ephemeral_storage: Annotated[str, _of_host("QUANTITY", "Disk of the node; none: that of --root-dir.")] = ""
+    pids: Annotated[int | None, typer.Option(metavar="N", help="Tasks that pods have together; none: the host's.", min=1)] = None
+    max_pods: Annotated[int, typer.Option(metavar="N", help="Pods that it takes.", min=1)] = 110
+    resource: Annotated[list[str] | None, _several("NAME=N", "A further resource.")] = None
+    node_label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE", help="A label of the node. May be repeated.", show_default=False),
+    ] = None
+    system_reserved: Annotated[list[str] | None, _several("NAME=QUANTITY", "Kept from pods for the host.")] = None
+    agent_reserved: Annotated[list[str] | None, _several("NAME=QUANTITY", "Kept from pods for the agent.")] = None
+    heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="Time between heartbeats.", min=0.1)] = 10.0
+    crash_loop_max_period: Annotated[
+        str, typer.Option(metavar="DURATION", help="A container waits no longer for its next start; 1s to 300s.")
+    ] = "300s"
+    pod_user: Annotated[str, typer.Option(metavar="USER", help="Of pods that name none, where the agent is root.")] = "nobody"
+    allowed_uids: Annotated[list[str] | None, _several("FIRST-LAST", "Users that pods may name; none: all but root.")] = None
+    allow_root_pods: Annotated[bool, typer.Option("--allow-root-pods", help="Let pods run as root.")] = False
+    allowed_host_paths: Annotated[list[Path] | None, _several("DIR", "A hostPath has to be in one of them.")] = None
+    image_roots: Annotated[list[Path] | None, _several("DIR", "An image dir:PATH has to be in one of them.")] = None
+    take_over: Annotated[bool, typer.Option("--take-over", help="Take the node from another agent that still lives.")] = False
+
+    def root(self) -> Path:
+        return (self.root_dir or default_root()).absolute()
+
+    def bounds(self) -> NodeBounds:
+        memory = _amount("--memory", "memory", self.memory) if self.memory else None
+        disk = _amount("--ephemeral-storage", "", self.ephemeral_storage) if self.ephemeral_storage else None
+        return NodeBounds(memory, self.pids, disk)
+
+    def size(self, machine: Machine, thresholds: Sequence[Threshold]) -> NodeSize:
+        bounds = self.bounds()
+        capacity = {
+            "cpu": _amount("--cpu", "cpu", self.cpu) if self.cpu else machine.cpus * 1000,
+            "memory": machine.memory if bounds.memory is None else bounds.memory,
+            "ephemeral-storage": machine.disk if bounds.disk is None else bounds.disk,
+            "pods": self.max_pods,
+            **_amounts("--resource", self.resource),
+        }
+        hard = {_THRESHOLD_OF[one.signal]: one.value for one in thresholds if one.signal in _THRESHOLD_OF and not one.grace}
+        return NodeSize(
+            capacity,
+            _amounts("--system-reserved", self.system_reserved),
+            _amounts("--agent-reserved", self.agent_reserved),
+            {resource: value.of(capacity[resource]) for resource, value in hard.items()},
+        )
+
+    def policy(self) -> RunPolicy:
+        user, group = _user(self.pod_user)
+        return RunPolicy(
+            os.geteuid(),
+            os.getegid(),
+            user,
+            group,
+            self.allow_root_pods,
+            tuple(_range(text) for text in self.allowed_uids or ["1-4294967294"]),
+            _directories(self.allowed_host_paths),
+            _directories(self.image_roots),
+        )
+
+    def restart_cap(self) -> float:
+        cap = seconds_of("--crash-loop-max-period", self.crash_loop_max_period)
+        if not 1 <= cap <= 300:
+            wrong(f"--crash-loop-max-period {self.crash_loop_max_period!r}: want 1s to 300s")
+        return cap
+
+
+@with_option_groups({"options": NodeOptions, "eviction": EvictionOptions}, DEPRECATED_FLAGS)
+def node(
+    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
+    server: Server = None,
+    *,
+    options: NodeOptions,
+    eviction: EvictionOptions,
+) -> None:
+    """Make this host a node: run the pods that are bound to it.
+
+    \b
+      rayched node worker-1 --server 127.0.0.1:7420
+      rayched node small --cpu 2 --memory 1Gi --root-dir /tmp/small
+
+    Pods are processes of this host. They go on when the agent ends; the next one in the same directory takes them over.
+    With --memory, --pids or --ephemeral-storage what counts is the agent and its pods alone, so several nodes can share a host.
+    """
+    root, found = options.root(), eviction.settings()
+    # The directory itself is made by the agent, once all that it is told makes sense.
+    machine = this_machine(next(path for path in (root, *root.parents) if path.exists()))
+    settings = AgentSettings(
+        node=name,
+        root=root,
+        address=options.address,
+        machine=machine,
+        size=options.size(machine, found.thresholds),
+        version=importlib.metadata.version("rayched"),
+        policy=options.policy(),
+        labels=dict(_pair("--label", text) for text in options.node_label or ()),
+        heartbeat_seconds=options.heartbeat,
+        restart_cap=options.restart_cap(),
+        take_over=options.take_over,
+        eviction=found,
+        bounds=options.bounds(),
+    )
+    try:
+        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS)
+    except ValueError as error:
+        wrong(str(error))
+    with client:
+        _run(settings, client)
+
+
+def _run(settings: AgentSettings, client: NodeAgentClient) -> None:
+    logging.getLogger().setLevel(logging.INFO)
+    try:
+        agent = NodeAgent(settings, client)
+    except NodeSizeError as error:
+        wrong(str(error))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    out(f"node {settings.node} on {socket.gethostname()}, pods in {settings.root}")
+    try:
+        agent.run()
+    except DiskFault as fault:
+        fail(str(fault))
+    if agent.failure:
+        fail(agent.failure)
+
+
+def default_root() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/rayched-node")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rayched-node"
+
+
+def _directories(paths: list[Path] | None) -> tuple[str, ...]:
+    return tuple(os.path.normpath(path.absolute()) for path in paths or ())
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, equals, found = text.partition("=")
+    if not equals or not key:
+        wrong(f"{option} {text!r}: want NAME=VALUE")
+    return key, found
+
+
+def _amounts(option: str, texts: list[str] | None) -> dict[str, int]:
+    pairs = dict(_pair(option, text) for text in texts or ())
+    return {name: _amount(f"{option} {name}", name, text) for name, text in pairs.items()}
+
+
+def _amount(option: str, resource: str, text: str) -> int:
+    try:
+        return quantity.milli_value(text) if resource == "cpu" else quantity.value(text)
+    except quantity.QuantityError as error:
+        wrong(f"{option}: {error}, want one such as 500m, 16 or 64Gi")
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()):
+        wrong(f"--allowed-uids {text!r}: want FIRST-LAST or one number")
+    return int(first), int(last if dash else first)
+
+
+def _user(text: str) -> tuple[int, int]:
+    if text.isdigit():
+        return int(text), int(text)
+    try:
+        found = pwd.getpwnam(text)
+    except KeyError:
+        wrong(f"--pod-user {text!r}: this host has no such user")
+    return found.pw_uid, found.pw_gid

@@ -1,0 +1,41 @@
+"""What an agent is told, and the clock that it goes by."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rayched.nodes.agent.eviction.manager import EvictionSettings
+from rayched.nodes.agent.machine import Machine
+from rayched.nodes.agent.node_object import NodeSize
+from rayched.nodes.agent.process_specs import RunPolicy
+from rayched.nodes.agent.stats import NodeBounds
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What an agent is told."""
+
+    node: str
+    root: Path
+    address: str
+    machine: Machine
+    size: NodeSize
+    version: str
+    policy: RunPolicy
+    labels: dict[str, str] = field(default_factory=dict)
+    heartbeat_seconds: float = 10.0
+    restart_cap: float = 300.0
+    take_over: bool = False
+    eviction: EvictionSettings = field(default_factory=lambda: EvictionSettings(()))
+    bounds: NodeBounds = field(default_factory=NodeBounds)
+
+
+def steady_clock() -> float:
+    """Seconds since 1970 as of the agent's start, and from then on by a clock that nobody sets."""
+    return _BASE + time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+_BASE: Final = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

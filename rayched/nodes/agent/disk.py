@@ -1,0 +1,233 @@
+"""What the agent keeps on disk, so that it can be killed at any moment and go on.
+
+    <root>/agent.lock                              held for life: one agent a directory
+    <root>/identity.json                           format, agent id, node
+    <root>/pods/<uid>/pod.json                     the object as it was last seen
+    <root>/pods/<uid>/accepted                     admission said yes, and when
+    <root>/pods/<uid>/ending.json                  why it ends, and by when
+    <root>/pods/<uid>/memory.json                  what probes and hooks said
+    <root>/pods/<uid>/shim/                        lock, socket and state of its shim
+    <root>/pods/<uid>/containers/<name>/<attempt>/ spec.json, work/, exit.json
+    <root>/pods/<uid>/volumes/<name>/              emptyDir
+    <root>/logs/<namespace>_<pod>_<uid>/<container>/<attempt>.log
+
+Files appear whole or not at all, and are on the disk when a call returns. An attempt's directory is made before it is started,
+and its exit is written before anybody is told: so nothing is started twice, and no end is lost.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+
+from rayched.nodes.agent.shim.container import write_json
+from rayched.v1.core_pb2 import Pod
+
+FORMAT: Final = 1
+
+
+class DiskFault(Exception):
+    """The agent cannot work in its directory; one line."""
+
+
+class PodDirectory:
+    """What is kept of one pod."""
+
+    def __init__(self, root: NodeDirectory, uid: str) -> None:
+        self._root = root
+        self.uid = uid
+        self.path = root.pods / uid
+
+    def make(self) -> None:
+        for path in (self.path, self.path / "containers", self.path / "volumes"):
+            self._root.make(path)
+        (self.path / "shim").mkdir(0o700, exist_ok=True)
+
+    # ------------------------------------------------------------------------------------------------------------ objects
+
+    def save_object(self, pod: Pod) -> None:
+        write_json(str(self.path / "pod.json"), MessageToDict(pod))
+
+    def load_object(self) -> Pod | None:
+        """None where there is none that can be read: the agent was killed while it took the pod on."""
+        values = self._load("pod.json")
+        try:
+            return None if values is None else ParseDict(values, Pod(), ignore_unknown_fields=True)
+        except ParseError as error:
+            raise DiskFault(f"{self.path}/pod.json: cannot be read ({error})") from None
+
+    def accept(self, at: float) -> None:
+        write_json(str(self.path / "accepted"), {"at": at})
+
+    def accepted_at(self) -> float | None:
+        values = self._load("accepted")
+        return None if values is None else float(values["at"])
+
+    def save(self, name: str, values: dict[str, Any]) -> None:
+        """`name`: ending or memory."""
+        write_json(str(self.path / f"{name}.json"), values)
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        return self._load(f"{name}.json")
+
+    def _load(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise DiskFault(f"{self.path / name}: cannot be read ({error})") from None
+        return found
+
+    # ----------------------------------------------------------------------------------------------------------- attempts
+
+    def attempts(self, container: str) -> list[int]:
+        """Those begun, oldest first; of older ones only the last is kept."""
+        directory = self.path / "containers" / container
+        if not directory.is_dir():
+            return []
+        return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdigit())
+
+    def attempt_path(self, container: str, attempt: int) -> Path:
+        return self.path / "containers" / container / str(attempt)
+
+    def begin_attempt(self, container: str, attempt: int) -> Path:
+        """Its directory; the one before the last is removed."""
+        path = self.attempt_path(container, attempt)
+        self._root.make(path.parent)
+        self._root.make(path)
+        work = path / "work"
+        work.mkdir(0o755, exist_ok=True)
+        for older in self.attempts(container):
+            if older < attempt - 1:
+                shutil.rmtree(self.attempt_path(container, older), ignore_errors=True)
+        return path
+
+    def write_spec(self, container: str, attempt: int, spec: dict[str, Any]) -> None:
+        write_json(str(self.attempt_path(container, attempt) / "spec.json"), spec)
+
+    def exit_of(self, container: str, attempt: int) -> dict[str, Any] | None:
+        return self._load(f"containers/{container}/{attempt}/exit.json")
+
+    def write_exit(self, container: str, attempt: int, values: dict[str, Any]) -> None:
+        write_json(str(self.attempt_path(container, attempt) / "exit.json"), values)
+
+    def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
+        metadata = pod.metadata
+        directory = self._root.logs / f"{metadata.namespace}_{metadata.name}_{self.uid}" / container
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        return directory / f"{attempt}.log"
+
+    def volume(self, name: str, user: int | None, group: int | None) -> str:
+        path = self.path / "volumes" / name
+        if not path.exists():
+            path.mkdir(0o777)
+            path.chmod(0o777)
+            if os.geteuid() == 0 and group is not None:
+                os.chown(path, user if user is not None else -1, group)
+        return str(path)
+
+    # --------------------------------------------------------------------------------------------------------------- shim
+
+    def shim_lives(self) -> bool:
+        """Whether somebody holds the shim's lock: whatever its pid says."""
+        try:
+            fd = os.open(self.path / "shim" / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def shim_state(self) -> dict[str, Any] | None:
+        return self._load("shim/state.json")
+
+    def remove(self) -> None:
+        """All of it, and its logs."""
+        for directory in self._root.logs.glob(f"*_{self.uid}"):
+            shutil.rmtree(directory, ignore_errors=True)
+        # Without the object it would not be found again if this were cut short.
+        for name in sorted(os.listdir(self.path), key="pod.json".__eq__):
+            entry = self.path / name
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        self.path.rmdir()
+
+
+class NodeDirectory:
+    """The agent's own directory. `traversable`: pods run as other users and have to reach their own directories."""
+
+    def __init__(self, root: Path, *, traversable: bool) -> None:
+        self.root = root
+        self.pods = root / "pods"
+        self.logs = root / "logs"
+        self._mode = 0o711 if traversable else 0o700
+        self._lock: int | None = None
+
+    def open(self, node: str) -> str:
+        """Locks it and gives the agent's id. Raises DiskFault where another agent lives in it, or another node."""
+        try:
+            for path in (self.root, self.pods):
+                path.mkdir(self._mode, parents=True, exist_ok=True)
+                path.chmod(self._mode)
+            self.logs.mkdir(0o700, exist_ok=True)
+            self._lock = os.open(self.root / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DiskFault(f"{self.root}: cannot be used ({error.strerror}: {error.filename})") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
+            os.close(self._lock)
+            self._lock = None
+            raise DiskFault(f"{self.root}: another agent lives in it, pid {holder}") from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        return self._identity(node)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def make(self, path: Path) -> None:
+        path.mkdir(self._mode, exist_ok=True)
+        path.chmod(self._mode)
+
+    def pod(self, uid: str) -> PodDirectory:
+        return PodDirectory(self, uid)
+
+    def pods_there(self) -> Iterator[PodDirectory]:
+        for entry in sorted(self.pods.iterdir()):
+            if entry.is_dir():
+                yield PodDirectory(self, entry.name)
+
+    def _identity(self, node: str) -> str:
+        path = self.root / "identity.json"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            found = {"format": FORMAT, "agent_id": str(uuid.uuid4()), "node": node, "made_at": int(time.time())}
+            write_json(str(path), found)
+        except (OSError, ValueError) as error:
+            raise DiskFault(f"{path}: cannot be read ({error})") from None
+        if found["format"] > FORMAT:
+            raise DiskFault(f"{path}: has format {found['format']}, this agent reads up to {FORMAT}")
+        if found["node"] != node:
+            raise DiskFault(f"{self.root}: belongs to node {found['node']}, not to {node}")
+        return str(found["agent_id"])

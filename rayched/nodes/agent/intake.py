@@ -1,0 +1,144 @@
+"""Takes pods on: judges them, has them wait for room, writes down that they are accepted. The agent's loop thread owns it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from rayched.client.errors import ApiError
+from rayched.client.node_agent import NodeAgentClient
+from rayched.nodes.agent.admission import AgentAdmission
+from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
+from rayched.nodes.agent.recovery import sweep
+from rayched.nodes.node_admission import NodeRefusal
+from rayched.v1.core_pb2 import Node, Pod
+
+_WITH_NEWER_NODE: Final = ("NodeAffinity", "TaintToleration", "OutOf")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class IntakePorts:
+    """What the agent does about a verdict, in its loop."""
+
+    accepted: Callable[[PodDirectory, Pod, float, bool], None]
+    """With when that was, and whether it ran here before and its state is lost."""
+    refused: Callable[[Pod, NodeRefusal], None]
+    someone_ends: Callable[[], bool]
+    """A pod that holds room is ending."""
+    post: Callable[[Callable[[], None]], None]
+    clock: Callable[[], float]
+
+
+class PodIntake:
+    """New pods of one node."""
+
+    def __init__(
+        self, node: Node, client: NodeAgentClient, directory: NodeDirectory, workers: Executor, ports: IntakePorts
+    ) -> None:
+        self._node = node
+        self._client = client
+        self._directory = directory
+        self._workers = workers
+        self._ports = ports
+        self.admission = AgentAdmission(node)
+        self._waiting: dict[str, tuple[Pod, float]] = {}
+        """Pods that wait for room, with when they are judged again."""
+        self._refused: set[str] = set()
+
+    def update(self, node: Node) -> None:
+        self.admission.placement.update(node)
+
+    def wakes_at(self) -> float:
+        return min((until for _, until in self._waiting.values()), default=float("inf"))
+
+    def turn(self, now: float) -> None:
+        for pod, until in list(self._waiting.values()):
+            if until <= now:
+                self.judge(pod)
+
+    def room_is_free(self) -> None:
+        """Something has ended: who waits is judged again."""
+        for pod, _ in list(self._waiting.values()):
+            self.judge(pod)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Other pods than these do not exist any more."""
+        for uid in (self._waiting.keys() | self._refused) - set(uids):
+            self.drop(uid)
+
+    def drop(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        self._refused.discard(uid)
+
+    def close(self, why: str) -> None:
+        """Nothing is taken any more."""
+        self.admission.closed = why
+        self._waiting.clear()
+
+    def judge(self, pod: Pod, *, fresh: bool = False) -> None:
+        uid = pod.metadata.uid
+        if uid in self._refused:
+            return
+        self._waiting.pop(uid, None)
+        verdict = self.admission.judge(pod, self._ports.clock(), someone_ends=self._ports.someone_ends())
+        if isinstance(verdict, float):
+            self._waiting[uid] = (pod, verdict)
+        elif verdict is None:
+            self._accept(pod, lost=False)
+        elif verdict.reason.startswith(_WITH_NEWER_NODE) and not fresh:
+            self._workers.submit(self._judge_by_newer_node, pod)
+        else:
+            self._refuse(pod, verdict)
+
+    def take_lost(self, pod: Pod) -> None:
+        """A pod that ran here by its status, and of which the disk knows nothing: what is left of it dies first."""
+        self._workers.submit(self._sweep_and_take, pod)
+
+    def _judge_by_newer_node(self, pod: Pod) -> None:
+        """In a worker: it may have been placed for a label that came since."""
+        node: Node | None = None
+        try:
+            found = self._client.get("node", self._node.metadata.name)
+            node = found if isinstance(found, Node) else None
+        except ApiError as error:
+            log.warning("node %s cannot be read: %s", self._node.metadata.name, error)
+
+        def judge() -> None:
+            if node is not None:
+                self.update(node)
+            self.judge(pod, fresh=True)
+
+        self._ports.post(judge)
+
+    def _accept(self, pod: Pod, *, lost: bool) -> None:
+        directory = self._directory.pod(pod.metadata.uid)
+        now = self._ports.clock()
+        try:
+            directory.make()
+            directory.save_object(pod)
+            directory.accept(now)
+        except OSError as error:
+            self.admission.forget(pod.metadata.uid)
+            text = f"Pod was rejected: {error.strerror}: {error.filename}"
+            self._refuse(pod, NodeRefusal("UnexpectedAdmissionError", text))
+            return
+        self._ports.accepted(directory, pod, now, lost)
+
+    def _refuse(self, pod: Pod, refusal: NodeRefusal) -> None:
+        self._refused.add(pod.metadata.uid)
+        self._ports.refused(pod, refusal)
+
+    def _sweep_and_take(self, pod: Pod) -> None:
+        """In a worker."""
+        sweep(pod.metadata.uid)
+
+        def take() -> None:
+            self.admission.placement.hold(pod)
+            self._accept(pod, lost=True)
+
+        self._ports.post(take)

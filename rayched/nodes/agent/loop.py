@@ -1,0 +1,72 @@
+"""The agent's one loop: callbacks of other threads, input of shims, and times that have come."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import os
+import queue
+import selectors
+from collections.abc import Callable
+from typing import Any, Final
+
+_PATIENCE_SECONDS: Final = 10.0
+
+
+class AgentLoop:
+    """`post` may be called by any thread, the rest by the loop's own."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._selector = selectors.DefaultSelector()
+        self._wake_reading, self._wake_writing = os.pipe()
+        os.set_blocking(self._wake_reading, False)
+        os.set_blocking(self._wake_writing, False)
+        self._selector.register(self._wake_reading, selectors.EVENT_READ, self._drain)
+        self._stopped = False
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self._posted.put(callback)
+        # A pipe that is full wakes as well.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_writing, b"\0")
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> None:
+        heapq.heappush(self._later, (self._clock() + seconds, next(self._numbers), callback))
+
+    def watch(self, source: Any, ready: Callable[[], None]) -> None:
+        """`source` has a fileno."""
+        self._selector.register(source, selectors.EVENT_READ, ready)
+
+    def unwatch(self, source: Any) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(source)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def run(self, wakes_at: Callable[[], float], turn: Callable[[], None]) -> None:
+        """Until stopped. `turn` is called after whatever happened, and when `wakes_at` has come."""
+        while not self._stopped:
+            soonest = min(wakes_at(), self._later[0][0] if self._later else float("inf"))
+            patience = min(max(soonest - self._clock(), 0.0), _PATIENCE_SECONDS)
+            for key, _ in self._selector.select(patience if self._posted.empty() else 0.0):
+                key.data()
+            while not self._posted.empty():
+                self._posted.get()()
+            while self._later and self._later[0][0] <= self._clock():
+                heapq.heappop(self._later)[2]()
+            turn()
+
+    def close(self) -> None:
+        self._selector.close()
+        os.close(self._wake_reading)
+        os.close(self._wake_writing)
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_reading, 4096)

@@ -1,0 +1,375 @@
+"""Carries out the life of one pod: its directory, its shim, its probes, its reports. The agent's loop thread owns it.
+
+Whatever blocks is done by a worker, which posts its result back to the loop. What decides is written to disk before it is done:
+that the pod is accepted, why it ends, which attempt begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rayched.nodes.agent.actions import (
+    Action,
+    LifecycleHook,
+    PodEvent,
+    PreparePod,
+    RunHook,
+    RunProbe,
+    StartContainer,
+    StopContainer,
+)
+from rayched.nodes.agent.container_life import ContainerLife
+from rayched.nodes.agent.disk import PodDirectory
+from rayched.nodes.agent.network_probes import http_get, tcp_connect
+from rayched.nodes.agent.oom_scores import oom_score_adj
+from rayched.nodes.agent.pod_life import PodEnding, PodLife
+from rayched.nodes.agent.pod_status import status_of
+from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, RunPolicy, host_path, process_spec
+from rayched.nodes.agent.recovery import exit_of, kill_shim, lost_exit, memory_of, restore, sweep
+from rayched.nodes.agent.shim_link import Answer, ShimFault, ShimLink, start_shim
+from rayched.v1.core_pb2 import Pod, PodStatus
+
+STOP_GROUP_ANNOTATION: Final = "rayched.dev/stop-group"
+_START_ERROR_CODE: Final = 128
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerContext:
+    """What all pods of a node share."""
+
+    node: str
+    address: str
+    memory_capacity: int
+    policy: RunPolicy
+    restart_cap: float
+    clock: Callable[[], float]
+    random: random.Random
+    post: Callable[[Callable[[], None]], None]
+    """Runs it in the loop thread."""
+    post_later: Callable[[float, Callable[[], None]], None]
+    """The same, so many seconds from now."""
+    workers: Executor
+    watch_link: Callable[[ShimLink, bool], None]
+    """Looks after the link's input from now on, or (False) no longer."""
+    event: Callable[[Pod, PodEvent], None]
+
+
+class PodRunner:
+    """One pod that is accepted."""
+
+    def __init__(self, context: RunnerContext, directory: PodDirectory, pod: Pod, accepted_at: float) -> None:
+        self._context = context
+        self.directory = directory
+        self.life = PodLife(pod, accepted_at, restart_cap=context.restart_cap)
+        self._link: ShimLink | None = None
+        self._saved_ending: PodEnding | None = None
+        self._saved_memory: dict[str, Any] = {}
+        self._quits = False
+        self.is_held = False
+        """Nothing is started; what runs goes on. So until the cluster's state is known."""
+
+    @property
+    def uid(self) -> str:
+        return self.life.uid
+
+    def status(self) -> PodStatus:
+        return status_of(self.life, self._context.address, self._context.clock())
+
+    # ------------------------------------------------------------------------------------------------------------ recovery
+
+    def recover(self) -> None:
+        """Connects to the shim, or finds out that it is gone. Blocks while leftovers are killed; before the loop runs."""
+        context, now = self._context, self._context.clock()
+        ending = self.directory.load("ending")
+        if ending is not None:
+            self._saved_ending = PodEnding(**ending)
+            self.life.end(self._saved_ending)
+        states: list[Answer] | None = None
+        if self.directory.shim_lives():
+            states = self._connected()
+        if states is None:
+            kill_shim(self.directory)
+            sweep(self.uid)
+        restore(self.life, self.directory, states, now, context.random.random())
+        if states is not None:
+            self.life.prepared(now)
+
+    def _connected(self) -> list[Answer] | None:
+        try:
+            link = ShimLink(self.directory.path, self._heard, self._link_closed)
+        except ShimFault as fault:
+            log.warning("pod %s: %s", self.life.full_name(), fault)
+            return None
+        answers: list[Answer] = []
+        link.ask("hello", answers.append)
+        while not answers:
+            link.wait(5.0)
+        if not answers[0]["ok"]:
+            return None
+        self._adopt(link)
+        found: list[Answer] = answers[0]["containers"]
+        return found
+
+    def _adopt(self, link: ShimLink) -> None:
+        self._link = link
+        self._context.watch_link(link, True)
+
+    # ---------------------------------------------------------------------------------------------------------------- loop
+
+    def step(self) -> None:
+        """Does what is to be done now. Called after each event, and when `wakes_at` has come."""
+        if self.is_held:
+            return
+        try:
+            self._step()
+        except Exception:
+            # One pod that nobody thought of shall not end the agent, and with it all others.
+            log.exception("pod %s is parked", self.life.full_name())
+            self.life.prepare_message = "the agent cannot go on with this pod; its log says why"
+            self.is_held = True
+
+    def _step(self) -> None:
+        now = self._context.clock()
+        actions = self.life.advance(now)
+        if self.life.ending is not None and self.life.ending != self._saved_ending:
+            self._saved_ending = self.life.ending
+            self.directory.save("ending", asdict(self.life.ending))
+        for action in actions:
+            self._do(action, now)
+        memory = memory_of(self.life)
+        if memory != self._saved_memory:
+            self._saved_memory = memory
+            self.directory.save("memory", memory)
+        if self.life.has_ended:
+            self.quit()
+
+    def wakes_at(self) -> float:
+        return float("inf") if self.is_held else self.life.wakes_at(self._context.clock())
+
+    def quit(self) -> None:
+        """Ends the shim, and kills what still runs below it."""
+        self._quits = True
+        if self._link is not None:
+            self._link.tell("quit")
+
+    def out_of_memory(self, container: str) -> None:
+        """Kills a container that has more memory than its limit; its exit says so."""
+        if self._link is not None:
+            self._link.tell("oom", container=container, attempt=self.life.container(container).attempt)
+
+    @property
+    def has_shim(self) -> bool:
+        return self._link is not None
+
+    def _do(self, action: Action, now: float) -> None:
+        context = self._context
+        match action:
+            case PodEvent():
+                context.event(self.life.pod, action)
+            case PreparePod():
+                context.workers.submit(self._prepare)
+            case StartContainer(name, attempt):
+                self._start(self.life.container(name), attempt, now)
+            case StopContainer(name, attempt, grace):
+                self._stop(self.life.container(name), attempt, grace)
+            case RunProbe(name, attempt, kind):
+                probe = self.life.container(name).probes[kind]
+
+                def probed(success: bool | None, message: str) -> None:
+                    self.life.probed(name, attempt, kind, success, message, context.clock())
+
+                self._ask(self.life.container(name), attempt, probe.spec, probe.timeout, probed)
+            case RunHook(name, attempt, hook, seconds):
+                self._hook(self.life.container(name), attempt, hook, seconds)
+
+    # ------------------------------------------------------------------------------------------------------------- prepare
+
+    def _prepare(self) -> None:
+        """In a worker."""
+        post = self._context.post
+        try:
+            sweep(self.uid)
+            start_shim(self.directory.path)
+        except (ShimFault, OSError) as fault:
+            text = str(fault)
+            post(lambda: self._not_prepared(text))
+        else:
+            post(self._prepared)
+
+    def _prepared(self) -> None:
+        try:
+            self._adopt(ShimLink(self.directory.path, self._heard, self._link_closed))
+        except ShimFault as fault:
+            self._not_prepared(str(fault))
+            return
+        self.life.prepared(self._context.clock())
+        if self._quits or self.life.has_ended:
+            self.quit()
+        self.step()
+
+    def _not_prepared(self, text: str) -> None:
+        log.warning("pod %s: %s", self.life.full_name(), text)
+        self.life.not_prepared(self._context.clock(), text)
+        self.step()
+
+    # --------------------------------------------------------------------------------------------------------------- start
+
+    def _start(self, one: ContainerLife, attempt: int, now: float) -> None:
+        pod, directory, context = self.life.pod, self.directory, self._context
+        try:
+            path = directory.attempt_path(one.name, attempt)
+            place = AttemptPlace(
+                node=context.node,
+                address=context.address,
+                attempt=attempt,
+                work=str(path / "work"),
+                log=str(directory.log_path(pod, one.name, attempt)),
+                volumes=self._volumes(),
+                memory_capacity=context.memory_capacity,
+            )
+            spec = process_spec(pod, one.spec, place, context.policy)
+        except ConfigurationFault as fault:
+            self.life.not_configured(one.name, "CreateContainerConfigError", str(fault), now)
+            return
+        spec["oom_score_adj"] = oom_score_adj(pod, one.spec, context.memory_capacity)
+        try:
+            directory.begin_attempt(one.name, attempt)
+            if spec["user"] is not None:
+                os.chown(path / "work", spec["user"], spec["group"])
+            directory.write_spec(one.name, attempt, {**spec, "failures": one.failures, "at": now})
+        except OSError as error:
+            self.life.not_configured(one.name, "CreateContainerError", f"{error.strerror}: {error.filename}", now)
+            return
+        if self._link is None:
+            self._start_failed(one.name, attempt, {"ok": False, "kind": "gone"})
+            return
+
+        def answered(answer: Answer) -> None:
+            if answer["ok"] and answer["exit"] is None:
+                self.life.started(one.name, attempt, float(answer["started_at"]))
+                self.step()
+            elif not answer["ok"] and answer["kind"] != "gone":
+                self._start_failed(one.name, attempt, answer)
+
+        self._link.ask("start", answered, container=one.name, attempt=attempt)
+
+    def _start_failed(self, name: str, attempt: int, answer: Answer) -> None:
+        now = self._context.clock()
+        values = lost_exit(now, now)
+        if answer["kind"] != "gone":
+            values |= {"code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
+        self.directory.write_exit(name, attempt, values)
+        self.life.ended(name, attempt, exit_of(values))
+        self.step()
+
+    def _volumes(self) -> dict[str, str]:
+        spec = self.life.pod.spec
+        context = spec.security_context
+        group = context.fs_group if context.HasField("fs_group") else None
+        found = {}
+        for volume in spec.volumes:
+            if volume.HasField("host_path"):
+                found[volume.name] = host_path(volume.host_path.path, self._context.policy)
+            else:
+                found[volume.name] = self.directory.volume(volume.name, None, group)
+        return found
+
+    # ------------------------------------------------------------------------------------------------------ stop and probe
+
+    def _stop(self, one: ContainerLife, attempt: int, grace: float) -> None:
+        if self._link is None:
+            return
+        group = self.life.pod.metadata.annotations.get(STOP_GROUP_ANNOTATION) == "true"
+        number = one.spec.lifecycle.stop_signal or "SIGTERM"
+        self._link.tell("stop", container=one.name, attempt=attempt, grace=grace, signal=number, group=group)
+
+    def _hook(self, one: ContainerLife, attempt: int, hook: LifecycleHook, seconds: float) -> None:
+        handler = one.spec.lifecycle.post_start if hook is LifecycleHook.POST_START else one.spec.lifecycle.pre_stop
+
+        def done(success: bool | None, message: str) -> None:
+            self.life.hook_done(one.name, attempt, hook, "" if success else message, self._context.clock())
+
+        self._ask(one, attempt, handler, seconds, done)
+
+    def _ask(
+        self, one: ContainerLife, attempt: int, handler: Any, seconds: float, told: Callable[[bool | None, str], None]
+    ) -> None:
+        """Carries out a probe or a hook; `told` gets success, or None where it could not be made, and what was wrong."""
+        context = self._context
+
+        def finish(success: bool | None, message: str) -> None:
+            told(success, message)
+            self.step()
+
+        if handler.HasField("exec"):
+            if self._link is None:
+                return
+
+            def answered(answer: Answer) -> None:
+                if not answer["ok"]:
+                    # The container has ended, or its program is missing, which is its own fault.
+                    finish(False if answer["kind"] == "start" else None, answer["error"])
+                elif answer["timed_out"]:
+                    finish(False, f"command timed out after {seconds:g}s")
+                else:
+                    finish(answer["code"] == 0, answer["output"].strip() or f"exit code {answer['code']}")
+
+            self._link.ask(
+                "exec", answered, container=one.name, attempt=attempt, argv=list(handler.exec.command), seconds=seconds
+            )
+            return
+
+        def work() -> None:
+            if handler.HasField("http_get"):
+                fault = http_get(handler.http_get, one.spec, context.address, seconds)
+            else:
+                fault = tcp_connect(handler.tcp_socket, one.spec, context.address, seconds)
+            context.post(lambda: finish(not fault, fault))
+
+        if handler.DESCRIPTOR.name == "LifecycleHandler" and handler.HasField("sleep"):
+            context.post_later(float(handler.sleep.seconds), lambda: finish(True, ""))
+            return
+        context.workers.submit(work)
+
+    # ---------------------------------------------------------------------------------------------------------------- shim
+
+    def _heard(self, event: Answer) -> None:
+        if event.get("event") == "ended":
+            self.life.ended(event["container"], event["attempt"], exit_of(event["exit"]))
+            self.step()
+
+    def _link_closed(self) -> None:
+        link, self._link = self._link, None
+        if link is None:
+            return
+        self._context.watch_link(link, False)
+        if self._quits:
+            self._context.post(self.step)
+            return
+        log.warning("pod %s: its shim is gone", self.life.full_name())
+        self._context.workers.submit(self._sweep)
+
+    def _sweep(self) -> None:
+        """In a worker."""
+        sweep(self.uid)
+        self._context.post(self._lost)
+
+    def _lost(self) -> None:
+        now = self._context.clock()
+        for one in self.life.containers:
+            if one.is_present:
+                values = self.directory.exit_of(one.name, one.attempt)
+                if values is None:
+                    values = lost_exit(one.started_at or now, now)
+                    self.directory.write_exit(one.name, one.attempt, values)
+                self.life.ended(one.name, one.attempt, exit_of(values))
+        self.life.lost_shim()
+        self.step()

@@ -1,0 +1,215 @@
+"""Node-pressure eviction of a real node: a thread looks, the agent's loop decides and ends one pod, the thread waits for that.
+
+A pass that evicted somebody is followed by the next as soon as that pod is cleaned up, after 30 s at the latest.
+
+Without memory cgroups limits of memory are kept here too: a container that is above its own in two looks running is killed, and
+its pod goes on. There is a look each second while somebody has a limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from rayched.api.quantity import value
+from rayched.api.resources import EPHEMERAL_STORAGE, MEMORY, pod_requests
+from rayched.nodes.agent.admission import is_critical
+from rayched.nodes.agent.eviction.manager import EvictionManager, EvictionSettings, Observations
+from rayched.nodes.agent.eviction.ranking import ContainerUsage, PodUsage
+from rayched.nodes.agent.eviction.signals import OF_MEMORY, Signal
+from rayched.nodes.agent.eviction.storage_limits import storage_fault
+from rayched.nodes.agent.pod_life import PodEnding, PodLife
+from rayched.nodes.agent.stats import NodeFigures, NodeStats, PodFigures, PodPlace
+from rayched.v1.meta_pb2 import Quantity
+
+_CLEANED_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.5
+_LIMITS_SECONDS: Final = 1.0
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PressurePorts:
+    """What the agent gives; all but `post` are called in its loop."""
+
+    post: Callable[[Callable[[], None]], None]
+    clock: Callable[[], float]
+    places: Callable[[], list[PodPlace]]
+    lives: Callable[[], list[PodLife]]
+    """Of pods of which something may run."""
+    evict: Callable[[str, PodEnding], None]
+    pressures: Callable[[Iterable[str]], None]
+    """Conditions that hold, after each pass."""
+    kill: Callable[[str, str], None]
+    """A container of a pod that is above its limit of memory."""
+    reclaim: Callable[[Signal], bool]
+    """Frees what the node can do without; whether there was something."""
+
+
+class PressureMonitor:
+    """Start it once, stop it once."""
+
+    def __init__(self, settings: EvictionSettings, stats: NodeStats, ports: PressurePorts) -> None:
+        self._settings = settings
+        self._stats = stats
+        self._ports = ports
+        self._manager = EvictionManager(settings)
+        self._earlier: Observations = {}
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._evicted: str | None = None
+        self._above: set[tuple[str, str]] = set()
+        """Containers that were above their limit at the last look."""
+        self._thread = threading.Thread(target=self._run, name="node-pressure", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def cleaned(self, uid: str) -> None:
+        """Nothing of this pod lives any more."""
+        if uid == self._evicted:
+            self._evicted = None
+            self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            places = self._in_loop(self._ports.places)
+            if places is None:
+                return
+            figures = self._stats.look(places, self._ports.clock())
+            if self._is_near(figures.seen):
+                figures = self._stats.look(places, self._ports.clock(), exact=True)
+            wait = self._in_loop(partial(self._pass, figures))
+            if wait is None:
+                return
+            self._wake.wait(_CLEANED_SECONDS if self._evicted is not None else wait)
+            self._wake.clear()
+
+    def _in_loop(self, call: Callable[[], T]) -> T | None:
+        """What it gives, from the agent's loop; None: that has ended."""
+        found: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._ports.post(lambda: found.put(call()))
+        while not self._stopped.is_set():
+            try:
+                return found.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+        return None
+
+    def _is_near(self, seen: Observations) -> bool:
+        """Whether the rough figures decide something."""
+        for one in self._settings.thresholds:
+            observation = seen.get(one.signal)
+            if one.signal in OF_MEMORY and observation is not None:
+                limit = one.value.of(observation.capacity) + one.minimum_reclaim.of(observation.capacity)
+                if observation.available < limit * 1.1:
+                    return True
+        return False
+
+    def _pass(self, figures: NodeFigures) -> float:
+        """Seconds until the next one."""
+        now = self._ports.clock()
+        lives = {life.uid: life for life in self._ports.lives()}
+        has_limits = self._keep_memory_limits(figures, lives)
+        if self._over_limits(figures, lives, now):
+            return 0.0
+        usages = [usage_of_life(life, figures.pods.get(uid)) for uid, life in lives.items()]
+
+        def reclaim(signal: Signal) -> Observations | None:
+            if not self._ports.reclaim(signal):
+                return None
+            return self._stats.disk(figures.pods.values(), self._ports.clock())
+
+        verdict = self._manager.look(now, figures.seen, usages, reclaim)
+        self._ports.pressures(self._manager.pressures)
+        if self._manager.acting_on is not None:
+            log.warning("%s: Attempting to reclaim %s", "EvictionThresholdMet", self._manager.acting_on.signal.value)
+        if verdict is not None:
+            life = lives[verdict.uid]
+            own = life.grace
+            grace = own if verdict.grace is None else min(float(verdict.grace), own)
+            self._evict(verdict.uid, PodEnding(now + grace, "Evicted", verdict.message, disruption=True))
+            return 0.0
+        wait = min(self._manager.next_pass(self._earlier, figures.seen), _LOOK_SECONDS)
+        self._earlier = figures.seen
+        return min(wait, _LIMITS_SECONDS) if has_limits else wait
+
+    def _keep_memory_limits(self, figures: NodeFigures, lives: Mapping[str, PodLife]) -> bool:
+        """Kills who is above its limit for the second time; whether anybody has one."""
+        above: set[tuple[str, str]] = set()
+        has_limits = False
+        for uid, life in lives.items():
+            found = figures.pods.get(uid)
+            for one in life.containers:
+                limit = _request(one.spec.resources.limits, MEMORY)
+                has_limits = has_limits or limit > 0
+                if limit and found is not None and found.memory.get(one.name, 0) > limit:
+                    above.add((uid, one.name))
+        for uid, name in above & self._above:
+            self._ports.kill(uid, name)
+        self._above = above
+        return has_limits
+
+    def _over_limits(self, figures: NodeFigures, lives: Mapping[str, PodLife], now: float) -> bool:
+        """Evicts every pod that is above a limit of its storage."""
+        found = False
+        for uid, life in lives.items():
+            pod = figures.pods.get(uid)
+            fault = storage_fault(life.pod, pod.volumes, pod.files) if pod is not None and life.ending is None else ""
+            if fault:
+                self._evict(uid, PodEnding(now, "Evicted", fault, disruption=True))
+                found = True
+        return found
+
+    def _evict(self, uid: str, ending: PodEnding) -> None:
+        log.warning("pod %s is evicted: %s", uid, ending.message)
+        self._evicted = uid
+        self._ports.evict(uid, ending)
+
+
+def usage_of_life(life: PodLife, figures: PodFigures | None) -> PodUsage:
+    """What the ranking reads of a pod; without figures nothing is known of it."""
+    pod = life.pod
+    requests = pod_requests(pod)
+    found = figures or PodFigures()
+    containers = {
+        one.name: ContainerUsage(
+            found.memory.get(one.name, 0),
+            found.files.get(one.name, 0),
+            _request(one.spec.resources.requests, MEMORY),
+            _request(one.spec.resources.requests, EPHEMERAL_STORAGE),
+        )
+        for one in life.containers
+    }
+    return PodUsage(
+        uid=life.uid,
+        priority=pod.spec.priority,
+        started_at=life.accepted_at,
+        critical=is_critical(pod),
+        memory=None if figures is None else sum(found.memory.values()),
+        memory_request=requests.get(MEMORY, 0),
+        disk=None if figures is None else found.disk,
+        disk_request=requests.get(EPHEMERAL_STORAGE, 0),
+        inodes=None if figures is None else found.inodes,
+        pids=None if figures is None else found.tasks,
+        containers=containers,
+    )
+
+
+def _request(requests: Mapping[str, Quantity], name: str) -> int:
+    return value(requests[name].string) if name in requests else 0

@@ -1,0 +1,200 @@
+"""What the `process` driver makes of a container: the specification of one process, or why there is none. Pure.
+
+The environment is what the manifest says and what stands below; nothing of the agent's own environment is in it.
+
+    RAYCHED_POD_NAME, _POD_NAMESPACE, _POD_UID, RAYCHED_NODE_NAME, RAYCHED_CONTAINER, RAYCHED_ATTEMPT, RAYCHED_WORK_DIR,
+    RAYCHED_VOLUME_<NAME>, RAYCHED_MEMORY_LIMIT, RAYCHED_CPU_LIMIT, TMPDIR, HOME, HOSTNAME, PATH
+
+The pod's uid, the container and the attempt tell a process' owner when nothing else does, so a manifest cannot replace them.
+
+There is no isolation of mounts: a volume is where RAYCHED_VOLUME_<NAME> says, whatever its mountPath is.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rayched.api.quantity import QuantityError, milli_value, value
+from rayched.nodes.agent.expansion import expanded
+from rayched.v1.core_pb2 import Container, Pod
+
+NOBODY: Final = 65_534
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_IMAGE_DIRECTORY: Final = "dir:"
+
+
+class ConfigurationFault(Exception):
+    """The node cannot run a container as it is written; one line. It waits until somebody changes that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    """What this node allows pods. `own_user` and `own_group` are the agent's."""
+
+    own_user: int
+    own_group: int
+    pod_user: int = NOBODY
+    pod_group: int = NOBODY
+    allow_root: bool = False
+    allowed_users: Sequence[tuple[int, int]] = ((1, 2**32 - 2),)
+    """Ranges, with both their ends."""
+    host_paths: Sequence[str] = ()
+    image_roots: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlace:
+    """Where an attempt has what it needs. `volumes`: path by name of the volume."""
+
+    node: str
+    address: str
+    attempt: int
+    work: str
+    log: str
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    memory_capacity: int = 1
+
+
+def process_spec(pod: Pod, container: Container, place: AttemptPlace, policy: RunPolicy) -> dict[str, Any]:
+    """As the shim reads it, but for oom_score_adj. Raises ConfigurationFault."""
+    image = _image_directory(container, policy)
+    user, group, groups = _identity(pod, container, policy)
+    variables = _own_variables(pod, container, place)
+    for one in container.env:
+        if one.HasField("value_from"):
+            variables[one.name] = _field(pod, one.value_from.field_ref.field_path, place)
+        else:
+            variables[one.name] = expanded(one.value, variables)
+    variables |= _cookie(pod, container, place)
+    if image:
+        variables["PATH"] = f"{image}/bin:{variables['PATH']}"
+    if not container.command:
+        raise ConfigurationFault(f'container "{container.name}" has no command, and driver process has no image to take one from')
+    return {
+        "argv": [expanded(word, variables) for word in (*container.command, *container.args)],
+        "env": variables,
+        "cwd": container.working_dir or image or place.work,
+        "user": user,
+        "group": group,
+        "groups": groups,
+        "log": place.log,
+    }
+
+
+def volume_variable(name: str) -> str:
+    return f"RAYCHED_VOLUME_{name.upper().replace('-', '_').replace('.', '_')}"
+
+
+def host_path(path: str, policy: RunPolicy) -> str:
+    """A path of the host that a pod may have, without `..` in it. Raises ConfigurationFault."""
+    found = os.path.normpath(path)
+    if not os.path.isabs(found):
+        raise ConfigurationFault(f"hostPath {path!r}: want an absolute path")
+    if not any(found == root or found.startswith(root.rstrip("/") + "/") for root in policy.host_paths):
+        allowed = ", ".join(policy.host_paths) or "none"
+        raise ConfigurationFault(f"hostPath {path!r} is not allowed on this node; allowed are {allowed}")
+    return found
+
+
+def _own_variables(pod: Pod, container: Container, place: AttemptPlace) -> dict[str, str]:
+    metadata = pod.metadata
+    found = {
+        "PATH": _PATH,
+        "HOME": place.work,
+        "TMPDIR": place.work,
+        "HOSTNAME": pod.spec.hostname or metadata.name,
+        "RAYCHED_POD_NAME": metadata.name,
+        "RAYCHED_POD_NAMESPACE": metadata.namespace,
+        "RAYCHED_NODE_NAME": place.node,
+        "RAYCHED_WORK_DIR": place.work,
+    }
+    for mount in container.volume_mounts:
+        if mount.name not in place.volumes:
+            raise ConfigurationFault(f'container "{container.name}" mounts volume "{mount.name}", which the pod does not have')
+        path = place.volumes[mount.name]
+        found[volume_variable(mount.name)] = os.path.join(path, mount.sub_path) if mount.sub_path else path
+    try:
+        for name, variable, number in (("memory", "MEMORY", value), ("cpu", "CPU", milli_value)):
+            if name in container.resources.limits:
+                found[f"RAYCHED_{variable}_LIMIT"] = str(number(container.resources.limits[name].string))
+    except QuantityError as error:
+        raise ConfigurationFault(f'container "{container.name}": {error}') from None
+    return found
+
+
+def _cookie(pod: Pod, container: Container, place: AttemptPlace) -> dict[str, str]:
+    return {
+        "RAYCHED_POD_UID": pod.metadata.uid,
+        "RAYCHED_CONTAINER": container.name,
+        "RAYCHED_ATTEMPT": str(place.attempt),
+    }
+
+
+def _field(pod: Pod, path: str, place: AttemptPlace) -> str:
+    metadata = pod.metadata
+    plain = {
+        "metadata.name": metadata.name,
+        "metadata.namespace": metadata.namespace,
+        "metadata.uid": metadata.uid,
+        "spec.nodeName": place.node,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.hostIP": place.address,
+        "status.podIP": place.address,
+    }
+    if path in plain:
+        return plain[path]
+    for prefix, values in (("metadata.labels", metadata.labels), ("metadata.annotations", metadata.annotations)):
+        if path.startswith(f"{prefix}['") and path.endswith("']"):
+            return values.get(path[len(prefix) + 2 : -2], "")
+    allowed = f"{', '.join(plain)}, metadata.labels['KEY'], metadata.annotations['KEY']"
+    raise ConfigurationFault(f"fieldPath {path!r} is not known; allowed are {allowed}")
+
+
+def _image_directory(container: Container, policy: RunPolicy) -> str:
+    """The directory that stands for an image; empty: none does."""
+    if not container.image.startswith(_IMAGE_DIRECTORY):
+        return ""
+    path = os.path.normpath(container.image.removeprefix(_IMAGE_DIRECTORY))
+    if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in policy.image_roots):
+        allowed = ", ".join(policy.image_roots) or "none"
+        raise ConfigurationFault(f"image {container.image!r} is not below a directory for images; allowed are {allowed}")
+    return path
+
+
+def _identity(pod: Pod, container: Container, policy: RunPolicy) -> tuple[int | None, int | None, list[int]]:
+    """User, group and further groups; None: those of the agent."""
+    own, whole = container.security_context, pod.spec.security_context
+    user = _first("run_as_user", own, whole)
+    group = _first("run_as_group", own, whole)
+    not_root = _first("run_as_non_root", own, whole)
+    if policy.own_user != 0:
+        for what, asked, is_own in (("runAsUser", user, policy.own_user), ("runAsGroup", group, policy.own_group)):
+            if asked is not None and asked != is_own:
+                text = f"this node's agent is not root and runs all as {is_own}"
+                raise ConfigurationFault(f'container "{container.name}": {what} {asked} is not possible, {text}')
+        return None, None, []
+    user = policy.pod_user if user is None else user
+    if group is None:
+        group = policy.pod_group if user == policy.pod_user else user
+    if user == 0 and (not policy.allow_root or not_root):
+        reason = "its runAsNonRoot forbids it" if not_root else "--allow-root-pods is not set on this node"
+        raise ConfigurationFault(f'container "{container.name}": cannot run as user 0, {reason}')
+    if user and not any(first <= user <= last for first, last in policy.allowed_users):
+        allowed = ", ".join(f"{first}-{last}" for first, last in policy.allowed_users)
+        raise ConfigurationFault(
+            f'container "{container.name}": runAsUser {user} is not allowed on this node; allowed are {allowed}'
+        )
+    further = list(whole.supplemental_groups)
+    if whole.HasField("fs_group"):
+        further.append(whole.fs_group)
+    return user, group, further
+
+
+def _first(field_name: str, *contexts: Any) -> Any:
+    for context in contexts:
+        if context.HasField(field_name):
+            return getattr(context, field_name)
+    return None

@@ -1,0 +1,158 @@
+"""A pod's life put together again from what is on disk and what its shim says, after the agent was away.
+
+| shim | last attempt | it |
+|---|---|---|
+| any | has an exit | ended so |
+| lives, and has the attempt | - | runs, or ended, as the shim says |
+| lives, and does not have it | - | was never begun: it begins under the same number |
+| gone | has no exit | is lost: exit 137, ContainerStatusUnknown |
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rayched.nodes.agent.container_life import ContainerExit, ContainerLife, ContainerStep
+from rayched.nodes.agent.disk import PodDirectory
+from rayched.nodes.agent.pod_life import PodLife
+from rayched.nodes.agent.probing import ProbeKind
+from rayched.nodes.agent.restarts import failures_after, restart_delay
+from rayched.nodes.agent.shim import proc_table
+
+LOST_CODE: Final = 137
+LOST_REASON: Final = "ContainerStatusUnknown"
+LOST_MESSAGE: Final = "The container could not be located when the pod was terminated"
+_SWEEP_SECONDS: Final = 0.01
+
+
+def lost_exit(started_at: float, now: float) -> dict[str, Any]:
+    """What is known of an attempt whose shim died with it."""
+    return {
+        "code": LOST_CODE,
+        "signal": 0,
+        "reason": LOST_REASON,
+        "message": LOST_MESSAGE,
+        "started_at": started_at,
+        "finished_at": now,
+    }
+
+
+def exit_of(values: Mapping[str, Any]) -> ContainerExit:
+    """From an exit.json."""
+    code = int(values["code"])
+    reason = values.get("reason") or ("OOMKilled" if values.get("oom") else "Error" if code else "Completed")
+    return ContainerExit(
+        code,
+        int(values["signal"]),
+        reason,
+        float(values["started_at"]),
+        float(values["finished_at"]),
+        values.get("message", ""),
+    )
+
+
+def sweep(uid: str) -> int:
+    """Kills whatever carries the pod's cookie until nothing does; how many there were. Blocks while one does not die."""
+    killed: set[int] = set()
+    while True:
+        found = list(proc_table.processes_of_pod(uid))
+        if not found:
+            return len(killed)
+        killed.update(found)
+        for pid in found:
+            proc_table.kill(pid)
+        time.sleep(_SWEEP_SECONDS)
+
+
+def kill_shim(directory: PodDirectory) -> None:
+    """One that lives and does not answer, with all that descends from it."""
+    state = directory.shim_state()
+    if state is not None and state["boot_id"] == proc_table.boot_id() and proc_table.start_ticks(state["pid"]) == state["ticks"]:
+        for pid in proc_table.tree_of(state["pid"]):
+            proc_table.kill(pid)
+
+
+def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]] | None, now: float, probe_delay: float) -> None:
+    """`states`: what the shim says of its containers; None: it is gone, and nothing of the pod lives any more."""
+    by_key = None if states is None else {(one["container"], one["attempt"]): one for one in states}
+    memory = directory.load("memory") or {}
+    for one in life.containers:
+        attempts = directory.attempts(one.name)
+        if not attempts:
+            continue
+        for attempt in attempts:
+            _take_attempt(one, directory, attempt, by_key, now)
+        if one.step is ContainerStep.RUNNING:
+            _remember(one, memory.get(one.name, {}), now, probe_delay)
+
+
+def _take_attempt(
+    one: ContainerLife,
+    directory: PodDirectory,
+    attempt: int,
+    states: Mapping[tuple[str, int], dict[str, Any]] | None,
+    now: float,
+) -> None:
+    spec = directory.load(f"containers/{one.name}/{attempt}/spec")
+    one.failures = int(spec["failures"]) if spec is not None else one.failures
+    values = directory.exit_of(one.name, attempt)
+    state = None if states is None else states.get((one.name, attempt))
+    if values is None and state is not None:
+        values = state["exit"]
+    if values is None and state is not None:
+        one.attempts = attempt
+        one.begins()
+        one.runs(float(state["started_at"]))
+        return
+    if values is None and states is not None:
+        return
+    if values is None:
+        values = lost_exit(float(spec["at"]) if spec is not None else now, now)
+        directory.write_exit(one.name, attempt, values)
+    one.attempts = attempt
+    one.begins()
+    one.ends(exit_of(values))
+
+
+def _remember(one: ContainerLife, memory: Mapping[str, Any], now: float, probe_delay: float) -> None:
+    """What probes and hooks said of an attempt that ran on while the agent was away: Ready stays Ready."""
+    if memory.get("attempt") != one.attempt:
+        return
+    one.post_start_done = one.post_start_done or bool(memory["post_start_done"])
+    for kind, probe in one.probes.items():
+        if kind.value in memory["passed"]:
+            probe.passed = bool(memory["passed"][kind.value])
+        probe.next_at = max(probe.next_at, now + probe_delay * probe.period)
+
+
+def memory_of(life: PodLife) -> dict[str, Any]:
+    """What `_remember` reads."""
+    return {
+        one.name: {
+            "attempt": one.attempt,
+            "post_start_done": one.post_start_done,
+            "passed": {ProbeKind(kind).value: probe.passed for kind, probe in one.probes.items()},
+        }
+        for one in life.containers
+        if one.step is ContainerStep.RUNNING
+    }
+
+
+def presumed_lost(life: PodLife, now: float) -> None:
+    """Of a pod that ran here by its status, and of which the disk knows nothing: its containers have ended, nobody knows how."""
+    for status in (*life.pod.status.container_statuses, *life.pod.status.init_container_statuses):
+        one = next((one for one in life.containers if one.name == status.name), None)
+        if one is None or not (status.state.HasField("running") or status.state.HasField("terminated")):
+            continue
+        one.attempts = status.restart_count
+        one.begins()
+        ended = status.state.terminated
+        found = exit_of(lost_exit(0.0, now))
+        if status.state.HasField("terminated"):
+            began, finished = ended.started_at.seconds, ended.finished_at.seconds
+            found = ContainerExit(ended.exit_code, ended.signal, ended.reason, began, finished)
+        one.ends(found)
+        one.failures = failures_after(0, 0.0)
+        one.not_before = now + restart_delay(one.failures)

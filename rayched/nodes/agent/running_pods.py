@@ -1,0 +1,61 @@
+"""The runners of a node as node-pressure eviction sees them: where they are, who could go, what can be freed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from rayched.nodes.agent.container_life import ContainerStep
+from rayched.nodes.agent.eviction.signals import OF_MEMORY, Signal
+from rayched.nodes.agent.pod_life import PodEnding, PodLife
+from rayched.nodes.agent.pod_runner import PodRunner
+from rayched.nodes.agent.stats import PodPlace
+
+
+class RunningPods:
+    """Used in the agent's loop; the runners are the agent's own."""
+
+    def __init__(self, runners: Mapping[str, PodRunner], logs: Path) -> None:
+        self._runners = runners
+        self._logs = logs
+
+    def places(self) -> list[PodPlace]:
+        found = []
+        for uid, runner in self._runners.items():
+            state = runner.directory.shim_state() if runner.has_shim else None
+            shim = int(state["pid"]) if state is not None else None
+            found.append(PodPlace(uid, runner.directory.path, list(self._logs.glob(f"*_{uid}")), shim))
+        return found
+
+    def lives(self) -> list[PodLife]:
+        """Of pods of which something may run, those that end included."""
+        return [runner.life for runner in self._runners.values() if any(one.is_present for one in runner.life.containers)]
+
+    def evict(self, uid: str, ending: PodEnding) -> None:
+        runner = self._runners[uid]
+        runner.life.end(ending)
+        runner.step()
+
+    def kill(self, uid: str, container: str) -> None:
+        """For want of memory: it is restarted by policy."""
+        self._runners[uid].out_of_memory(container)
+
+    def reclaim(self, signal: Signal) -> bool:
+        """Removes what ended containers have on disk: their directories, and the logs of pods that have ended."""
+        if signal in OF_MEMORY or signal is Signal.PID:
+            return False
+        found = False
+        for uid, runner in self._runners.items():
+            for one in runner.life.containers:
+                for attempt in runner.directory.attempts(one.name):
+                    if attempt == one.attempt and one.step is not ContainerStep.ENDED:
+                        continue
+                    work = runner.directory.attempt_path(one.name, attempt) / "work"
+                    found = found or work.exists()
+                    shutil.rmtree(work, ignore_errors=True)
+            if runner.life.has_ended:
+                for directory in self._logs.glob(f"*_{uid}"):
+                    found = True
+                    shutil.rmtree(directory, ignore_errors=True)
+        return found

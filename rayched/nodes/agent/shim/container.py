@@ -1,0 +1,188 @@
+"""One attempt of a container inside the shim: its main process, what it left behind, its log, and how it ended.
+
+    running ──main ended──▶ sweeping ──nothing of it lives, log read to its end or 2 s over──▶ ended, exit.json written
+
+A stop signals the main process (or its group) and kills everything of the container when the grace is over; a later stop can only
+shorten that. When main ends, what it left behind is killed at once: an attempt has ended only when no process of it is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from rayched.nodes.agent.shim import proc_table
+from rayched.nodes.agent.shim.log_file import LogFile
+from rayched.nodes.agent.shim.spawning import ProcessSpec, spawn
+
+_DRAIN_SECONDS: Final = 2.0
+_READ_BYTES: Final = 1 << 16
+
+
+def write_json(path: str, value: dict[str, Any]) -> None:
+    """Whole or not at all, and on the disk when this returns."""
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.new", path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class ShimContainer:
+    """`directory` is that of the attempt. Made by `start`, which raises SpawnError."""
+
+    def __init__(self, name: str, attempt: int, directory: str) -> None:
+        self.name = name
+        self.attempt = attempt
+        self._directory = directory
+        with open(os.path.join(directory, "spec.json"), encoding="utf-8") as file:
+            values = json.load(file)
+        self.spec = ProcessSpec.of(values)
+        self._log = LogFile(values["log"], values.get("log_bytes_max", 10 << 20))
+        self.pid = 0
+        self.ticks = 0
+        self.started_at = 0.0
+        self.pipes: dict[int, str] = {}
+        """Ends to read, with the name of their stream."""
+        self._stop_at: float | None = None
+        self._main_status: int | None = None
+        self._drained_at = 0.0
+        self._finished_at = 0.0
+        self._out_of_memory = False
+        self.exit: dict[str, Any] | None = None
+
+    def start(self) -> None:
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            self.pid = spawn(self.spec, nothing, out_write, err_write)
+        except BaseException:
+            os.close(out_read)
+            os.close(err_read)
+            self._log.close()
+            raise
+        finally:
+            for fd in (nothing, out_write, err_write):
+                os.close(fd)
+        self.ticks = proc_table.start_ticks(self.pid) or 0
+        self.started_at = time.time()
+        self.pipes = {out_read: "stdout", err_read: "stderr"}
+        for fd in self.pipes:
+            os.set_blocking(fd, False)
+
+    @property
+    def is_running(self) -> bool:
+        return self._main_status is None
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "container": self.name,
+            "attempt": self.attempt,
+            "pid": self.pid,
+            "ticks": self.ticks,
+            "started_at": self.started_at,
+            "exit": self.exit,
+        }
+
+    # ------------------------------------------------------------------------------------------------------------ ending
+
+    def stop(self, now: float, grace: float, number: int, *, group: bool) -> None:
+        """Asks it to end within `grace` seconds; repeated, the earlier end counts and the signal is sent once."""
+        ends_at = now + max(grace, 0.0)
+        if self._stop_at is None and grace > 0 and self.is_running:
+            if group:
+                self._signal_group(number)
+            else:
+                proc_table.kill(self.pid, number)
+        self._stop_at = ends_at if self._stop_at is None else min(self._stop_at, ends_at)
+
+    def signal(self, number: int) -> None:
+        if self.is_running:
+            proc_table.kill(self.pid, number)
+
+    def out_of_memory(self) -> None:
+        """Killed for want of memory, which its exit will say."""
+        self._out_of_memory = True
+        self._stop_at = 0.0
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+
+    def main_ended(self, status: int, now: float) -> None:
+        """`status` as waitpid gives it."""
+        self._main_status = status
+        self._drained_at = now + _DRAIN_SECONDS
+        self._finished_at = time.time()
+
+    def wakes_at(self) -> float:
+        """When `tick` has something to do."""
+        if self.exit is not None:
+            return float("inf")
+        if not self.is_running:
+            return 0.0
+        return self._stop_at if self._stop_at is not None else float("inf")
+
+    def tick(self, now: float, orphans: Callable[[ShimContainer], Iterable[int]]) -> bool:
+        """Kills what has to die; whether the attempt has ended by this."""
+        if self.exit is not None:
+            return False
+        if self.is_running:
+            if self._stop_at is not None and now >= self._stop_at:
+                self._kill([*proc_table.tree_of(self.pid), *orphans(self)])
+            return False
+        left = list(orphans(self))
+        if left:
+            self._kill(left)
+            return False
+        if self.pipes and now < self._drained_at:
+            return False
+        self._end()
+        return True
+
+    def _kill(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            proc_table.kill(pid)
+
+    def _end(self) -> None:
+        for fd in self.pipes:
+            os.close(fd)
+        self.pipes.clear()
+        self._log.close()
+        status = self._main_status or 0
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        self.exit = {
+            "code": 128 + number if number else os.WEXITSTATUS(status),
+            "signal": number,
+            "oom": self._out_of_memory and number == signal.SIGKILL,
+            "started_at": self.started_at,
+            "finished_at": self._finished_at,
+        }
+        write_json(os.path.join(self._directory, "exit.json"), self.exit)
+
+    # --------------------------------------------------------------------------------------------------------------- log
+
+    def read(self, fd: int) -> bool:
+        """Takes what the pipe has into the log; False: it is at its end, and closed."""
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        if data:
+            self._log.write(self.pipes[fd], data)
+            return True
+        os.close(fd)
+        del self.pipes[fd]
+        return False

@@ -1,0 +1,304 @@
+"""The shim's process: `python -I -S`, one a pod, told what to do over a unix socket in lines of JSON.
+
+    {"id": 1, "verb": "start", "container": "main", "attempt": 0}       → {"id": 1, "ok": true, "pid": 4711, ...}
+    what happens without being asked                                    → {"event": "ended", "container": "main", ...}
+
+Verbs: hello, start, stop, signal, kill, exec, oom, quit. An answer has `ok`, and `error` where it is false. Starting an attempt
+that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
+
+One thread, one loop. The lock that is held while this process lives tells the agent that it does, whatever became of its pid. The
+process that the agent starts ends at once, when its child holds lock and socket: so a shim has never been the agent's child.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rayched.nodes.agent.shim import proc_table
+from rayched.nodes.agent.shim.container import ShimContainer, write_json
+from rayched.nodes.agent.shim.execution import Execution
+from rayched.nodes.agent.shim.spawning import SpawnError, become_subreaper, lower_oom_score
+
+PROTOCOL: Final = 1
+_SWEEP_SECONDS: Final = 0.05
+_LINE_MAX: Final = 1 << 20
+_OWN_SCORE: Final = -998
+
+
+class Shim:
+    """Owns the containers of the pod whose directory this is."""
+
+    def __init__(self, directory: str, listener: socket.socket, wakeups: socket.socket) -> None:
+        self._directory = directory
+        self._listener = listener
+        self._wakeups = wakeups
+        self._selector = selectors.DefaultSelector()
+        self._containers: dict[tuple[str, int], ShimContainer] = {}
+        self._executions: dict[int, Execution] = {}
+        self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._quits = False
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(wakeups, selectors.EVENT_READ, self._woken)
+
+    def run(self) -> None:
+        """Until it is told to quit and nothing runs any more."""
+        while not (self._quits and all(one.exit is not None for one in self._containers.values())):
+            for key, _ in self._selector.select(self._patience()):
+                key.data(key.fd)
+            self._reap()
+            self._tick()
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        soonest = min((one.wakes_at() for one in self._containers.values()), default=float("inf"))
+        soonest = min([soonest, *(one.ends_at for one in self._executions.values() if not one.timed_out)])
+        return 3600.0 if soonest == float("inf") else max(soonest - now, _SWEEP_SECONDS if soonest <= now else 0.0)
+
+    # ----------------------------------------------------------------------------------------------------------- children
+
+    def _woken(self, _: int) -> None:
+        self._wakeups.recv(4096)
+
+    def _reap(self) -> None:
+        now = time.monotonic()
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            execution = self._executions.pop(pid, None)
+            if execution is not None:
+                execution.status = status
+                self._executed(execution)
+                continue
+            for container in self._containers.values():
+                if container.pid == pid and container.is_running:
+                    container.main_ended(status, now)
+                    for other in self._executions.values():
+                        if other.container is container:
+                            other.kill()
+
+    def _executed(self, execution: Execution) -> None:
+        pipe = execution.pipe
+        if pipe is not None:
+            execution.read()
+            self._selector.unregister(pipe)
+            execution.close()
+        self._send(execution.peer, {"id": execution.request, **execution.answer()})
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for execution in list(self._executions.values()):
+            execution.expire(now)
+        for container in self._containers.values():
+            pipes = list(container.pipes)
+            if container.tick(now, self._orphans_of):
+                for fd in pipes:
+                    self._selector.unregister(fd)
+                self._save()
+                self._broadcast({"event": "ended", **container.state()})
+
+    def _orphans_of(self, container: ShimContainer) -> Iterator[int]:
+        """Living processes of the container that do not descend from its main process any more."""
+        own = os.getpid()
+        mains = {one.pid for one in self._containers.values() if one.is_running}
+        for child in proc_table.children_of(own):
+            if child in mains or (child in self._executions and self._executions[child].container is not container):
+                continue
+            if not proc_table.is_alive(child) or not self._belongs(child, container):
+                continue
+            yield from proc_table.tree_of(child)
+
+    def _belongs(self, pid: int, container: ShimContainer) -> bool:
+        """By its cookie, else by its session; whose is nobody's is the one's that asks."""
+        if pid in self._executions:
+            return self._executions[pid].container is container
+        environment = proc_table.environment_of(pid)
+        name = environment.get(proc_table.CONTAINER_VARIABLE)
+        if name is not None:
+            return (name, environment.get(proc_table.ATTEMPT_VARIABLE)) == (container.name, str(container.attempt))
+        session = proc_table.session_of(pid)
+        return not any(one.pid == session and one is not container for one in self._containers.values() if one.is_running)
+
+    def _log_ready(self, container: ShimContainer, fd: int) -> None:
+        if not container.read(fd):
+            self._selector.unregister(fd)
+
+    # -------------------------------------------------------------------------------------------------------------- peers
+
+    def _accept(self, _: int) -> None:
+        peer, _address = self._listener.accept()
+        # An agent that does not read shall not hold up the containers.
+        peer.settimeout(1.0)
+        self._peers[peer.fileno()] = (peer, bytearray())
+        self._selector.register(peer, selectors.EVENT_READ, self._heard)
+
+    def _heard(self, fd: int) -> None:
+        peer, buffer = self._peers[fd]
+        try:
+            data = peer.recv(1 << 16)
+        except OSError:
+            data = b""
+        buffer += data
+        if not data or len(buffer) > _LINE_MAX:
+            self._hang_up(fd)
+            return
+        *lines, rest = bytes(buffer).split(b"\n")
+        buffer[:] = rest
+        for line in lines:
+            self._ask(fd, line)
+
+    def _ask(self, fd: int, line: bytes) -> None:
+        request: Any = None
+        try:
+            message = json.loads(line)
+            request = message.get("id")
+            answer = self._answer(fd, message)
+        except SpawnError as error:
+            answer = {"ok": False, "kind": "start", "error": str(error)}
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            answer = {"ok": False, "kind": "bad", "error": f"{type(error).__name__}: {error}"}
+        if answer is not None:
+            self._send(fd, {"id": request, **answer})
+
+    def _hang_up(self, fd: int) -> None:
+        peer, _ = self._peers.pop(fd)
+        self._selector.unregister(peer)
+        peer.close()
+
+    def _send(self, fd: int, message: dict[str, Any]) -> None:
+        if fd not in self._peers:
+            return
+        try:
+            self._peers[fd][0].sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self._hang_up(fd)
+
+    def _broadcast(self, message: dict[str, Any]) -> None:
+        for fd in list(self._peers):
+            self._send(fd, message)
+
+    # -------------------------------------------------------------------------------------------------------------- verbs
+
+    def _answer(self, fd: int, message: dict[str, Any]) -> dict[str, Any] | None:
+        """None: it comes later."""
+        match message["verb"]:
+            case "hello":
+                states = [one.state() for one in self._containers.values()]
+                return {"ok": True, "protocol": PROTOCOL, "pid": os.getpid(), "containers": states}
+            case "start":
+                return {"ok": True, **self._start(message["container"], message["attempt"]).state()}
+            case "stop":
+                container = self._containers[message["container"], message["attempt"]]
+                number = signal.Signals[message.get("signal", "SIGTERM")]
+                container.stop(time.monotonic(), message["grace"], number, group=message.get("group", False))
+            case "signal":
+                self._containers[message["container"], message["attempt"]].signal(signal.Signals[message["signal"]])
+            case "oom":
+                self._containers[message["container"], message["attempt"]].out_of_memory()
+            case "kill":
+                for one in self._containers.values():
+                    one.stop(time.monotonic(), 0.0, signal.SIGKILL, group=False)
+            case "exec":
+                self._execute(fd, message)
+                return None
+            case "quit":
+                self._quits = True
+                for one in self._containers.values():
+                    one.stop(time.monotonic(), 0.0, signal.SIGKILL, group=False)
+            case verb:
+                return {"ok": False, "kind": "bad", "error": f"verb {verb!r} is not known"}
+        return {"ok": True}
+
+    def _start(self, name: str, attempt: int) -> ShimContainer:
+        found = self._containers.get((name, attempt))
+        if found is not None:
+            return found
+        directory = os.path.join(self._directory, "containers", name, str(attempt))
+        container = ShimContainer(name, attempt, directory)
+        container.start()
+        # Earlier attempts of it have ended, and are on the disk.
+        for key in [key for key, one in self._containers.items() if key[0] == name and one.exit is not None]:
+            del self._containers[key]
+        self._containers[name, attempt] = container
+        for pipe in container.pipes:
+            self._selector.register(pipe, selectors.EVENT_READ, lambda fd: self._log_ready(container, fd))
+        self._save()
+        return container
+
+    def _execute(self, fd: int, message: dict[str, Any]) -> None:
+        container = self._containers[message["container"], message["attempt"]]
+        if not container.is_running:
+            raise ValueError(f"container {container.name!r} does not run")
+        execution = Execution(message.get("id"), fd, container, message["argv"], time.monotonic() + message["seconds"])
+        self._executions[execution.pid] = execution
+        assert execution.pipe is not None
+        self._selector.register(execution.pipe, selectors.EVENT_READ, lambda _: self._output_ready(execution))
+
+    def _output_ready(self, execution: Execution) -> None:
+        pipe = execution.pipe
+        execution.read()
+        if execution.pipe is None and pipe is not None:
+            self._selector.unregister(pipe)
+
+    def _save(self) -> None:
+        states = [one.state() for one in self._containers.values()]
+        own = {"pid": os.getpid(), "ticks": proc_table.start_ticks(os.getpid()), "boot_id": proc_table.boot_id()}
+        write_json(os.path.join(self._directory, "shim", "state.json"), {**own, "containers": states})
+
+
+def main(directory: str) -> None:
+    """Returns at once in the process that the agent started; its child is the shim."""
+    shim_directory = os.path.join(directory, "shim")
+    lock = os.open(os.path.join(shim_directory, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("another shim of this pod lives")
+    listener = _listening(shim_directory)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    # Whoever started this waits for the end of what it wrote.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(nothing, fd)
+    os.close(nothing)
+    become_subreaper()
+    lower_oom_score(_OWN_SCORE)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    wakeups, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    shim = Shim(directory, listener, wakeups)
+    shim._save()
+    shim.run()
+
+
+def _listening(directory: str) -> socket.socket:
+    """At `sock` of the directory, whose path may be longer than a socket's address can be."""
+    there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    path = f"/proc/self/fd/{there}/sock"
+    try:
+        if os.path.lexists(path):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+    finally:
+        os.close(there)
+    os.chmod(os.path.join(directory, "sock"), 0o600)
+    listener.listen(16)
+    return listener

@@ -1,0 +1,99 @@
+"""Processes as /proc shows them: who descends from whom, to which container one belongs, which is which over time.
+
+A process is told apart by pid, start ticks and boot id together: pids are used again. A zombie is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Final
+
+POD_VARIABLE: Final = "RAYCHED_POD_UID"
+CONTAINER_VARIABLE: Final = "RAYCHED_CONTAINER"
+ATTEMPT_VARIABLE: Final = "RAYCHED_ATTEMPT"
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields behind the name, from the state on; None: there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def start_ticks(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def is_alive(pid: int) -> bool:
+    fields = _stat(pid)
+    return fields is not None and fields[0] not in "ZX"
+
+
+def session_of(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if fields is None else int(fields[3])
+
+
+def children_of(pid: int) -> list[int]:
+    """Children of all threads, zombies among them."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def tree_of(pid: int) -> list[int]:
+    """The process and all that descend from it, parents first."""
+    found = [pid]
+    for one in found:
+        found += children_of(one)
+    return found
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """What it was started with; empty where that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            data = file.read()
+    except OSError:
+        return {}
+    pairs = (part.partition(b"=") for part in data.split(b"\0") if part)
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def processes_of_pod(uid: str) -> Iterator[int]:
+    """Living processes that carry the pod's cookie in their environment, wherever they are."""
+    wanted = f"{POD_VARIABLE}={uid}".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                data = file.read()
+        except OSError:
+            continue
+        if wanted in data.split(b"\0") and is_alive(int(name)):
+            yield int(name)
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> bool:
+    """False: there is no such process any more."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,100 @@
+"""Which agent a node has: each registration of an agent that runs pods is an incarnation, and ends the one before.
+
+The key `<root>/agents/<node>` says whose the node is; its mod_revision is the incarnation. Every write of such an agent compares
+it in its own transaction, so an agent that was replaced, or cut off and replaced, writes nothing any more, whatever it believes.
+Hollow agents have no incarnation and compare nothing.
+
+A second agent of a name is refused while the first one's last sign of life is younger than the time after which a node counts as
+unreachable, unless it says that it takes the node over. The same agent may register again at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from rayched.controllers.node_settings import NodeSettings
+from rayched.server.errors import conflict, forbidden_by_state
+from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, lost_write, milliseconds_now
+from rayched.store.transactions import Committed, Conflict, GuardedPut
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.services_pb2 import RegisterNodeRequest
+from rayched.v1.storage_pb2 import AgentRecord, Heartbeat
+
+AGENT_LIVES_SECONDS: Final = NodeSettings().node_monitor_grace_period
+NO_INCARNATIONS: Final[Mapping[str, int]] = MappingProxyType({})
+
+Condition = tuple[tuple[bytes, int], ...]
+"""Keys and their revisions, as a guarded write compares them."""
+
+RULE_INCARNATION_GUARD: bool = True
+"""Broken by tests alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingAgent:
+    """Who reports on pods. Without a condition: a hollow agent, which stands for many nodes."""
+
+    node: str
+    condition: Condition
+
+    def check(self, subject: str, pod: Pod) -> None:
+        """Raises where the pod is another node's."""
+        if self.condition and pod.spec.node_name != self.node:
+            raise forbidden_by_state(f"{subject}: is on node {pod.spec.node_name}, and the agent of {self.node} reports on it")
+
+
+class Incarnations:
+    """Any replica serves them."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def condition(self, node: str, incarnation: int) -> Condition:
+        """What a write of the agent compares; empty without an incarnation."""
+        if not incarnation or not RULE_INCARNATION_GUARD:
+            return ()
+        return ((self._objects.keys.agent(node), incarnation),)
+
+    async def begin(self, target: CallTarget, request: RegisterNodeRequest) -> int:
+        """A new incarnation; 0 for an agent that has none. Raises FAILED_PRECONDITION while another agent lives."""
+        if not request.agent_id:
+            return 0
+        node = target.key.name
+        key = self._objects.keys.agent(node)
+        record = AgentRecord(
+            agent_id=request.agent_id,
+            machine_id=request.machine_id,
+            boot_id=request.boot_id,
+            agent_version=request.agent_version,
+            address=request.address,
+            registered_at_ms=milliseconds_now(),
+        )
+        entry = await self._objects.store.get(key)
+        for _ in range(ATTEMPTS_MAX):
+            if entry is not None and not request.take_over:
+                await self._refuse_second(target, AgentRecord.FromString(entry.value), request.agent_id)
+            write = GuardedPut(key, entry.mod_revision if entry is not None else 0, record.SerializeToString())
+            outcome = (await self._objects.store.send(None, [write]))[0]
+            match outcome:
+                case Committed(revision):
+                    return revision
+                case Conflict(current=current):
+                    entry = current
+                case _:
+                    raise lost_write(outcome, str(target))
+        raise conflict(f"{target}: others keep registering it; try again")
+
+    async def _refuse_second(self, target: CallTarget, present: AgentRecord, agent_id: str) -> None:
+        if present.agent_id == agent_id:
+            return
+        entry = await self._objects.store.get(self._objects.keys.heartbeat(target.key.name))
+        if entry is None:
+            return
+        age = (milliseconds_now() - Heartbeat.FromString(entry.value).renewed_at_ms) / 1000
+        if age < AGENT_LIVES_SECONDS:
+            whose = f"agent {present.agent_id} at {present.address or 'an unknown address'}"
+            hint = f"wait until it is silent for {AGENT_LIVES_SECONDS:g} s, or take the node over (--take-over)"
+            raise forbidden_by_state(f"{target}: {whose} was heard of {max(age, 0.0):.0f} s ago; {hint}")

@@ -1,0 +1,25 @@
+"""Pods outlive their agents on purpose; what a test leaves running ends with the session."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from rayched.nodes.agent.shim import proc_table
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_shim_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    yield
+    for state in tmp_path_factory.getbasetemp().rglob("shim/state.json"):
+        found = json.loads(state.read_text())
+        if proc_table.start_ticks(found["pid"]) == found["ticks"]:
+            for pid in reversed(proc_table.tree_of(found["pid"])):
+                proc_table.kill(pid, signal.SIGKILL)
+        for pid in proc_table.processes_of_pod(state.parent.parent.name):
+            if pid != os.getpid():
+                proc_table.kill(pid, signal.SIGKILL)
