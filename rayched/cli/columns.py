@@ -176,6 +176,7 @@ def _node_columns() -> list[Column]:
         _column("CPU", offers("cpu"), wide=True),
         _column("MEMORY", offers("memory"), wide=True),
         _column("TAINTS", lambda node, _: str(len(node.spec.taints)), wide=True),
+        _column("CONTAINER-RUNTIME", lambda node, _: node.status.node_info.container_runtime_version or NONE, wide=True),
     ]
 
 

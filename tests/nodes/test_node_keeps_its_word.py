@@ -22,6 +22,7 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
+from tests.cli.cluster import run_here
 from tests.nodes.real_node import (
     GI,
     AgentProcess,
@@ -136,7 +137,7 @@ def test_an_agent_that_is_root_runs_pods_as_the_users_that_it_allows(client: Cli
         with agent_thread(replace(chosen, policy=policy), client.endpoints[0]):
             found = {}
             for user in (None, 1234, 5, 0):
-                pod = a_pod(node, f"user-{user}-{node}", *sh("id -u; id -g; touch mine && echo wrote"))
+                pod = a_pod(node, f"user-{len(found)}-{node}", *sh("id -u; id -g; touch mine && echo wrote"))
                 if user is not None:
                     pod.spec.containers[0].security_context.run_as_user = user
                 found[user] = run(client, pod)
@@ -171,6 +172,16 @@ def test_the_kernel_has_the_scores_or_the_lowest_that_it_allows(client: Client, 
         own = int(Path("/proc/self/oom_score_adj").read_text())
         assert (scores["best-effort"], scores["burstable"]) == (1000, max(750, own))
         assert -997 <= scores["guaranteed"] <= own
+
+
+@pytest.mark.row("N12")
+def test_the_table_of_nodes_shows_what_runs_their_pods(client: Client, node: str, tmp_path: Path) -> None:
+    with agent_thread(settings(tmp_path, node), client.endpoints[0]):
+        registered(client, node)
+        result = run_here(["get", "node", node, "-o", "wide", "--server", client.endpoints[0]])
+        assert result.code == 0
+        row = dict(zip(result.lines[0].split(), result.lines[1].split(), strict=True))
+        assert (row["STATUS"], row["VERSION"], row["CONTAINER-RUNTIME"]) == ("Ready", "rayched-1.0", "process://1.0")
 
 
 @pytest.mark.row("N128")

@@ -29,6 +29,9 @@ from rayched.v1.meta_pb2 import Quantity
 
 _CLEANED_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 10.0
+_LOOK_SECONDS_MIN: Final = 0.1
+_FASTEST_GROWTH: Final = 1 << 30
+"""Bytes a second that a process fills with pages of its own."""
 _POLL_SECONDS: Final = 0.5
 _LIMITS_SECONDS: Final = 1.0
 
@@ -145,9 +148,19 @@ class PressureMonitor:
             grace = own if verdict.grace is None else min(float(verdict.grace), own)
             self._evict(verdict.uid, PodEnding(now + grace, "Evicted", verdict.message, disruption=True))
             return 0.0
-        wait = min(self._manager.next_pass(self._earlier, figures.seen), _LOOK_SECONDS)
+        wait = min(self._manager.next_pass(self._earlier, figures.seen), self._safe_seconds(figures.seen))
         self._earlier = figures.seen
         return min(wait, _LIMITS_SECONDS) if has_limits else wait
+
+    def _safe_seconds(self, seen: Observations) -> float:
+        """For so long no threshold of memory can be crossed, however fast somebody begins to grow; the usual look at most."""
+        found = _LOOK_SECONDS
+        for one in self._settings.thresholds:
+            observation = seen.get(one.signal)
+            if one.signal in OF_MEMORY and observation is not None:
+                left = observation.available - one.value.of(observation.capacity)
+                found = min(found, max(left / _FASTEST_GROWTH, _LOOK_SECONDS_MIN))
+        return found
 
     def _keep_memory_limits(self, figures: NodeFigures, lives: Mapping[str, PodLife]) -> bool:
         """Kills who is above its limit for the second time; whether anybody has one."""

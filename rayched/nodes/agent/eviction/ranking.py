@@ -129,10 +129,12 @@ def eviction_message(pod: PodUsage, signal: Signal, threshold: int, observation:
 
 def _shown(amount: int, resource: str, *, exact: bool = False) -> str:
     """Bytes as a quantity: what was measured in Ki, what somebody wrote as short as it can be."""
-    if resource not in ("memory", "ephemeral-storage") or amount == 0:
+    if resource not in ("memory", "ephemeral-storage"):
         return str(amount)
     if exact:
         return f"{amount >> 10}Ki"
+    if not amount:
+        return "0"
     for suffix, shift in (("Gi", 30), ("Mi", 20), ("Ki", 10)):
         if amount % (1 << shift) == 0:
             return f"{amount >> shift}{suffix}"
