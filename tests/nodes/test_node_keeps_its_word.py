@@ -100,7 +100,7 @@ def test_no_pod_is_called_ended_while_a_process_of_it_lives(client: Client, node
         scripts = (
             "(setsid sleep 1001 &); exit 0",
             "(setsid sh -c 'trap \"\" TERM; sleep 1002' &); sleep 0.3; exit 3",
-            "sleep 1003 & sleep 0.2; kill -9 $$",
+            "sleep 1003 & sleep 0.2; kill -9 $$$$",
         )
         names = [run(client, a_pod(node, f"leaves-{number}-{node}", *sh(text))) for number, text in enumerate(scripts * 3)]
         ended: dict[str, int] = {}

@@ -296,7 +296,7 @@ def test_an_agent_that_is_killed_fifty_times_starts_nothing_twice_and_changes_no
     chance = random.Random(7)
     notes = tmp_path / "notes"
     notes.mkdir()
-    note = f"echo $RAYCHED_ATTEMPT $$ >> {notes}/$RAYCHED_POD_NAME"
+    note = f"echo $RAYCHED_ATTEMPT $$$$ >> {notes}/$RAYCHED_POD_NAME"
     pods = [run(client, node, *sh(f"{note}; exec sleep 1000")) for _ in range(7)]
     pods += [run(client, node, *sh(f"{note}; sleep 1; exit 0"), policy="Never") for _ in range(7)]
     pods += [run(client, node, *sh(f"{note}; sleep 1; [ $RAYCHED_ATTEMPT = 2 ]"), policy="OnFailure") for _ in range(6)]
@@ -313,9 +313,8 @@ def test_an_agent_that_is_killed_fifty_times_starts_nothing_twice_and_changes_no
             runs = [line.split()[0] for line in (notes / pod.metadata.name).read_text().splitlines()]
             assert runs == (["0"] if number < 14 else ["0", "1", "2"])
         for pod in pods[:7]:
-            assert [str(pid) for pid in processes(client, pod.metadata.name)] == (notes / pod.metadata.name).read_text().split()[
-                1:
-            ]
+            noted = (notes / pod.metadata.name).read_text().split()[1:]
+            assert [str(pid) for pid in processes(client, pod.metadata.name)] == noted
             client.delete("pod", pod.metadata.name)
         for pod in pods[:7]:
             gone(client, pod.metadata.name)

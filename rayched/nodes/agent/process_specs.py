@@ -182,7 +182,8 @@ def _identity(pod: Pod, container: Container, policy: RunPolicy) -> tuple[int | 
     if user == 0 and (not policy.allow_root or not_root):
         reason = "its runAsNonRoot forbids it" if not_root else "--allow-root-pods is not set on this node"
         raise ConfigurationFault(f'container "{container.name}": cannot run as user 0, {reason}')
-    if user and not any(first <= user <= last for first, last in policy.allowed_users):
+    # Whom the node itself chose it allows.
+    if user and user != policy.pod_user and not any(first <= user <= last for first, last in policy.allowed_users):
         allowed = ", ".join(f"{first}-{last}" for first, last in policy.allowed_users)
         raise ConfigurationFault(
             f'container "{container.name}": runAsUser {user} is not allowed on this node; allowed are {allowed}'
