@@ -98,6 +98,11 @@ def room_taken(pod: Pod) -> tuple[Mapping[str, int], Mapping[str, int], tuple[in
     return plain.counted, plain.counted, (plain.with_defaults.get(CPU, 0), plain.with_defaults.get(MEMORY, 0))
 
 
+def pod_limits(pod: Pod) -> dict[str, int]:
+    """The limits of the whole pod: milli-CPU, bytes and counts."""
+    return _integers(limited(pod), all_names=True)
+
+
 def score_requests(pod: Pod, resources: Sequence[str], *, pod_level: bool = False) -> tuple[int, ...]:
     """What NodeResourcesFit scores an incoming pod by, in milli-CPU, bytes or counts; with defaults for cpu and memory.
 
