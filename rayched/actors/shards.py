@@ -37,6 +37,10 @@ ANSWER_SECONDS_MAX: Final = 0.5
 belief runs out, which only a caller that waits has to heed."""
 LATE_FACTOR: Final = 4.0
 LATE_SECONDS_MAX: Final = 10.0
+BACKLOG_SECONDS_MAX: Final = 1.0
+"""With more under way workers are not asked ahead."""
+LARGE_ROWS: Final = 256
+"""An update with more rows may travel another way than small ones, and so arrive later."""
 _WAIT_SECONDS: Final = 0.1
 """Between two signs of life while workers are waited for."""
 BLOCK_ROWS: Final = 1_024
@@ -66,6 +70,8 @@ class _Worker:
     """A call that was not answered in time."""
     calls: list[Future[Any]] = field(default_factory=list)
     """Those that were not answered when it was looked last."""
+    carries_much: Future[Any] | None = None
+    """A call with a large update. Ray may hand over smaller ones before it, so none is sent behind it."""
     counts: PoolCounts = field(default_factory=PoolCounts)
 
     @property
@@ -127,15 +133,17 @@ class RayShards:
             return False
         return self.handover_seconds + seconds / workers < seconds
 
-    def begin(self, profile: str, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> _ShardedWork | None:
+    def begin(
+        self, profile: str, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool = False
+    ) -> _ShardedWork | None:
         """Ask for a column for each request, some `seconds` of work. None: there is nobody to ask, or nothing to ask about."""
-        workers = self._askable()
-        if not workers or not n_rows:
+        workers, now = self._askable(), self.clock()
+        if not workers or not n_rows or (ahead and self._busy_until - now > BACKLOG_SECONDS_MAX):
             return None
-        now = self.clock()
         is_alone = all([worker.is_idle for worker in workers])  # noqa: C419 - each looks
         self._busy_until = (now if is_alone else max(now, self._busy_until)) + self.handover_seconds + seconds / len(workers)
-        until = now + min(LATE_SECONDS_MAX, max(ANSWER_SECONDS_MAX, LATE_FACTOR * (self._busy_until - now)))
+        expected = self.handover_seconds + seconds / len(workers)
+        until = self._busy_until + min(LATE_SECONDS_MAX, max(ANSWER_SECONDS_MAX, (LATE_FACTOR - 1.0) * expected))
         shards = _shards(n_rows, len(workers))
         # One shard for each worker; with few rows the last workers get none.
         calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(workers, shards, strict=False)]
@@ -161,11 +169,13 @@ class RayShards:
     # -------------------------------------------------------------------------------------------------------- by workers
 
     def _askable(self) -> list[_Worker]:
-        """Those that owe no late answer."""
+        """Those that owe no late answer, and that no large update is on its way to."""
         for worker in self._workers:
             if worker.late is not None and worker.late.done():
                 worker.late = None
-        return [worker for worker in self._workers if worker.late is None]
+            if worker.carries_much is not None and worker.carries_much.done():
+                worker.carries_much = None
+        return [worker for worker in self._workers if worker.late is None and worker.carries_much is None]
 
     def _call(self, profile: str, requests: Sequence[ColumnRequest], rows: slice, worker: _Worker) -> _Call | None:
         """The question on its way; None: this worker cannot be asked."""
@@ -180,6 +190,8 @@ class RayShards:
             return None
         worker.position = update.upto
         worker.calls.append(future)
+        if update.since is None or update.n_changed > LARGE_ROWS:
+            worker.carries_much = future
         call = _Call(worker, rows, future)
 
         def answered(_: Any) -> None:
@@ -229,7 +241,7 @@ class _ShardedWork:
         self.until = until
         self._is_alone = is_alone
         self._found: tuple[Sequence[Answer] | None] | None = None
-        self.seconds: Sequence[float] = [0.0] * len(requests)
+        self.seconds: Sequence[float] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -254,12 +266,13 @@ class _ShardedWork:
     def _taken(self) -> Sequence[Answer] | None:
         shards, total, slowest = self._shards, [0.0] * len(self._requests), 0.0
         answers: list[list[Answer]] = []
+        is_complete = True
         last_at = self._began
         try:
             for rows, call in zip(self._rows, self._calls, strict=True):
                 found = None if call is None else self._answer_of(call)
                 if call is None or found is None:
-                    self._is_alone = False
+                    is_complete = False
                     answers.append(shards.answer(self._profile, self._requests, rows))
                     continue
                 answers.append(found[0])
@@ -270,14 +283,17 @@ class _ShardedWork:
                     counts.evaluations += 1
                     counts.rows += sum(0 if answer is None else len(answer) for answer in found[0])
                     counts.seconds += sum(found[1])
+            columns = [
+                _writable(join_shards(request, [answer[place] for answer in answers]))
+                for place, request in enumerate(self._requests)
+            ]
         except PluginError:
             return None
-        if self._is_alone:
+        if self._is_alone and is_complete:
             shards.handed_over(last_at - self._began - slowest)
-        self.seconds = total
-        return [
-            _writable(join_shards(request, [answer[place] for answer in answers])) for place, request in enumerate(self._requests)
-        ]
+        if is_complete:
+            self.seconds = total
+        return columns
 
     def _answer_of(self, call: _Call) -> tuple[list[Answer], list[float]] | None:
         """What the worker answered in time."""
@@ -309,8 +325,8 @@ class _ProfileShards:
     def pays(self, seconds: float) -> bool:
         return self._shards.pays(seconds)
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> SharedWork | None:
-        return self._shards.begin(self._profile, requests, n_rows, seconds)
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> SharedWork | None:
+        return self._shards.begin(self._profile, requests, n_rows, seconds, ahead=ahead)
 
 
 def _shards(n_rows: int, workers: int) -> list[slice]:

@@ -224,7 +224,7 @@ class SchedulerCore:
         began, now_unix = clock(), self._ports.wall_clock()
         count = taken = 0
         if awaited is not None:
-            self._awaited, count = None, 1
+            self._awaited, count = None, int(awaited.turn is None)
             self._decide_pod(awaited.uid, self.cache.pod(awaited.uid), link, now_unix, awaited.turn)
         while count < room and self._awaited is None:
             uid = link.take()
@@ -252,7 +252,7 @@ class SchedulerCore:
         decisions.end(ended)
         self.measures.batch_ended(ended)
         self._ports.deciding("")
-        return count > 0 or turn is not None
+        return count > 0 or turn is not None or awaited is not None
 
     def idle(self) -> bool:
         """A piece of background work, while there is nothing to decide. False: there is none."""

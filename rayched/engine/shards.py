@@ -71,8 +71,8 @@ class SharedWork(Protocol):
         """Once it is over: a column for each request; None: a plugin raised. What nobody answered is evaluated here."""
 
     @property
-    def seconds(self) -> Sequence[float]:
-        """What the workers computed for each request; 0 where that is not known."""
+    def seconds(self) -> Sequence[float] | None:
+        """What the workers computed for each request; None where not all of them answered."""
 
 
 class ShardEvaluator(Protocol):
@@ -85,10 +85,10 @@ class ShardEvaluator(Protocol):
     def pays(self, seconds: float) -> bool:
         """Whether workers do sooner what takes so long here."""
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> SharedWork | None:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> SharedWork | None:
         """Ask for a column of shape (n_rows,) for each request, as the table is now. None: there is nobody to ask.
 
-        `seconds`: what it would take here, as far as is known.
+        `seconds`: what it would take here, as far as is known. `ahead`: nobody needs it yet, and it may be left.
         """
 
 
@@ -153,13 +153,15 @@ class GivenColumn:
 class ColumnBuilder:
     """Evaluates all rows, locally or by shards."""
 
-    __slots__ = ("_given", "_last", "_prices", "_revision", "_shards", "_table")
+    __slots__ = ("_given", "_last", "_prices", "_refused", "_revision", "_shards", "_table")
 
     def __init__(self, table: NodeTable, shards: ShardEvaluator | None) -> None:
         self._table = table
         self._shards = shards
         self._prices = RowPrices()
         self._given: OrderedDict[ColumnKey, GivenColumn] = OrderedDict()
+        self._refused: set[ColumnKey] = set()
+        """Columns at which workers failed, as their plugin raised: asked for here until it answers."""
         self._last: dict[ColumnKey, Answer] = {}
         """What was answered ahead."""
         self._revision = -1
@@ -175,33 +177,35 @@ class ColumnBuilder:
 
     def ahead(self, questions: Sequence[ColumnKey]) -> list[Answer]:
         """Answers for all rows of the table as it is now; who builds next need not ask again. Raises as `build`."""
-        self._last, self._revision = self._answers(questions), self._table.revision
-        return [self._last[question] for question in questions]
+        found = self._answers(questions)
+        self._last |= found
+        self._revision = self._table.revision
+        return [found[question] for question in questions]
 
     def give(self, kept: Iterable[CachedColumn]) -> None:
         """Ask workers for what pays of these, and wait for nothing; whoever builds them later finds it."""
         if self._shards is not None:
             questions = [question for one in kept if not one.was_built for question in one.questions]
-            try:
-                self._give([question for question in dict.fromkeys(questions) if question not in self._given])
-            except PluginError:
-                # Whoever needs the column will meet it.
-                return
+            under_way = sum(not given.work.is_over for given in self._given.values())
+            if under_way + len(questions) <= GIVEN_MAX:
+                self._give(list(dict.fromkeys(questions)), ahead=True)
 
     def forget(self) -> None:
         """The table begins anew."""
         self._given.clear()
+        self._refused.clear()
         self._last.clear()
 
     def _answers(self, asked: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
-        last, self._last = self._last if self._revision == self._table.revision else {}, {}
-        known = {question: last[question] for question in asked if question in last}
+        if self._revision != self._table.revision:
+            self._last = {}
+        known = {question: self._last.pop(question) for question in dict.fromkeys(asked) if question in self._last}
         return known | self._evaluate([question for question in dict.fromkeys(asked) if question not in known])
 
     def _evaluate(self, questions: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
         if self._shards is None or not questions:
             return self._locally(questions)
-        self._give([question for question in questions if question not in self._given])
+        self._give(questions)
         works = [self._given[question].work for question in questions if question in self._given]
         if not all(work.is_over for work in works):
             if self._table.work.may_await:
@@ -214,29 +218,43 @@ class ColumnBuilder:
             answer = None if given is None else given.answer(self._table, question)
             if given is not None and answer is not None:
                 found[question] = answer[0]
-                self._prices.note(question, self._table.n_rows, given.work.seconds[given.place])
+                if (seconds := given.work.seconds) is not None:
+                    self._prices.note(question, given.n_rows, seconds[given.place])
+            elif given is not None and given.work.take() is None:
+                self._refused.add(question)
         return found | self._locally([question for question in questions if question not in found])
 
-    def _give(self, questions: Sequence[ColumnKey]) -> None:
-        """Ask workers for those that pay."""
+    def _give(self, wanted: Sequence[ColumnKey], *, ahead: bool = False) -> None:
+        """Ask workers for those that pay and are not under way."""
         shards, table = self._shards, self._table
+        questions = [question for question in wanted if question not in self._given and question not in self._refused]
         costly = questions if shards is None or shards.always else self._costly(questions)
         if shards is None or not costly:
             return
         seconds = table.n_rows * sum(self._prices.of(question) or 0.0 for question in costly)
-        work = shards.begin([request_for(question) for question in costly], table.n_rows, seconds)
+        work = shards.begin([request_for(question) for question in costly], table.n_rows, seconds, ahead=ahead)
         if work is not None:
+            self._forget_oldest(wanted)
             for place, question in enumerate(costly):
                 self._given[question] = GivenColumn.asked_now(work, place, len(costly), table, question)
-            while len(self._given) > max(GIVEN_MAX, len(costly)):
-                self._given.popitem(last=False)
+
+    def _forget_oldest(self, wanted: Sequence[ColumnKey]) -> None:
+        """Answers that nobody came for."""
+        if len(self._given) >= GIVEN_MAX:
+            needless = [question for question, given in self._given.items() if given.work.is_over and question not in wanted]
+            for question in needless[: len(self._given) - GIVEN_MAX + 1]:
+                del self._given[question]
 
     def _costly(self, questions: Sequence[ColumnKey]) -> Sequence[ColumnKey]:
         """Those that are worth a call. What takes little beside the others is done here meanwhile."""
         n_rows = self._table.n_rows
         if n_rows <= PROBE_ROWS or self._shards is None:
             return ()
-        seconds = [self._price(question) * n_rows for question in questions]
+        try:
+            seconds = [self._price(question) * n_rows for question in questions]
+        except PluginError:
+            # Whoever needs the column will meet it.
+            return ()
         if not self._shards.pays(sum(seconds)):
             return ()
         return [question for question, one in zip(questions, seconds, strict=True) if self._shards.pays(len(questions) * one)]
@@ -263,6 +281,7 @@ class ColumnBuilder:
                 took[question] += work.now() - began
         for question, seconds in took.items():
             self._prices.note(question, table.n_rows, seconds)
+        self._refused.difference_update(questions)
         return {question: join(question.asked.plugin.name, question.part, answers) for question, answers in pieces.items()}
 
 

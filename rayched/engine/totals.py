@@ -239,8 +239,8 @@ class KeptTotal:
             is_in_step = static.version == self._static_version
             found = static.refresh(build)
             changed = found if is_in_step else None
-            self._static_version = static.version
             self._take_bounds(static.ranges() if self._bounds is None else self._bounds)
+            self._static_version = static.version
         mark = self._usage_mark
         is_in_step = usage.follower.mark is mark
         found = usage.refresh(build)
@@ -274,12 +274,12 @@ class KeptTotal:
     def _take_bounds(self, bounds: AllBounds) -> None:
         """These are those of the static sum, as the column is to have it. Raises PluginError."""
         static = self._sum.static
+        # A plugin may raise here: then nothing has been taken.
+        column, are_sure, has_outside = static.column(bounds), static.are_sure(bounds), static.has_outside(bounds)
         if bounds != self._sum.bounds:
             self._sum.bounds = bounds
-        self._bounds = bounds
-        self._static = static.column(bounds)
-        self._are_bounds_sure = static.are_sure(bounds)
-        self._is_static_outside = static.has_outside(bounds)
+        self._bounds, self._static = bounds, column
+        self._are_bounds_sure, self._is_static_outside = are_sure, has_outside
 
     def _write_all(self) -> None:
         n_rows = self._table.n_rows

@@ -255,7 +255,11 @@ class Scheduler:
     def prefetch(self, template: PodTemplate) -> None:
         """A pod of this template comes soon: workers may evaluate what its attempt will ask for."""
         if self.knows(template.scheduler_name):
-            self._runners.of(template.scheduler_name).engine.prefetch(template)
+            try:
+                self._runners.of(template.scheduler_name).engine.prefetch(template)
+            except Exception as problem:
+                # The pod's own attempt fails by it, if it fails.
+                self.raised.note(f"looking ahead: {type(problem).__name__}: {problem}", problem)
 
     def decided_waits(self, now: float) -> Iterator[tuple[Attempt, AttemptFailure | None]]:
         """Attempts whose wait has ended: READY, or rolled back with the failure."""

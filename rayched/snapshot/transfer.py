@@ -104,6 +104,12 @@ class RowsUpdate:
     ports: PortRows | None = None
     image_states: dict[str, tuple[int, int]] | None = field(default=None)
 
+    @property
+    def n_changed(self) -> int:
+        """Rows in it, once for each aspect that changed."""
+        parts = (self.usage, self.labels, self.taints, self.unschedulable, self.images, self.ports)
+        return sum(len(part.rows) for part in parts if part is not None)
+
 
 # ------------------------------------------------------------------------------------------------------------- sending
 

@@ -38,7 +38,7 @@ class Workers:
     def pays(self, seconds: float) -> bool:
         return True
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> Work:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> Work:
         self.works.append(Work(len(requests)))
         return self.works[-1]
 

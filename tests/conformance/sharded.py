@@ -31,7 +31,7 @@ class Shards:
     def pays(self, seconds: float) -> bool:
         return True
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> AnsweredWork:
         self.asked += 1
         size = -(-n_rows // len(self._copies))
         pieces: list[list[Answer]] = [[] for _ in requests]

@@ -41,7 +41,7 @@ class PickledShards:
     def pays(self, seconds: float) -> bool:
         return True
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork | None:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> AnsweredWork | None:
         self.asked += 1
         if self.dead:
             return None

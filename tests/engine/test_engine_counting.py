@@ -85,7 +85,7 @@ class NoShards:
     def pays(self, seconds: float) -> bool:
         return True
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> None:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> None:
         self.plugins |= {request.plugin for request in requests}
 
 

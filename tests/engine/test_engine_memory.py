@@ -29,7 +29,7 @@ class CountingShards:
     def pays(self, seconds: float) -> bool:
         return self.always
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork | None:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> AnsweredWork | None:
         self.requests.append(list(requests))
         return AnsweredWork(self.answer, [0.0] * len(requests))
 

@@ -30,7 +30,7 @@ class Workers:
     def pays(self, seconds: float) -> bool:
         return True
 
-    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float) -> AnsweredWork:
+    def begin(self, requests: Sequence[ColumnRequest], n_rows: int, seconds: float, *, ahead: bool) -> AnsweredWork:
         self.asked += requests
         nothing = [0.0] * len(requests)
         if self.answers != ():
@@ -144,3 +144,17 @@ def test_a_plugin_that_raises_on_the_first_rows_raises_where_its_column_is_built
     assert workers.asked == []
     with pytest.raises(PluginError, match="Score"):
         builder.build([column])
+
+
+def test_a_column_at_which_workers_failed_is_asked_for_here_until_its_plugin_answers() -> None:
+    bench = Bench()
+    bench.workers.answers, bench.spy.failing_rows = None, {3}
+    for _ in range(3):
+        # An attempt that awaited workers anew each time would never end.
+        with pytest.raises(PluginError, match="broken for this row"):
+            bench.built()
+    assert len(bench.workers.asked) == 1
+    bench.spy.failing_rows = set()
+    assert bench.built() == [50] * 10 and len(bench.workers.asked) == 1
+    bench.workers.answers = ()
+    assert bench.built() == [50] * 10 and len(bench.workers.asked) == 2

@@ -13,7 +13,7 @@ from rayched.engine.engine import Engine
 from rayched.engine.score_sum import ScoreSum
 from rayched.engine.totals import KeptTotal
 from rayched.framework.plugin_error import PluginError
-from rayched.snapshot.columns import CodeColumn, Log
+from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
@@ -227,6 +227,38 @@ def test_a_plugin_that_raises_leaves_no_half_written_total(reads: Log, steps: li
         found.total.tolist()
         == Engine(snapshot, a_profile(filters=(Room(), spy), scores=(Room(),))).evaluate(template).total.tolist()
     )
+
+
+class Moody(Rank):
+    """Normalises when it likes to."""
+
+    fails = False
+
+    def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:
+        if self.fails:
+            raise RuntimeError("not now")
+        return super().normalize(raw, low, high)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_scores_that_could_not_be_normalised_once_leave_no_other_bounds_behind(first: bool) -> None:
+    moody, snapshot = Moody(), a_snapshot()
+    profile = a_profile(filters=(Cordon(), Room()), scores=(Room(), moody))
+    engine, template = Engine(snapshot, profile), a_template(factor="1")
+    if not first:
+        engine.evaluate(template)
+    for number in range(10):
+        labels = {"rank": str(3 * number)}
+        node = a_node(f"n{number}", {"cpu": "4", "memory": "8Gi", "pods": "10"}, labels=labels)
+        node.spec.unschedulable = number == 9
+        snapshot.update_node(node)
+    moody.fails = True
+    for _ in range(2):
+        with pytest.raises(PluginError, match="not now"):
+            engine.evaluate(template)
+    moody.fails = False
+    for _ in range(2):
+        assert engine.evaluate(template).total.tolist() == Engine(snapshot, profile).evaluate(template).total.tolist()
 
 
 def test_rows_that_are_left_out_are_put_back(steps: list[str]) -> None:

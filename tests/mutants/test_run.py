@@ -58,6 +58,7 @@ def project(tmp_path: Path) -> Path:
         "tests/leader/test_bounds.py": GOOD,
         "tests/mutants/equivalent.toml": EQUAL_BOUND,
         "tests/__init__.py": "",
+        "tests/transcripts/__init__.py": "",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
