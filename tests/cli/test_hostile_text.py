@@ -49,7 +49,7 @@ SHOWING = [
     "leader",
 ]
 NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete")
-WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes")
+WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node")
 
 
 def printable(result: Result) -> bool:

@@ -115,7 +115,9 @@ def _codes(plugin: FilterPlugin, state: Any, rows: Rows, setting: Setting) -> Co
     if setting.shards is None or not rows.n or isinstance(plugin, CountingPlugin):
         return plugin.filter(state, rows)
     request = ColumnRequest(plugin.name, PluginHalf.FILTER, setting.cluster.template.content)
-    return setting.shards.evaluate([request], rows.n)[0]
+    answers = setting.shards.begin([request], rows.n, 0.0, ahead=False).take()
+    # A plugin that raised raises here as well.
+    return plugin.filter(state, rows) if answers is None else answers[0]
 
 
 def _narrowing(setting: Setting) -> Iterator[Comparison]:

@@ -61,4 +61,4 @@ def test_an_etcd_that_does_not_answer_is_a_line_in_the_log(caplog: pytest.LogCap
     thread = Suspicions(["127.0.0.1:1"], Keys("/t"), "replica-1").note("uid-1", 0.0)
     assert thread is not None
     thread.join(30)
-    assert not thread.is_alive() and "no other replica can be told" in caplog.text
+    assert not thread.is_alive() and "no other replica can be notified" in caplog.text
