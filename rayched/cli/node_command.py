@@ -70,7 +70,8 @@ class NodeOptions:
         str, typer.Option(metavar="DURATION", help="A container waits no longer for its next start; 1s to 300s.")
     ] = "300s"
     pod_user: Annotated[str, typer.Option(metavar="USER", help="Of pods that name none, where the agent is root.")] = "nobody"
-    allowed_uids: Annotated[list[str] | None, _several("FIRST-LAST", "Users that pods may name; none: all but root.")] = None
+    allowed_uids: Annotated[list[str] | None, _several("FIRST-LAST", "Users that pods may name beside --pod-user.")] = None
+    allowed_gids: Annotated[list[str] | None, _several("FIRST-LAST", "Groups that pods may name beside their user's own.")] = None
     allow_root_pods: Annotated[bool, typer.Option("--allow-root-pods", help="Let pods run as root.")] = False
     allowed_host_paths: Annotated[list[Path] | None, _several("DIR", "A hostPath has to be in one of them.")] = None
     image_roots: Annotated[list[Path] | None, _several("DIR", "An image dir:PATH has to be in one of them.")] = None
@@ -109,7 +110,8 @@ class NodeOptions:
             user,
             group,
             self.allow_root_pods,
-            tuple(_range(text) for text in self.allowed_uids or ["1-4294967294"]),
+            tuple(_range("--allowed-uids", text) for text in self.allowed_uids or ()),
+            tuple(_range("--allowed-gids", text) for text in self.allowed_gids or ()),
             _directories(self.allowed_host_paths),
             _directories(self.image_roots),
         )
@@ -210,10 +212,10 @@ def _amount(option: str, resource: str, text: str) -> int:
         wrong(f"{option}: {error}, want one such as 500m, 16 or 64Gi")
 
 
-def _range(text: str) -> tuple[int, int]:
+def _range(option: str, text: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        wrong(f"--allowed-uids {text!r}: want FIRST-LAST or one number")
+        wrong(f"{option} {text!r}: want FIRST-LAST or one number")
     return int(first), int(last if dash else first)
 
 

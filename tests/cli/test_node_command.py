@@ -39,6 +39,7 @@ def test_an_old_flag_names_its_successor(tmp_path: Path, flag: str) -> None:
         (("--crash-loop-max-period", "10m"), "--crash-loop-max-period '10m': want 1s to 300s"),
         (("--pod-user", "no-such-user"), "--pod-user 'no-such-user': this host has no such user"),
         (("--allowed-uids", "a-b"), "--allowed-uids 'a-b': want FIRST-LAST or one number"),
+        (("--allowed-gids", "x"), "--allowed-gids 'x': want FIRST-LAST or one number"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(tmp_path: Path, options: tuple[str, ...], wanted: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from rayched.nodes.agent.admission import ROOM_SECONDS, AgentAdmission
 from rayched.nodes.agent.machine import Machine
 from rayched.nodes.agent.node_object import NodeSize, NodeSizeError, node_object, set_conditions
 from rayched.nodes.agent.oom_scores import oom_score_adj
-from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, RunPolicy, process_spec
+from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, RunPolicy, host_path, process_spec
 from rayched.nodes.node_admission import NodeRefusal
 from rayched.v1.core_pb2 import Container, Node, NodeStatus, Pod
 
@@ -243,15 +245,89 @@ def runs_as(policy: RunPolicy, *, pod_user: int | None = None, user: int | None 
 
 def test_users_are_those_that_the_node_allows() -> None:
     root, own = RunPolicy(0, 0), RunPolicy(1000, 1000)
-    assert runs_as(root) == 65534 and runs_as(root, user=1234) == 1234 and runs_as(root, pod_user=7, user=8) == 8
+    some = RunPolicy(0, 0, allowed_users=((8, 8), (1000, 2000)))
+    assert runs_as(root) == runs_as(root, user=65534) == 65534
+    assert runs_as(some, user=1234) == 1234 and runs_as(some, pod_user=7, user=8) == 8
     assert runs_as(own) is None and runs_as(own, user=1000) is None
     assert runs_as(RunPolicy(0, 0, allow_root=True), user=0) == 0
     for fault, policy, arguments in (
         ("cannot run as user 0, --allow-root-pods is not set on this node", root, {"user": 0}),
         ("cannot run as user 0, its runAsNonRoot forbids it", RunPolicy(0, 0, allow_root=True), {"user": 0, "not_root": True}),
-        ("runAsUser 5 is not allowed on this node; allowed are 10-20", RunPolicy(0, 0, allowed_users=((10, 20),)), {"user": 5}),
+        ("runAsUser 5 is not allowed on this node; allowed are 65534", root, {"user": 5}),
+        (
+            "runAsUser 5 is not allowed on this node; allowed are 65534, 10-20",
+            RunPolicy(0, 0, allowed_users=((10, 20),)),
+            {"user": 5},
+        ),
         ("runAsUser 5 is not possible, this node's agent is not root and runs all as 1000", own, {"user": 5}),
     ):
         with pytest.raises(ConfigurationFault) as caught:
             runs_as(policy, **arguments)  # type: ignore[arg-type]
         assert str(caught.value) == f'container "main": {fault}'
+
+
+def groups_of(policy: RunPolicy, **context: object) -> object:
+    pod = Pod()
+    for name, value in context.items():
+        if name == "supplemental_groups":
+            pod.spec.security_context.supplemental_groups.extend(value)  # type: ignore[arg-type]
+        else:
+            setattr(pod.spec.security_context, name, value)
+    found = process_spec(pod, Container(name="main", command=["x"]), PLACE, policy)
+    return found["group"], found["groups"]
+
+
+def test_groups_are_those_that_the_node_allows() -> None:
+    root = RunPolicy(0, 0)
+    some = RunPolicy(0, 0, allowed_users=((1234, 1234),), allowed_groups=((10, 20),))
+    assert groups_of(root) == groups_of(root, run_as_group=65534) == (65534, [])
+    assert groups_of(some, run_as_user=1234, fs_group=10, supplemental_groups=[1234, 20]) == (1234, [1234, 20, 10])
+    for context, fault in (
+        ({"run_as_group": 0}, "runAsGroup 0 is not possible, --allow-root-pods is not set on this node"),
+        ({"fs_group": 0}, "fsGroup 0 is not possible, --allow-root-pods is not set on this node"),
+        ({"supplemental_groups": [10, 0]}, "supplementalGroups 0 is not possible, --allow-root-pods is not set on this node"),
+        ({"run_as_group": 6}, "runAsGroup 6 is not allowed on this node; allowed are 65534, 10-20"),
+        ({"fs_group": 6}, "fsGroup 6 is not allowed on this node; allowed are 65534, 10-20"),
+        ({"supplemental_groups": [6]}, "supplementalGroups 6 is not allowed on this node; allowed are 65534, 10-20"),
+    ):
+        with pytest.raises(ConfigurationFault) as caught:
+            groups_of(some, **context)
+        assert str(caught.value) == f'container "main": {fault}'
+
+
+def test_an_environment_does_not_grow_without_bounds() -> None:
+    doubling = Container(name="main", command=["x"])
+    doubling.env.add(name="A0", value="x" * 1024)
+    for number in range(1, 40):
+        doubling.env.add(name=f"A{number}", value=f"$(A{number - 1})$(A{number - 1})")
+    many = Container(name="main", command=["x"])
+    many.env.add(name="A", value="x" * (100 << 10))
+    for number in range(11):
+        many.env.add(name=f"B{number}", value="$(A)")
+    long = Container(name="main", command=["x" * ((128 << 10) + 1)])
+    for container, fault in (
+        (doubling, "env A8 is longer than 131072 characters when its variables are filled in"),
+        (many, "its command and environment are longer than 1048576 characters"),
+        (long, "an argument is longer than 131072 characters when its variables are filled in"),
+    ):
+        with pytest.raises(ConfigurationFault) as caught:
+            process_spec(Pod(), container, PLACE, RunPolicy(0, 0))
+        assert str(caught.value) == f'container "main": {fault}'
+
+
+def test_a_host_path_is_where_its_links_lead(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "allowed"
+    root.mkdir()
+    (root / "out").symlink_to("/etc")
+    (root / "in").mkdir()
+    policy = RunPolicy(0, 0, host_paths=(str(root),))
+    assert host_path(f"{root}/in", policy) == f"{root}/in"
+    for path in (f"{root}/out", f"{root}/../other"):
+        with pytest.raises(ConfigurationFault, match="is not allowed on this node"):
+            host_path(path, policy)
+    place = replace(PLACE, volumes={"v": "/v"})
+    for path in ("/etc", "../..", "a/../../b"):
+        container = Container(name="main", command=["x"])
+        container.volume_mounts.add(name="v", sub_path=path)
+        with pytest.raises(ConfigurationFault, match="want a path below the volume"):
+            process_spec(Pod(), container, place, policy)

@@ -17,6 +17,11 @@ from rayched.v1.meta_pb2 import IntOrString
 _PORT_MAX: Final = 65_535
 _SECONDS_MAX: Final = 2**31 - 1
 _USER_MAX: Final = 2**31 - 1
+_SIGNALS: Final = (
+    "ABRT ALRM BUS CHLD CONT FPE HUP ILL INT IO KILL PIPE PROF PWR QUIT RTMAX RTMIN SEGV STOP SYS TERM TRAP TSTP TTIN TTOU "
+    "URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
+)
+_STOP_SIGNALS: Final = tuple(f"SIG{name}" for name in _SIGNALS.split(" "))
 _PROBES: Final = (("livenessProbe", "liveness_probe"), ("readinessProbe", "readiness_probe"), ("startupProbe", "startup_probe"))
 
 
@@ -48,6 +53,8 @@ def check_running(container: Container, path: str, faults: Faults) -> None:
         if container.lifecycle.HasField(name):
             where = f"{path}.lifecycle.{field}"
             _check_handler(getattr(container.lifecycle, name), where, ("exec", "httpGet", "sleep"), faults)
+    if container.lifecycle.stop_signal:
+        faults.choice(f"{path}.lifecycle.stopSignal", container.lifecycle.stop_signal, _STOP_SIGNALS)
     if container.HasField("security_context"):
         check_users(container.security_context, f"{path}.securityContext", faults)
 

@@ -23,16 +23,17 @@ from rayched.client.errors import ApiError
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_settings import AgentSettings, steady_clock
-from rayched.nodes.agent.disk import DiskFault, NodeDirectory, PodDirectory
+from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
 from rayched.nodes.agent.following import FollowerPorts, NodeFollower
 from rayched.nodes.agent.intake import IntakePorts, PodIntake
 from rayched.nodes.agent.loop import AgentLoop
 from rayched.nodes.agent.node_object import node_object, set_conditions
 from rayched.nodes.agent.pod_life import PodEnding
-from rayched.nodes.agent.pod_runner import PodRunner, RunnerContext
+from rayched.nodes.agent.pod_runner import PodRunner
 from rayched.nodes.agent.pressure import PressureMonitor, PressurePorts
 from rayched.nodes.agent.recovery import presumed_lost
 from rayched.nodes.agent.reports import Reporter, ReportOutcomes
+from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.running_pods import RunningPods
 from rayched.nodes.agent.shim_link import ShimLink
 from rayched.nodes.agent.stats import NodeStats
@@ -44,6 +45,7 @@ _WORKERS: Final = 8
 _STATUS_SECONDS: Final = 10.0
 _UNCHANGED_STATUS_SECONDS: Final = 300.0
 _FLUSH_SECONDS: Final = 2.0
+_REMOVAL_SECONDS: Final = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class NodeAgent:
         self._clock = steady_clock
         self._loop = AgentLoop(self._clock)
         self._workers = ThreadPoolExecutor(_WORKERS, "node-worker")
+        self._probers = ThreadPoolExecutor(_WORKERS, "node-probe")
         traversable = settings.policy.own_user == 0
         self._directory = NodeDirectory(settings.root, traversable=traversable)
         self._node = node_object(
@@ -110,6 +113,7 @@ class NodeAgent:
             post=self._loop.post,
             post_later=self._loop.later,
             workers=self._workers,
+            probers=self._probers,
             watch_link=self._watch_link,
             event=self._event,
         )
@@ -140,6 +144,7 @@ class NodeAgent:
             self._reporter.stop(_FLUSH_SECONDS)
         finally:
             self._workers.shutdown(wait=False, cancel_futures=True)
+            self._probers.shutdown(wait=False, cancel_futures=True)
             self._directory.close()
 
     def _register_again(self) -> None:
@@ -175,21 +180,23 @@ class NodeAgent:
 
     def _recover(self) -> None:
         for directory in self._directory.pods_there():
-            pod, accepted_at = directory.load_object(), directory.accepted_at()
-            if pod is None or accepted_at is None:
-                directory.remove()
-                continue
-            runner = self._runner(directory, pod, accepted_at)
-            runner.is_held = True
             try:
-                runner.recover()
-            except DiskFault as fault:
+                self._recover_pod(directory)
+            except Exception:
                 # It is as one whose directory is lost; the others are none the worse for it.
-                log.error("%s", fault)
-                del self._runners[directory.uid]
-                continue
-            if not runner.life.has_ended:
-                self._intake.admission.placement.hold(pod)
+                log.exception("%s cannot be taken over", directory.path)
+                self._runners.pop(directory.uid, None)
+
+    def _recover_pod(self, directory: PodDirectory) -> None:
+        pod, accepted_at = directory.load_object(), directory.accepted_at()
+        if pod is None or accepted_at is None:
+            directory.remove()
+            return
+        runner = self._runner(directory, pod, accepted_at)
+        runner.is_held = True
+        runner.recover()
+        if not runner.life.has_ended:
+            self._intake.admission.placement.hold(pod)
 
     def _runner(self, directory: PodDirectory, pod: Pod, accepted_at: float) -> PodRunner:
         runner = self._runners[directory.uid] = PodRunner(self._context, directory, pod, accepted_at)
@@ -244,8 +251,13 @@ class NodeAgent:
         self._intake.admission.forget(runner.uid)
         self._intake.room_is_free()
         self._pressure.cleaned(runner.uid)
-        if runner.uid in self._gone and not runner.has_shim:
-            runner.directory.remove()
+        if runner.uid in self._gone and not runner.has_shim and runner.removed_from <= self._clock():
+            try:
+                runner.directory.remove()
+            except OSError as error:
+                log.warning("pod %s is left on the disk for now: %s", runner.life.full_name(), error)
+                runner.removed_from = self._clock() + _REMOVAL_SECONDS
+                return
             self._forget(runner.uid)
 
     def _forget(self, uid: str) -> None:
@@ -328,8 +340,7 @@ class NodeAgent:
         runner = self._runners.get(uid)
         if runner is not None:
             runner.is_held = False
-            runner.life.changed(pod)
-            runner.directory.save_object(pod)
+            runner.changed(pod)
             if deleted:
                 runner.life.end(PodEnding(self._by(pod)))
                 if runner.life.has_ended:
@@ -370,11 +381,10 @@ class NodeAgent:
     def _pod_reported(self, update: PodStatusUpdate, error: ApiError | None) -> None:
         if error is not None and error.code is not grpc.StatusCode.NOT_FOUND:
             log.warning("report on pod %s/%s refused: %s", update.namespace, update.name, error)
-            return
         runner = self._runners.get(update.uid)
         if runner is None or update.remove:
             return
-        if error is not None:
+        if error is not None and error.code is grpc.StatusCode.NOT_FOUND:
             self._end_unseen(runner)
         elif runner.life.has_ended and runner.life.pod.metadata.HasField("deletion_timestamp"):
             # Only when the last status is there: whoever watches sees how it ended.

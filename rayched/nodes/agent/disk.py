@@ -18,9 +18,10 @@ and its exit is written before anybody is told: so nothing is started twice, and
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
+import logging
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -29,10 +30,15 @@ from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
+from rayched.nodes.agent.removal import remove_tree
 from rayched.nodes.agent.shim.container import write_json
 from rayched.v1.core_pb2 import Pod
 
 FORMAT: Final = 1
+_OWNER_BYTES_MAX: Final = 200
+"""Of a directory's name before the uid; a file system takes 255 bytes in all."""
+
+log = logging.getLogger(__name__)
 
 
 class DiskFault(Exception):
@@ -109,8 +115,16 @@ class PodDirectory:
         work.mkdir(0o755, exist_ok=True)
         for older in self.attempts(container):
             if older < attempt - 1:
-                shutil.rmtree(self.attempt_path(container, older), ignore_errors=True)
+                remove_or_log(self.attempt_path(container, older))
+        self._remove_logs(container, attempt - 1)
         return path
+
+    def _remove_logs(self, container: str, before: int) -> None:
+        """Of attempts before that one: a container that crashes all day would fill the disk."""
+        for path in self._root.logs.glob(f"*_{self.uid}/{container}/*.log*"):
+            attempt = path.name.partition(".")[0]
+            if attempt.isdigit() and int(attempt) < before:
+                path.unlink(missing_ok=True)
 
     def write_spec(self, container: str, attempt: int, spec: dict[str, Any]) -> None:
         write_json(str(self.attempt_path(container, attempt) / "spec.json"), spec)
@@ -122,8 +136,10 @@ class PodDirectory:
         write_json(str(self.attempt_path(container, attempt) / "exit.json"), values)
 
     def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
-        metadata = pod.metadata
-        directory = self._root.logs / f"{metadata.namespace}_{metadata.name}_{self.uid}" / container
+        owner = f"{pod.metadata.namespace}_{pod.metadata.name}"
+        if len(owner) > _OWNER_BYTES_MAX:
+            owner = f"{owner[:_OWNER_BYTES_MAX]}-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
+        directory = self._root.logs / f"{owner}_{self.uid}" / container
         directory.mkdir(0o700, parents=True, exist_ok=True)
         return directory / f"{attempt}.log"
 
@@ -156,17 +172,27 @@ class PodDirectory:
         return self._load("shim/state.json")
 
     def remove(self) -> None:
-        """All of it, and its logs."""
+        """All of it, and its logs. Raises OSError, and can be called again."""
         for directory in self._root.logs.glob(f"*_{self.uid}"):
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_tree(directory)
+        if not self.path.exists():
+            return
         # Without the object it would not be found again if this were cut short.
         for name in sorted(os.listdir(self.path), key="pod.json".__eq__):
             entry = self.path / name
             if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
+                remove_tree(entry)
             else:
                 entry.unlink(missing_ok=True)
         self.path.rmdir()
+
+
+def remove_or_log(path: Path) -> None:
+    """For what only takes room."""
+    try:
+        remove_tree(path)
+    except OSError as error:
+        log.warning("%s is left on the disk: %s", path, error)
 
 
 class NodeDirectory:

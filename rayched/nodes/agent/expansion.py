@@ -6,27 +6,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+LENGTH_MAX: Final = 128 << 10
+"""Characters of one text; Linux takes no longer one in an environment or among arguments."""
+
+
+class ExpansionFault(Exception):
+    """A text would grow beyond what a process can be given; one line."""
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    if "$" not in text:
-        return text
+    """Raises ExpansionFault where that is longer than LENGTH_MAX."""
     found: list[str] = []
-    place = 0
-    while place < len(text):
-        character = text[place]
-        following = text[place + 1 : place + 2]
-        if character != "$" or not following:
-            found.append(character)
-            place += 1
-        elif following == "$":
-            found.append("$")
-            place += 2
-        elif following == "(" and (end := text.find(")", place)) > 0:
-            name = text[place + 2 : end]
-            found.append(variables.get(name, text[place : end + 1]))
-            place = end + 1
-        else:
-            found.append("$" + following)
-            place += 2
+    length = place = 0
+    # What is too long as it stands is not read through.
+    while place < len(text) <= LENGTH_MAX and length <= LENGTH_MAX:
+        piece, place = _piece(text, place, variables)
+        found.append(piece)
+        length += len(piece)
+    if len(text) > LENGTH_MAX or length > LENGTH_MAX:
+        raise ExpansionFault(f"is longer than {LENGTH_MAX} characters when its variables are filled in")
     return "".join(found)
+
+
+def _piece(text: str, place: int, variables: Mapping[str, str]) -> tuple[str, int]:
+    """What stands for the text from there on, up to the place after it."""
+    if text[place] != "$":
+        end = text.find("$", place)
+        end = len(text) if end < 0 else end
+        return text[place:end], end
+    following = text[place + 1 : place + 2]
+    if following in ("", "$"):
+        return "$", place + 2
+    if following == "(" and (end := text.find(")", place)) > 0:
+        return variables.get(text[place + 2 : end], text[place : end + 1]), end + 1
+    return "$" + following, place + 2

@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import logging
 import os
 import queue
 import selectors
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 _PATIENCE_SECONDS: Final = 10.0
+_FAULT_SECONDS: Final = 0.05
+
+log = logging.getLogger(__name__)
 
 
 class AgentLoop:
@@ -55,12 +60,21 @@ class AgentLoop:
             soonest = min(wakes_at(), self._later[0][0] if self._later else float("inf"))
             patience = min(max(soonest - self._clock(), 0.0), _PATIENCE_SECONDS)
             for key, _ in self._selector.select(patience if self._posted.empty() else 0.0):
-                key.data()
+                self._guarded(key.data)
             while not self._posted.empty():
-                self._posted.get()()
+                self._guarded(self._posted.get())
             while self._later and self._later[0][0] <= self._clock():
-                heapq.heappop(self._later)[2]()
-            turn()
+                self._guarded(heapq.heappop(self._later)[2])
+            self._guarded(turn)
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """What goes wrong with one thing, a full disk for example, shall not end the agent."""
+        try:
+            call()
+        except Exception:
+            log.exception("the agent goes on after a fault")
+            # The same may come again at once.
+            time.sleep(_FAULT_SECONDS)
 
     def close(self) -> None:
         self._selector.close()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from rayched.nodes.agent.actions import (
@@ -25,41 +24,22 @@ from rayched.nodes.agent.actions import (
     StopContainer,
 )
 from rayched.nodes.agent.container_life import ContainerLife
-from rayched.nodes.agent.disk import PodDirectory
+from rayched.nodes.agent.disk import DiskFault, PodDirectory
 from rayched.nodes.agent.network_probes import http_get, tcp_connect
 from rayched.nodes.agent.oom_scores import oom_score_adj
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.pod_status import status_of
-from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, RunPolicy, host_path, process_spec
+from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, host_path, process_spec
 from rayched.nodes.agent.recovery import exit_of, kill_shim, lost_exit, memory_of, restore, sweep
+from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.shim_link import Answer, ShimFault, ShimLink, start_shim
 from rayched.v1.core_pb2 import Pod, PodStatus
 
 STOP_GROUP_ANNOTATION: Final = "rayched.dev/stop-group"
 _START_ERROR_CODE: Final = 128
+_WRITE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerContext:
-    """What all pods of a node share."""
-
-    node: str
-    address: str
-    memory_capacity: int
-    policy: RunPolicy
-    restart_cap: float
-    clock: Callable[[], float]
-    random: random.Random
-    post: Callable[[Callable[[], None]], None]
-    """Runs it in the loop thread."""
-    post_later: Callable[[float, Callable[[], None]], None]
-    """The same, so many seconds from now."""
-    workers: Executor
-    watch_link: Callable[[ShimLink, bool], None]
-    """Looks after the link's input from now on, or (False) no longer."""
-    event: Callable[[Pod, PodEvent], None]
 
 
 class PodRunner:
@@ -72,6 +52,10 @@ class PodRunner:
         self._link: ShimLink | None = None
         self._saved_ending: PodEnding | None = None
         self._saved_memory: dict[str, Any] = {}
+        self._owed: dict[str, Callable[[], None]] = {}
+        """Writes that the disk did not take yet."""
+        self.removed_from = 0.0
+        """Its directory is removed then at the earliest."""
         self._quits = False
         self.is_held = False
         """Nothing is started; what runs goes on. So until the cluster's state is known."""
@@ -141,15 +125,37 @@ class PodRunner:
         actions = self.life.advance(now)
         if self.life.ending is not None and self.life.ending != self._saved_ending:
             self._saved_ending = self.life.ending
-            self.directory.save("ending", asdict(self.life.ending))
+            self._write("ending", partial(self.directory.save, "ending", asdict(self.life.ending)))
         for action in actions:
             self._do(action, now)
         memory = memory_of(self.life)
         if memory != self._saved_memory:
             self._saved_memory = memory
-            self.directory.save("memory", memory)
+            self._write("memory", partial(self.directory.save, "memory", memory))
         if self.life.has_ended:
             self.quit()
+
+    def changed(self, pod: Pod) -> None:
+        self.life.changed(pod)
+        self._write("object", partial(self.directory.save_object, pod))
+
+    def _write(self, what: str, write: Callable[[], None]) -> None:
+        """Writes it now or, where the disk does not take it, later: what has to stop does stop."""
+        try:
+            write()
+        except OSError as error:
+            log.warning("pod %s: its %s waits for the disk: %s", self.life.full_name(), what, error)
+            if not self._owed:
+                self._context.post_later(_WRITE_SECONDS, self._write_owed)
+            self._owed[what] = write
+        else:
+            self._owed.pop(what, None)
+
+    def _write_owed(self) -> None:
+        owed, self._owed = self._owed, {}
+        for what, write in owed.items():
+            if self.directory.path.exists():
+                self._write(what, write)
 
     def wakes_at(self) -> float:
         return float("inf") if self.is_held else self.life.wakes_at(self._context.clock())
@@ -239,6 +245,9 @@ class PodRunner:
         except ConfigurationFault as fault:
             self.life.not_configured(one.name, "CreateContainerConfigError", str(fault), now)
             return
+        except OSError as error:
+            self.life.not_configured(one.name, "CreateContainerError", f"{error.strerror}: {error.filename}", now)
+            return
         spec["oom_score_adj"] = oom_score_adj(pod, one.spec, context.memory_capacity)
         try:
             directory.begin_attempt(one.name, attempt)
@@ -266,7 +275,7 @@ class PodRunner:
         values = lost_exit(now, now)
         if answer["kind"] != "gone":
             values |= {"code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
-        self.directory.write_exit(name, attempt, values)
+        self._write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
         self.life.ended(name, attempt, exit_of(values))
         self.step()
 
@@ -289,7 +298,14 @@ class PodRunner:
             return
         group = self.life.pod.metadata.annotations.get(STOP_GROUP_ANNOTATION) == "true"
         number = one.spec.lifecycle.stop_signal or "SIGTERM"
-        self._link.tell("stop", container=one.name, attempt=attempt, grace=grace, signal=number, group=group)
+        link = self._link
+
+        def answered(answer: Answer) -> None:
+            if not answer["ok"] and answer["kind"] != "gone":
+                log.warning("pod %s: container %s is killed, as its stop failed: %s", self.uid, one.name, answer["error"])
+                link.tell("stop", container=one.name, attempt=attempt, grace=0.0)
+
+        link.ask("stop", answered, container=one.name, attempt=attempt, grace=grace, signal=number, group=group)
 
     def _hook(self, one: ContainerLife, attempt: int, hook: LifecycleHook, seconds: float) -> None:
         handler = one.spec.lifecycle.post_start if hook is LifecycleHook.POST_START else one.spec.lifecycle.pre_stop
@@ -328,20 +344,28 @@ class PodRunner:
             return
 
         def work() -> None:
-            if handler.HasField("http_get"):
-                fault = http_get(handler.http_get, one.spec, context.address, seconds)
+            try:
+                if handler.HasField("http_get"):
+                    fault = http_get(handler.http_get, one.spec, context.address, seconds)
+                else:
+                    fault = tcp_connect(handler.tcp_socket, one.spec, context.address, seconds)
+            except Exception as error:
+                # A host or a header that no request can have; who waits for the answer must get one.
+                text = f"{type(error).__name__}: {error}"
+                context.post(lambda: finish(None, text))
             else:
-                fault = tcp_connect(handler.tcp_socket, one.spec, context.address, seconds)
-            context.post(lambda: finish(not fault, fault))
+                context.post(lambda: finish(not fault, fault))
 
         if handler.DESCRIPTOR.name == "LifecycleHandler" and handler.HasField("sleep"):
             context.post_later(float(handler.sleep.seconds), lambda: finish(True, ""))
             return
-        context.workers.submit(work)
+        context.probers.submit(work)
 
     # ---------------------------------------------------------------------------------------------------------------- shim
 
     def _heard(self, event: Answer) -> None:
+        if event.get("event") == "fault":
+            log.error("pod %s: its shim goes on after a fault: %s", self.life.full_name(), event["error"])
         if event.get("event") == "ended":
             self.life.ended(event["container"], event["attempt"], exit_of(event["exit"]))
             self.step()
@@ -366,10 +390,14 @@ class PodRunner:
         now = self._context.clock()
         for one in self.life.containers:
             if one.is_present:
-                values = self.directory.exit_of(one.name, one.attempt)
+                try:
+                    values = self.directory.exit_of(one.name, one.attempt)
+                except DiskFault as fault:
+                    log.error("%s", fault)
+                    values = None
                 if values is None:
                     values = lost_exit(one.started_at or now, now)
-                    self.directory.write_exit(one.name, one.attempt, values)
+                    self._write(f"exit of {one.name}", partial(self.directory.write_exit, one.name, one.attempt, values))
                 self.life.ended(one.name, one.attempt, exit_of(values))
         self.life.lost_shim()
         self.step()

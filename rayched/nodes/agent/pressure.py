@@ -33,6 +33,7 @@ _LOOK_SECONDS_MIN: Final = 0.1
 _FASTEST_GROWTH: Final = 1 << 30
 """Bytes a second that a process fills with pages of its own."""
 _POLL_SECONDS: Final = 0.5
+_FAULT_SECONDS: Final = 10.0
 _LIMITS_SECONDS: Final = 1.0
 
 T = TypeVar("T")
@@ -91,27 +92,46 @@ class PressureMonitor:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            places = self._in_loop(self._ports.places)
-            if places is None:
-                return
-            figures = self._stats.look(places, self._ports.clock())
-            if self._is_near(figures.seen):
-                figures = self._stats.look(places, self._ports.clock(), exact=True)
-            wait = self._in_loop(partial(self._pass, figures))
+            try:
+                wait = self._look()
+            except Exception:
+                # Without this thread nothing would be evicted any more.
+                log.exception("a look at the node failed; it is tried again")
+                wait = _FAULT_SECONDS
             if wait is None:
                 return
             self._wake.wait(_CLEANED_SECONDS if self._evicted is not None else wait)
             self._wake.clear()
 
+    def _look(self) -> float | None:
+        """Seconds until the next one; None: the loop has ended."""
+        places = self._in_loop(self._ports.places)
+        if places is None:
+            return None
+        figures = self._stats.look(places, self._ports.clock())
+        if self._is_near(figures.seen):
+            figures = self._stats.look(places, self._ports.clock(), exact=True)
+        return self._in_loop(partial(self._pass, figures))
+
     def _in_loop(self, call: Callable[[], T]) -> T | None:
         """What it gives, from the agent's loop; None: that has ended."""
-        found: queue.SimpleQueue[T] = queue.SimpleQueue()
-        self._ports.post(lambda: found.put(call()))
+        found: queue.SimpleQueue[T | Exception] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                found.put(call())
+            except Exception as error:
+                found.put(error)
+
+        self._ports.post(work)
         while not self._stopped.is_set():
             try:
-                return found.get(timeout=_POLL_SECONDS)
+                given = found.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
+            if isinstance(given, Exception):
+                raise given
+            return given
         return None
 
     def _is_near(self, seen: Observations) -> bool:

@@ -1,4 +1,5 @@
-"""What the `process` driver makes of a container: the specification of one process, or why there is none. Pure.
+"""What the `process` driver makes of a container: the specification of one process, or why there is none. Reads nothing
+of the host but where links of a hostPath lead.
 
 The environment is what the manifest says and what stands below; nothing of the agent's own environment is in it.
 
@@ -18,12 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rayched.api.quantity import QuantityError, milli_value, value
-from rayched.nodes.agent.expansion import expanded
+from rayched.nodes.agent.expansion import ExpansionFault, expanded
 from rayched.v1.core_pb2 import Container, Pod
 
 NOBODY: Final = 65_534
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IMAGE_DIRECTORY: Final = "dir:"
+_LENGTH_MAX: Final = 1 << 20
 
 
 class ConfigurationFault(Exception):
@@ -39,8 +41,10 @@ class RunPolicy:
     pod_user: int = NOBODY
     pod_group: int = NOBODY
     allow_root: bool = False
-    allowed_users: Sequence[tuple[int, int]] = ((1, 2**32 - 2),)
-    """Ranges, with both their ends."""
+    allowed_users: Sequence[tuple[int, int]] = ()
+    """Ranges, with both their ends, beside `pod_user`."""
+    allowed_groups: Sequence[tuple[int, int]] = ()
+    """The same, beside the group that a pod has when it names none."""
     host_paths: Sequence[str] = ()
     image_roots: Sequence[str] = ()
 
@@ -63,18 +67,27 @@ def process_spec(pod: Pod, container: Container, place: AttemptPlace, policy: Ru
     image = _image_directory(container, policy)
     user, group, groups = _identity(pod, container, policy)
     variables = _own_variables(pod, container, place)
+    size = 0
     for one in container.env:
         if one.HasField("value_from"):
             variables[one.name] = _field(pod, one.value_from.field_ref.field_path, place)
         else:
-            variables[one.name] = expanded(one.value, variables)
+            variables[one.name] = _expanded(f"env {one.name}", one.value, variables, container)
+        # Counted as it grows: each may be short, and all of them more than there is memory.
+        size += len(one.name) + len(variables[one.name])
+        _check_size(container, size)
     variables |= _cookie(pod, container, place)
     if image:
         variables["PATH"] = f"{image}/bin:{variables['PATH']}"
     if not container.command:
         raise ConfigurationFault(f'container "{container.name}" has no command, and driver process has no image to take one from')
+    words = []
+    for word in (*container.command, *container.args):
+        words.append(_expanded("an argument", word, variables, container))
+        size += len(words[-1])
+        _check_size(container, size)
     return {
-        "argv": [expanded(word, variables) for word in (*container.command, *container.args)],
+        "argv": words,
         "env": variables,
         "cwd": container.working_dir or image or place.work,
         "user": user,
@@ -84,16 +97,30 @@ def process_spec(pod: Pod, container: Container, place: AttemptPlace, policy: Ru
     }
 
 
+def _expanded(what: str, text: str, variables: Mapping[str, str], container: Container) -> str:
+    try:
+        return expanded(text, variables)
+    except ExpansionFault as fault:
+        raise ConfigurationFault(f'container "{container.name}": {what} {fault}') from None
+
+
+def _check_size(container: Container, size: int) -> None:
+    if size > _LENGTH_MAX:
+        text = f"its command and environment are longer than {_LENGTH_MAX} characters"
+        raise ConfigurationFault(f'container "{container.name}": {text}')
+
+
 def volume_variable(name: str) -> str:
     return f"RAYCHED_VOLUME_{name.upper().replace('-', '_').replace('.', '_')}"
 
 
 def host_path(path: str, policy: RunPolicy) -> str:
-    """A path of the host that a pod may have, without `..` in it. Raises ConfigurationFault."""
-    found = os.path.normpath(path)
-    if not os.path.isabs(found):
+    """A path of the host that a pod may have, with links followed. Raises ConfigurationFault."""
+    if not os.path.isabs(path):
         raise ConfigurationFault(f"hostPath {path!r}: want an absolute path")
-    if not any(found == root or found.startswith(root.rstrip("/") + "/") for root in policy.host_paths):
+    found = os.path.realpath(path)
+    roots = [os.path.realpath(root) for root in policy.host_paths]
+    if not any(found == root or found.startswith(root.rstrip("/") + "/") for root in roots):
         allowed = ", ".join(policy.host_paths) or "none"
         raise ConfigurationFault(f"hostPath {path!r} is not allowed on this node; allowed are {allowed}")
     return found
@@ -114,6 +141,9 @@ def _own_variables(pod: Pod, container: Container, place: AttemptPlace) -> dict[
     for mount in container.volume_mounts:
         if mount.name not in place.volumes:
             raise ConfigurationFault(f'container "{container.name}" mounts volume "{mount.name}", which the pod does not have')
+        if os.path.isabs(mount.sub_path) or ".." in mount.sub_path.split("/"):
+            text = f"subPath {mount.sub_path!r} of volume {mount.name!r}: want a path below the volume, without '..'"
+            raise ConfigurationFault(f'container "{container.name}": {text}')
         path = place.volumes[mount.name]
         found[volume_variable(mount.name)] = os.path.join(path, mount.sub_path) if mount.sub_path else path
     try:
@@ -183,15 +213,27 @@ def _identity(pod: Pod, container: Container, policy: RunPolicy) -> tuple[int | 
         reason = "its runAsNonRoot forbids it" if not_root else "--allow-root-pods is not set on this node"
         raise ConfigurationFault(f'container "{container.name}": cannot run as user 0, {reason}')
     # Whom the node itself chose it allows.
-    if user and user != policy.pod_user and not any(first <= user <= last for first, last in policy.allowed_users):
-        allowed = ", ".join(f"{first}-{last}" for first, last in policy.allowed_users)
-        raise ConfigurationFault(
-            f'container "{container.name}": runAsUser {user} is not allowed on this node; allowed are {allowed}'
-        )
+    if user:
+        _check_id(f'container "{container.name}": runAsUser', user, policy.pod_user, policy.allowed_users)
     further = list(whole.supplemental_groups)
+    named = [("supplementalGroups", one) for one in further]
     if whole.HasField("fs_group"):
         further.append(whole.fs_group)
+        named.append(("fsGroup", whole.fs_group))
+    for what, one in (("runAsGroup", group), *named):
+        if one == 0 and not policy.allow_root:
+            text = f"{what} 0 is not possible, --allow-root-pods is not set on this node"
+            raise ConfigurationFault(f'container "{container.name}": {text}')
+        if one:
+            own_group = policy.pod_group if user == policy.pod_user else user
+            _check_id(f'container "{container.name}": {what}', one, own_group, policy.allowed_groups)
     return user, group, further
+
+
+def _check_id(what: str, asked: int, own: int, ranges: Sequence[tuple[int, int]]) -> None:
+    if asked != own and not any(first <= asked <= last for first, last in ranges):
+        allowed = ", ".join([str(own), *(f"{first}-{last}" for first, last in ranges)])
+        raise ConfigurationFault(f"{what} {asked} is not allowed on this node; allowed are {allowed}")
 
 
 def _first(field_name: str, *contexts: Any) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from rayched.nodes.agent.container_life import ContainerStep
+from rayched.nodes.agent.disk import remove_or_log
 from rayched.nodes.agent.eviction.signals import OF_MEMORY, Signal
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.pod_runner import PodRunner
@@ -53,9 +53,9 @@ class RunningPods:
                         continue
                     work = runner.directory.attempt_path(one.name, attempt) / "work"
                     found = found or work.exists()
-                    shutil.rmtree(work, ignore_errors=True)
+                    remove_or_log(work)
             if runner.life.has_ended:
                 for directory in self._logs.glob(f"*_{uid}"):
                     found = True
-                    shutil.rmtree(directory, ignore_errors=True)
+                    remove_or_log(directory)
         return found

@@ -149,37 +149,41 @@ def _memory_of(pid: int, names: Sequence[str]) -> int:
         with open(f"/proc/{pid}/{file}", encoding="utf-8", errors="replace") as lines:
             pairs = (line.partition(":") for line in lines)
             return sum(int(rest.split()[0]) << 10 for name, _, rest in pairs if name in names)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except OSError:
         return 0
 
 
 def _tasks_of(pid: int) -> int:
     try:
         return len(os.listdir(f"/proc/{pid}/task"))
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return 0
 
 
 def _children(directory: Path) -> list[Path]:
     try:
-        return [entry for entry in directory.iterdir() if entry.is_dir()]
-    except FileNotFoundError:
+        with os.scandir(directory) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
         return []
 
 
 def _walked(directory: Path) -> tuple[int, int]:
-    """(bytes on disk, files and directories); what goes meanwhile counts for nothing."""
+    """(bytes on disk, files and directories); what goes meanwhile, and what cannot be read, counts for nothing."""
     n_bytes = n_files = 0
     waiting = [str(directory)]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
                     n_bytes += found.st_blocks * _BLOCK
                     n_files += 1
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-        except FileNotFoundError:
+        except OSError:
             continue
     return n_bytes, n_files

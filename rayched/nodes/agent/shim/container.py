@@ -21,11 +21,14 @@ from rayched.nodes.agent.shim.spawning import ProcessSpec, spawn
 
 _DRAIN_SECONDS: Final = 2.0
 _READ_BYTES: Final = 1 << 16
+_RETRY_SECONDS: Final = 1.0
 
 
 def write_json(path: str, value: dict[str, Any]) -> None:
-    """Whole or not at all, and on the disk when this returns."""
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
+    """Whole or not at all, on the disk when this returns, and for its owner alone: environments may hold secrets."""
+    fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w", encoding="utf-8") as file:
+        os.fchmod(fd, 0o600)
         json.dump(value, file)
         file.flush()
         os.fsync(file.fileno())
@@ -59,6 +62,9 @@ class ShimContainer:
         self._finished_at = 0.0
         self._out_of_memory = False
         self.exit: dict[str, Any] | None = None
+        self.is_unwritten = False
+        """It has ended, and the disk did not take its exit yet; that is tried again."""
+        self._write_at = 0.0
 
     def start(self) -> None:
         out_read, out_write = os.pipe()
@@ -130,7 +136,7 @@ class ShimContainer:
     def wakes_at(self) -> float:
         """When `tick` has something to do."""
         if self.exit is not None:
-            return float("inf")
+            return self._write_at if self.is_unwritten else float("inf")
         if not self.is_running:
             return 0.0
         return self._stop_at if self._stop_at is not None else float("inf")
@@ -138,6 +144,8 @@ class ShimContainer:
     def tick(self, now: float, orphans: Callable[[ShimContainer], Iterable[int]]) -> bool:
         """Kills what has to die; whether the attempt has ended by this."""
         if self.exit is not None:
+            if self.is_unwritten and now >= self._write_at:
+                self._write_exit(now)
             return False
         if self.is_running:
             if self._stop_at is not None and now >= self._stop_at:
@@ -149,14 +157,14 @@ class ShimContainer:
             return False
         if self.pipes and now < self._drained_at:
             return False
-        self._end()
+        self._end(now)
         return True
 
     def _kill(self, pids: Iterable[int]) -> None:
         for pid in pids:
             proc_table.kill(pid)
 
-    def _end(self) -> None:
+    def _end(self, now: float) -> None:
         for fd in self.pipes:
             os.close(fd)
         self.pipes.clear()
@@ -170,7 +178,17 @@ class ShimContainer:
             "started_at": self.started_at,
             "finished_at": self._finished_at,
         }
-        write_json(os.path.join(self._directory, "exit.json"), self.exit)
+        self._write_exit(now)
+
+    def _write_exit(self, now: float) -> None:
+        assert self.exit is not None
+        try:
+            write_json(os.path.join(self._directory, "exit.json"), self.exit)
+        except OSError:
+            # A full disk shall not end the shim, and with it the other containers.
+            self.is_unwritten, self._write_at = True, now + _RETRY_SECONDS
+        else:
+            self.is_unwritten = False
 
     # --------------------------------------------------------------------------------------------------------------- log
 

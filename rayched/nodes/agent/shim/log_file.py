@@ -18,17 +18,17 @@ _LINE_MAX: Final = 16 << 10
 
 
 class LogFile:
-    """Append-only. `write` takes whatever a pipe gave; `close` ends an unfinished line."""
+    """Append-only. `write` takes whatever a pipe gave; `close` ends an unfinished line. What the disk refuses is dropped."""
 
     def __init__(self, path: str, size_max: int = SIZE_MAX) -> None:
         self._path = path
         self._size_max = size_max
         self._begun: dict[str, bytes] = {}
-        self._fd = self._open()
+        self._is_torn = False
+        self._fd = self._open(path)
         self._size = os.fstat(self._fd).st_size
 
     def write(self, stream: str, data: bytes) -> None:
-        """Raises OSError where the disk takes no more."""
         lines = (self._begun.pop(stream, b"") + data).split(b"\n")
         rest = lines.pop()
         stamp = _stamp(time.time_ns())
@@ -55,25 +55,33 @@ class LogFile:
         os.close(self._fd)
 
     def _append(self, data: bytes) -> None:
-        if self._size and self._size + len(data) > self._size_max:
-            self._rotate()
-        view = memoryview(data)
-        while view:
-            written = os.write(self._fd, view)
-            self._size += written
-            view = view[written:]
+        view = memoryview(b"\n" + data if self._is_torn else data)
+        try:
+            if self._size and self._size + len(data) > self._size_max:
+                self._rotate()
+            while view:
+                written = os.write(self._fd, view)
+                self._size += written
+                view = view[written:]
+                self._is_torn = bool(view)
+        except OSError:
+            # Better a gap in the log than an end of the container: a full disk may have room again.
+            return
 
     def _rotate(self) -> None:
-        os.close(self._fd)
+        # Made first: where there is no room for it, all stay as they are.
+        fresh = self._open(f"{self._path}.new")
         for number in range(FILES_MAX - 1, 0, -1):
             older = self._path if number == 1 else f"{self._path}.{number - 1}"
             if os.path.exists(older):
                 os.replace(older, f"{self._path}.{number}")
-        self._fd = self._open()
+        os.replace(f"{self._path}.new", self._path)
+        os.close(self._fd)
+        self._fd = fresh
         self._size = 0
 
-    def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    def _open(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
 
 
 def _stamp(nanoseconds: int) -> bytes:

@@ -12,6 +12,7 @@ process that the agent starts ends at once, when its child holds lock and socket
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,7 +21,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from rayched.nodes.agent.shim import proc_table
@@ -30,6 +32,8 @@ from rayched.nodes.agent.shim.spawning import SpawnError, become_subreaper, lowe
 
 PROTOCOL: Final = 1
 _SWEEP_SECONDS: Final = 0.05
+_PATIENCE_SECONDS: Final = 3600.0
+_LAST_WRITES_SECONDS: Final = 10.0
 _LINE_MAX: Final = 1 << 20
 _OWN_SCORE: Final = -998
 
@@ -46,22 +50,39 @@ class Shim:
         self._executions: dict[int, Execution] = {}
         self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
         self._quits = False
+        self._quits_by = 0.0
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._selector.register(wakeups, selectors.EVENT_READ, self._woken)
 
     def run(self) -> None:
         """Until it is told to quit and nothing runs any more."""
-        while not (self._quits and all(one.exit is not None for one in self._containers.values())):
+        while not self._is_through():
             for key, _ in self._selector.select(self._patience()):
-                key.data(key.fd)
-            self._reap()
-            self._tick()
+                self._guarded(partial(key.data, key.fd))
+            self._guarded(self._reap)
+            self._guarded(self._tick)
+
+    def _is_through(self) -> bool:
+        containers = self._containers.values()
+        if not self._quits or any(one.exit is None for one in containers):
+            return False
+        return time.monotonic() >= self._quits_by or not any(one.is_unwritten for one in containers)
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """The shim's end is that of its containers, so a fault that nobody thought of is told, and all goes on."""
+        try:
+            call()
+        except Exception as error:
+            self._broadcast({"event": "fault", "error": f"{type(error).__name__}: {error}"})
+            # The same may come again at once.
+            time.sleep(_SWEEP_SECONDS)
 
     def _patience(self) -> float:
         now = time.monotonic()
         soonest = min((one.wakes_at() for one in self._containers.values()), default=float("inf"))
         soonest = min([soonest, *(one.ends_at for one in self._executions.values() if not one.timed_out)])
-        return 3600.0 if soonest == float("inf") else max(soonest - now, _SWEEP_SECONDS if soonest <= now else 0.0)
+        # epoll takes no more than some weeks.
+        return min(max(soonest - now, _SWEEP_SECONDS if soonest <= now else 0.0), _PATIENCE_SECONDS)
 
     # ----------------------------------------------------------------------------------------------------------- children
 
@@ -201,7 +222,8 @@ class Shim:
                 return {"ok": True, **self._start(message["container"], message["attempt"]).state()}
             case "stop":
                 container = self._containers[message["container"], message["attempt"]]
-                number = signal.Signals[message.get("signal", "SIGTERM")]
+                # A stop is never refused for its signal's name: the grace has to run.
+                number = signal.Signals.__members__.get(message.get("signal", "SIGTERM"), signal.SIGTERM)
                 container.stop(time.monotonic(), message["grace"], number, group=message.get("group", False))
             case "signal":
                 self._containers[message["container"], message["attempt"]].signal(signal.Signals[message["signal"]])
@@ -214,7 +236,7 @@ class Shim:
                 self._execute(fd, message)
                 return None
             case "quit":
-                self._quits = True
+                self._quits, self._quits_by = True, time.monotonic() + _LAST_WRITES_SECONDS
                 for one in self._containers.values():
                     one.stop(time.monotonic(), 0.0, signal.SIGKILL, group=False)
             case verb:
@@ -229,7 +251,9 @@ class Shim:
         container = ShimContainer(name, attempt, directory)
         container.start()
         # Earlier attempts of it have ended, and are on the disk.
-        for key in [key for key, one in self._containers.items() if key[0] == name and one.exit is not None]:
+        for key in [
+            key for key, one in self._containers.items() if key[0] == name and one.exit is not None and not one.is_unwritten
+        ]:
             del self._containers[key]
         self._containers[name, attempt] = container
         for pipe in container.pipes:
@@ -253,9 +277,11 @@ class Shim:
             self._selector.unregister(pipe)
 
     def _save(self) -> None:
+        """For who looks at the disk alone; a shim that lives says the same itself, so a disk that is full is no fault."""
         states = [one.state() for one in self._containers.values()]
         own = {"pid": os.getpid(), "ticks": proc_table.start_ticks(os.getpid()), "boot_id": proc_table.boot_id()}
-        write_json(os.path.join(self._directory, "shim", "state.json"), {**own, "containers": states})
+        with contextlib.suppress(OSError):
+            write_json(os.path.join(self._directory, "shim", "state.json"), {**own, "containers": states})
 
 
 def main(directory: str) -> None:

@@ -1,0 +1,36 @@
+"""What the runners of one node share: its clock, its loop, its workers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from rayched.nodes.agent.actions import PodEvent
+from rayched.nodes.agent.process_specs import RunPolicy
+from rayched.nodes.agent.shim_link import ShimLink
+from rayched.v1.core_pb2 import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerContext:
+    """What all pods of a node share."""
+
+    node: str
+    address: str
+    memory_capacity: int
+    policy: RunPolicy
+    restart_cap: float
+    clock: Callable[[], float]
+    random: random.Random
+    post: Callable[[Callable[[], None]], None]
+    """Runs it in the loop thread."""
+    post_later: Callable[[float, Callable[[], None]], None]
+    """The same, so many seconds from now."""
+    workers: Executor
+    probers: Executor
+    """For probes and hooks over the network alone, which servers of pods can hold up."""
+    watch_link: Callable[[ShimLink, bool], None]
+    """Looks after the link's input from now on, or (False) no longer."""
+    event: Callable[[Pod, PodEvent], None]
