@@ -193,6 +193,8 @@ CONTAINERS: list[Row] = [
     ("Pod", f"{C}.readinessProbe.httpGet.port", 0, "", "0 must lie between 1 and 65535"),
     ("Pod", f"{C}.readinessProbe.httpGet.port", "", "", "is required"),
     ("Pod", f"{C}.lifecycle.preStop.exec", {"command": ["x"]}, f"{C}.lifecycle.preStop", "found exec and sleep"),
+    ("Pod", f"{C}.lifecycle.stopSignal", "FOO", "", '"FOO" is not supported; allowed is'),
+    ("Pod", f"{C}.lifecycle.stopSignal", "SIGRTMIN+3", "", '"SIGRTMIN+3" is not supported; allowed is'),
     ("Pod", f"{C}.securityContext.runAsUser", -1, "", "-1 must lie between 0 and"),
     ("Pod", f"{C}.volumeMounts[0].name", "w", "", '"w" is no volume of the pod'),
     ("Pod", "spec.volumes[1].name", "v", "", '"v" occurs twice'),

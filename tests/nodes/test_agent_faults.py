@@ -8,7 +8,8 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from rayched.nodes.agent.disk import NodeDirectory
 from rayched.nodes.agent.loop import AgentLoop
 from rayched.nodes.agent.network_probes import http_get, tcp_connect
+from rayched.nodes.agent.owed_writes import OwedWrites
 from rayched.nodes.agent.removal import remove_tree
 from rayched.nodes.agent.shim.log_file import LogFile
 from rayched.v1.core_pb2 import Container, HTTPGetAction, Pod, TCPSocketAction
@@ -161,3 +163,24 @@ def test_a_port_that_is_none_is_a_failure(port: str) -> None:
     get.port.string_value = connect.port.string_value = port
     for found in (http_get(get, MAIN, "127.0.0.1", 1.0), tcp_connect(connect, MAIN, "127.0.0.1", 1.0)):
         assert found == f"port '{port}' is none of the container's, and no number from 1 to 65535"
+
+
+def test_what_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
+    later: list[Callable[[], None]] = []
+    owed = OwedWrites(tmp_path, lambda _, call: later.append(call))
+    is_full, written = True, []
+
+    def write(text: str) -> None:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(text)
+
+    for text in ("first", "second"):
+        owed.write("ending", partial(write, text))
+    owed.write("memory", partial(write, "third"))
+    assert not written and len(later) == 1
+    later.pop()()
+    assert not written and len(later) == 1
+    is_full = False
+    later.pop()()
+    assert written == ["second", "third"] and not later

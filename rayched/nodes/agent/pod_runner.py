@@ -27,6 +27,7 @@ from rayched.nodes.agent.container_life import ContainerLife
 from rayched.nodes.agent.disk import DiskFault, PodDirectory
 from rayched.nodes.agent.network_probes import http_get, tcp_connect
 from rayched.nodes.agent.oom_scores import oom_score_adj
+from rayched.nodes.agent.owed_writes import OwedWrites
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.pod_status import status_of
 from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, host_path, process_spec
@@ -37,7 +38,6 @@ from rayched.v1.core_pb2 import Pod, PodStatus
 
 STOP_GROUP_ANNOTATION: Final = "rayched.dev/stop-group"
 _START_ERROR_CODE: Final = 128
-_WRITE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,7 @@ class PodRunner:
         self._link: ShimLink | None = None
         self._saved_ending: PodEnding | None = None
         self._saved_memory: dict[str, Any] = {}
-        self._owed: dict[str, Callable[[], None]] = {}
-        """Writes that the disk did not take yet."""
+        self._owed = OwedWrites(directory.path, context.post_later)
         self.removed_from = 0.0
         """Its directory is removed then at the earliest."""
         self._quits = False
@@ -125,37 +124,19 @@ class PodRunner:
         actions = self.life.advance(now)
         if self.life.ending is not None and self.life.ending != self._saved_ending:
             self._saved_ending = self.life.ending
-            self._write("ending", partial(self.directory.save, "ending", asdict(self.life.ending)))
+            self._owed.write("ending", partial(self.directory.save, "ending", asdict(self.life.ending)))
         for action in actions:
             self._do(action, now)
         memory = memory_of(self.life)
         if memory != self._saved_memory:
             self._saved_memory = memory
-            self._write("memory", partial(self.directory.save, "memory", memory))
+            self._owed.write("memory", partial(self.directory.save, "memory", memory))
         if self.life.has_ended:
             self.quit()
 
     def changed(self, pod: Pod) -> None:
         self.life.changed(pod)
-        self._write("object", partial(self.directory.save_object, pod))
-
-    def _write(self, what: str, write: Callable[[], None]) -> None:
-        """Writes it now or, where the disk does not take it, later: what has to stop does stop."""
-        try:
-            write()
-        except OSError as error:
-            log.warning("pod %s: its %s waits for the disk: %s", self.life.full_name(), what, error)
-            if not self._owed:
-                self._context.post_later(_WRITE_SECONDS, self._write_owed)
-            self._owed[what] = write
-        else:
-            self._owed.pop(what, None)
-
-    def _write_owed(self) -> None:
-        owed, self._owed = self._owed, {}
-        for what, write in owed.items():
-            if self.directory.path.exists():
-                self._write(what, write)
+        self._owed.write("object", partial(self.directory.save_object, pod))
 
     def wakes_at(self) -> float:
         return float("inf") if self.is_held else self.life.wakes_at(self._context.clock())
@@ -275,7 +256,7 @@ class PodRunner:
         values = lost_exit(now, now)
         if answer["kind"] != "gone":
             values |= {"code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
-        self._write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
+        self._owed.write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
         self.life.ended(name, attempt, exit_of(values))
         self.step()
 
@@ -397,7 +378,7 @@ class PodRunner:
                     values = None
                 if values is None:
                     values = lost_exit(one.started_at or now, now)
-                    self._write(f"exit of {one.name}", partial(self.directory.write_exit, one.name, one.attempt, values))
+                    self._owed.write(f"exit of {one.name}", partial(self.directory.write_exit, one.name, one.attempt, values))
                 self.life.ended(one.name, one.attempt, exit_of(values))
         self.life.lost_shim()
         self.step()
