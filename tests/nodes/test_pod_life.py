@@ -332,3 +332,11 @@ def test_a_container_that_cannot_be_configured_waits_and_costs_no_attempt() -> N
     waiting = stage.status().container_statuses[0].state.waiting
     assert (waiting.reason, waiting.message) == ("CreateContainerConfigError", "no command")
     assert one.attempts == 2
+
+
+def test_a_status_has_no_endless_messages() -> None:
+    stage = Stage(a_pod(policy="Never"))
+    stage.life.ended("main", 0, ContainerExit(128, 0, "StartError", stage.now, stage.now, "x" * 5000))
+    stage.go()
+    found = status_of(stage.life, "10.0.0.1", stage.now)
+    assert [one.state.terminated.message for one in found.container_statuses] == ["x" * 1024]

@@ -30,6 +30,7 @@ from rayched.nodes.agent.loop import AgentLoop
 from rayched.nodes.agent.node_object import node_object, set_conditions
 from rayched.nodes.agent.pod_life import PodEnding
 from rayched.nodes.agent.pod_runner import PodRunner
+from rayched.nodes.agent.pod_status import MESSAGE_MAX
 from rayched.nodes.agent.pressure import PressureMonitor, PressurePorts
 from rayched.nodes.agent.recovery import presumed_lost
 from rayched.nodes.agent.reports import Reporter, ReportOutcomes
@@ -290,11 +291,16 @@ class NodeAgent:
         self._status_due = 0.0
 
     def _registration_refused(self, error: ApiError) -> None:
-        if self._reporter.incarnation:
+        if error.code is grpc.StatusCode.FAILED_PRECONDITION and (self._reporter.incarnation or self._runners):
             self._superseded()
+        elif self._reporter.incarnation:
+            # No other agent has it, and each sign of life asks again.
+            log.error("node %s is not registered again: %s", self._settings.node, error)
             return
-        self.failure = str(error)
-        self._loop.stop()
+        else:
+            self._loop.stop()
+        if not self._reporter.incarnation:
+            self.failure = str(error)
 
     def _superseded(self) -> None:
         if self._is_superseded:
@@ -371,7 +377,7 @@ class NodeAgent:
 
     def _refused(self, pod: Pod, refusal: NodeRefusal) -> None:
         self._event(pod, PodEvent("Warning", refusal.reason, refusal.message))
-        self._report(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message))
+        self._report(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message[:MESSAGE_MAX]))
 
     def _someone_ends(self) -> bool:
         return any(one.life.ending is not None and not one.life.has_ended for one in self._runners.values())

@@ -49,6 +49,8 @@ class PodIntake:
         self._waiting: dict[str, tuple[Pod, float]] = {}
         """Pods that wait for room, with when they are judged again."""
         self._refused: set[str] = set()
+        self._away: set[str] = set()
+        """Pods that a worker looks at; who is dropped meanwhile is not taken on."""
 
     def update(self, node: Node) -> None:
         self.admission.placement.update(node)
@@ -68,17 +70,19 @@ class PodIntake:
 
     def keep(self, uids: Collection[str]) -> None:
         """Other pods than these do not exist any more."""
-        for uid in (self._waiting.keys() | self._refused) - set(uids):
+        for uid in (self._waiting.keys() | self._refused | self._away) - set(uids):
             self.drop(uid)
 
     def drop(self, uid: str) -> None:
         self._waiting.pop(uid, None)
         self._refused.discard(uid)
+        self._away.discard(uid)
 
     def close(self, why: str) -> None:
         """Nothing is taken any more."""
         self.admission.closed = why
         self._waiting.clear()
+        self._away.clear()
 
     def judge(self, pod: Pod, *, fresh: bool = False) -> None:
         uid = pod.metadata.uid
@@ -91,12 +95,14 @@ class PodIntake:
         elif verdict is None:
             self._accept(pod, lost=False)
         elif verdict.reason.startswith(_WITH_NEWER_NODE) and not fresh:
+            self._away.add(uid)
             self._workers.submit(self._judge_by_newer_node, pod)
         else:
             self._refuse(pod, verdict)
 
     def take_lost(self, pod: Pod) -> None:
         """A pod that ran here by its status, and of which the disk knows nothing: what is left of it dies first."""
+        self._away.add(pod.metadata.uid)
         self._workers.submit(self._sweep_and_take, pod)
 
     def _judge_by_newer_node(self, pod: Pod) -> None:
@@ -111,9 +117,16 @@ class PodIntake:
         def judge() -> None:
             if node is not None:
                 self.update(node)
-            self.judge(pod, fresh=True)
+            if self._is_back(pod):
+                self.judge(pod, fresh=True)
 
         self._ports.post(judge)
+
+    def _is_back(self, pod: Pod) -> bool:
+        """From a worker, and still to be taken on."""
+        found = pod.metadata.uid in self._away
+        self._away.discard(pod.metadata.uid)
+        return found
 
     def _accept(self, pod: Pod, *, lost: bool) -> None:
         directory = self._directory.pod(pod.metadata.uid)
@@ -138,7 +151,8 @@ class PodIntake:
         sweep(pod.metadata.uid)
 
         def take() -> None:
-            self.admission.placement.hold(pod)
-            self._accept(pod, lost=True)
+            if self._is_back(pod):
+                self.admission.placement.hold(pod)
+                self._accept(pod, lost=True)
 
         self._ports.post(take)

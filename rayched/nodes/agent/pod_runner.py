@@ -56,6 +56,7 @@ class PodRunner:
         self.removed_from = 0.0
         """Its directory is removed then at the earliest."""
         self._quits = False
+        self._is_preparing = False
         self.is_held = False
         """Nothing is started; what runs goes on. So until the cluster's state is known."""
 
@@ -154,7 +155,8 @@ class PodRunner:
 
     @property
     def has_shim(self) -> bool:
-        return self._link is not None
+        """Or will have one: it is being started."""
+        return self._link is not None or self._is_preparing
 
     def _do(self, action: Action, now: float) -> None:
         context = self._context
@@ -162,6 +164,7 @@ class PodRunner:
             case PodEvent():
                 context.event(self.life.pod, action)
             case PreparePod():
+                self._is_preparing = True
                 context.workers.submit(self._prepare)
             case StartContainer(name, attempt):
                 self._start(self.life.container(name), attempt, now)
@@ -192,6 +195,7 @@ class PodRunner:
             post(self._prepared)
 
     def _prepared(self) -> None:
+        self._is_preparing = False
         try:
             self._adopt(ShimLink(self.directory.path, self._heard, self._link_closed))
         except ShimFault as fault:
@@ -203,6 +207,7 @@ class PodRunner:
         self.step()
 
     def _not_prepared(self, text: str) -> None:
+        self._is_preparing = False
         log.warning("pod %s: %s", self.life.full_name(), text)
         self.life.not_prepared(self._context.clock(), text)
         self.step()

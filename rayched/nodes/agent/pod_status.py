@@ -15,6 +15,8 @@ from rayched.nodes.agent.pod_life import PodLife
 from rayched.v1.core_pb2 import ContainerState, ContainerStatus, PodStatus
 
 _TERMINATED_BY_NODE = "TerminationByKubelet"
+MESSAGE_MAX = 1024
+"""Characters."""
 
 
 def status_of(life: PodLife, address: str, now: float) -> PodStatus:
@@ -29,7 +31,21 @@ def status_of(life: PodLife, address: str, now: float) -> PodStatus:
     for one in life.containers:
         statuses = status.container_statuses if one.role is ContainerRole.REGULAR else status.init_container_statuses
         statuses.append(_container_status(one, life, now))
+    _cut_messages(status)
     return status
+
+
+def _cut_messages(status: PodStatus) -> None:
+    """Output of probes and arguments get into messages, and a status that is too long would be refused for good."""
+    status.message = status.message[:MESSAGE_MAX]
+    for condition in status.conditions:
+        condition.message = condition.message[:MESSAGE_MAX]
+    for one in (*status.container_statuses, *status.init_container_statuses):
+        for state in (one.state, one.last_state):
+            if state.HasField("waiting"):
+                state.waiting.message = state.waiting.message[:MESSAGE_MAX]
+            if state.HasField("terminated"):
+                state.terminated.message = state.terminated.message[:MESSAGE_MAX]
 
 
 def moment(seconds: float) -> Timestamp:

@@ -62,6 +62,18 @@ class Shim:
             self._guarded(self._reap)
             self._guarded(self._tick)
 
+    def kill_rest(self) -> None:
+        """What still descends from this process: nothing outlives it, unless it cannot be killed."""
+        ends_at = time.monotonic() + _LAST_WRITES_SECONDS
+        while time.monotonic() < ends_at:
+            self._guarded(self._reap)
+            left = proc_table.tree_of(os.getpid())[1:]
+            if not left:
+                return
+            for pid in left:
+                proc_table.kill(pid)
+            time.sleep(_SWEEP_SECONDS)
+
     def _is_through(self) -> bool:
         containers = self._containers.values()
         if not self._quits or any(one.exit is None for one in containers):
@@ -312,6 +324,7 @@ def main(directory: str) -> None:
     shim = Shim(directory, listener, wakeups)
     shim._save()
     shim.run()
+    shim.kill_rest()
 
 
 def _listening(directory: str) -> socket.socket:
