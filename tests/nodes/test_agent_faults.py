@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import stat
@@ -20,6 +21,7 @@ from rayched.nodes.agent.network_probes import http_get, tcp_connect
 from rayched.nodes.agent.owed_writes import OwedWrites
 from rayched.nodes.agent.removal import remove_tree
 from rayched.nodes.agent.shim.log_file import LogFile
+from rayched.nodes.agent.shim_link import Answer, ShimLink, start_shim
 from rayched.v1.core_pb2 import Container, HTTPGetAction, Pod, TCPSocketAction
 
 MAIN = Container(name="main")
@@ -184,3 +186,52 @@ def test_what_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
     is_full = False
     later.pop()()
     assert written == ["second", "third"] and not later
+
+
+def test_a_shim_lives_on_when_nothing_can_be_written_and_stops_are_odd(tmp_path: Path) -> None:
+    attempt = tmp_path / "containers" / "main" / "0"
+    attempt.mkdir(parents=True)
+    # Neither file can be made while a directory has its name.
+    (tmp_path / "shim" / "state.json.new").mkdir(parents=True)
+    (attempt / "exit.json.new").mkdir()
+    ready = tmp_path / "ready"
+    script = f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done"
+    spec = {"argv": ["sh", "-c", script], "env": {"PATH": os.environ["PATH"]}, "cwd": "/", "log": str(tmp_path / "0.log")}
+    (attempt / "spec.json").write_text(json.dumps(spec))
+    start_shim(tmp_path)
+    heard: list[Answer] = []
+    gone: list[bool] = []
+    link = ShimLink(tmp_path, heard.append, lambda: gone.append(True))
+
+    def asked(verb: str, **fields: object) -> Answer:
+        answers: list[Answer] = []
+        link.ask(verb, answers.append, **fields)
+        while not answers:
+            link.wait(5.0)
+        return answers[0]
+
+    def until(holds: Callable[[], object]) -> None:
+        ends_at = time.monotonic() + 20.0
+        while not holds():
+            assert time.monotonic() < ends_at
+            time.sleep(0.02)
+
+    main = {"container": "main", "attempt": 0}
+    try:
+        assert asked("start", **main)["ok"]
+        until(ready.exists)
+        assert asked("stop", **main, grace=1e9, signal="SIGRTMIN+3")["ok"]
+        assert asked("hello")["containers"][0]["exit"] is None
+        assert asked("stop", **main, grace=0.0, signal="FOO")["ok"]
+        while not heard:
+            link.wait(5.0)
+        assert heard[0]["event"] == "ended" and heard[0]["exit"]["code"] == 137
+        assert asked("hello")["containers"][0]["exit"] == heard[0]["exit"]
+        assert not (attempt / "exit.json").exists()
+        (attempt / "exit.json.new").rmdir()
+        until((attempt / "exit.json").exists)
+        assert json.loads((attempt / "exit.json").read_text()) == heard[0]["exit"]
+    finally:
+        link.tell("quit")
+        while not gone:
+            link.wait(20.0)
