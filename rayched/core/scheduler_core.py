@@ -256,7 +256,7 @@ class SchedulerCore:
 
     def idle(self) -> bool:
         """A piece of background work, while there is nothing to decide. False: there is none."""
-        return self.link is not None and self.scheduler.count_rejections()
+        return self.link is not None and self._awaited is None and self.scheduler.count_rejections()
 
     def _turn_at(self, link: QueueLink) -> float | None:
         dues = (
