@@ -227,9 +227,11 @@ class ColumnBuilder:
     def _give(self, wanted: Sequence[ColumnKey], *, ahead: bool = False) -> None:
         """Ask workers for those that pay and are not under way."""
         shards, table = self._shards, self._table
+        if shards is None:
+            return
         questions = [question for question in wanted if question not in self._given and question not in self._refused]
-        costly = questions if shards is None or shards.always else self._costly(questions)
-        if shards is None or not costly:
+        costly = questions if shards.always else self._costly(questions, shards)
+        if not costly:
             return
         seconds = table.n_rows * sum(self._prices.of(question) or 0.0 for question in costly)
         work = shards.begin([request_for(question) for question in costly], table.n_rows, seconds, ahead=ahead)
@@ -245,19 +247,19 @@ class ColumnBuilder:
             for question in needless[: len(self._given) - GIVEN_MAX + 1]:
                 del self._given[question]
 
-    def _costly(self, questions: Sequence[ColumnKey]) -> Sequence[ColumnKey]:
+    def _costly(self, questions: Sequence[ColumnKey], shards: ShardEvaluator) -> Sequence[ColumnKey]:
         """Those that are worth a call. What takes little beside the others is done here meanwhile."""
         n_rows = self._table.n_rows
-        if n_rows <= PROBE_ROWS or self._shards is None:
+        if n_rows <= PROBE_ROWS:
             return ()
         try:
             seconds = [self._price(question) * n_rows for question in questions]
         except PluginError:
             # Whoever needs the column will meet it.
             return ()
-        if not self._shards.pays(sum(seconds)):
+        if not shards.pays(sum(seconds)):
             return ()
-        return [question for question, one in zip(questions, seconds, strict=True) if self._shards.pays(len(questions) * one)]
+        return [question for question, one in zip(questions, seconds, strict=True) if shards.pays(len(questions) * one)]
 
     def _price(self, question: ColumnKey) -> float:
         """Seconds a row."""
