@@ -8,6 +8,8 @@ binding into memory. Each is run without workers and with them, in turn, some ro
 | SimplePlugins | a filter and a score in the simple form, 20 us of Python a node, that read labels |
 | SimpleUsage | a score in the simple form that reads usage, too |
 
+Then a pool on a Ray cluster of which one node dies (`pool_raylets`).
+
 Demanded: with workers at least RATIO_MIN of the rate without them, and no piece of the deciding thread's work above PIECE_MS_MAX.
 Exit code 1 where a demand is missed.
 """
@@ -25,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks import scheduler_depth, workloads
+from benchmarks import pool_raylets, scheduler_depth, workloads
 from benchmarks.measured import Measured
 from benchmarks.pool_plugins import SimpleFilter, SimpleScore, UsageScore
 from benchmarks.workloads import Workload
@@ -35,6 +37,9 @@ from rayched.testing.plugins import Plugins, configuration_with, python_path_wit
 
 RATIO_MIN: Final = 1.6
 PIECE_MS_MAX: Final = 50.0
+_LOAD_SECONDS: Final = 45.0
+_LOAD_RATE: Final = 30.0
+"""Pods a second, for the second part."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make pool", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="pairs in turn (3)")
     parser.add_argument("--workers", type=int, default=2, help="workers of the other half of each pair (2)")
+    parser.add_argument("--only", choices=("rows", "raylets"), help="one of the two parts")
     parser.add_argument("--nodes", type=int, help="nodes, in place of each row's own number")
     given = parser.parse_args(arguments)
+    missed = False
+    if given.only != "raylets":
+        missed = not _rows_met(given)
+    if given.only != "rows":
+        found = pool_raylets.killed_raylet(_LOAD_SECONDS, _LOAD_RATE)
+        pool_raylets.tell(found)
+        missed = missed or not found.is_met
+    return 1 if missed else 0
+
+
+def _rows_met(given: argparse.Namespace) -> bool:
     rows: list[Sequence[Any]] = []
     missed = False
     for row in ROWS:
@@ -114,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     titles = ("workload", "alone s", f"{given.workers} workers s", "ratio", "piece ms alone", "piece ms", "")
     printing.plain_table(titles, rows)
-    return 1 if missed else 0
+    return not missed
 
 
 if __name__ == "__main__":

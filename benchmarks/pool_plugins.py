@@ -20,7 +20,7 @@ class SimpleFilter:
         pass
 
     def filter_node(self, pod: Pod, node: NodeView) -> bool:
-        return _number(pod, node) % 5 != 0
+        return is_liked(pod, node.metadata.name)
 
 
 class SimpleScore:
@@ -32,7 +32,7 @@ class SimpleScore:
         pass
 
     def score_node(self, pod: Pod, node: NodeView) -> int:
-        return _number(pod, node) % 101
+        return _number(pod, node.metadata.name) % 101
 
 
 class UsageScore:
@@ -42,12 +42,17 @@ class UsageScore:
         pass
 
     def score_node(self, pod: Pod, node: NodeView) -> int:
-        return (_number(pod, node) + node.requested.get("pods", 0)) % 101
+        return (_number(pod, node.metadata.name) + node.requested.get("pods", 0)) % 101
 
 
-def _number(pod: Pod, node: NodeView) -> int:
+def is_liked(pod: Pod, node: str) -> bool:
+    """What SimpleFilter says."""
+    return _number(pod, node) % 5 != 0
+
+
+def _number(pod: Pod, node: str) -> int:
     found = len(pod.spec.containers)
-    for letter in node.metadata.name:
+    for letter in node:
         found = (31 * found + ord(letter)) % 1_000_003
     for step in range(_STEPS):
         found = (found * 17 + step) % 1_000_003

@@ -13,7 +13,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from rayched.actors.placement import on_this_host
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_actor import SchedulerActor, Transactions, Watch
 from rayched.actors.scheduler_values import SchedulerActorConfig
-from rayched.actors.worker import create_workers
+from rayched.actors.worker import create_workers, worker_names
 from rayched.replica.ray.local_ray import LocalRay
 from rayched.store.entries import Change
 from rayched.store.keys import Keys
@@ -68,7 +68,7 @@ class Result:
 class MeasuredSchedulerActor(SchedulerActor):
     """A SchedulerActor over a store in memory, with the load in its own process."""
 
-    def __init__(self, config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any], workload: Workload) -> None:
+    def __init__(self, config: SchedulerActorConfig, queue_actor: Any, workers: Mapping[str, Any], workload: Workload) -> None:
         self._load = Load(workload, Keys(ROOT))
         super().__init__(config, queue_actor, workers)
 
@@ -212,14 +212,14 @@ def run(workload: Workload, percentage: int, templates: int, workers: int, profi
         pids: dict[str, int] = {}
         try:
             queue_actor = create_queue_actor(profiles)
-            helpers = create_workers(workers, profiles)
+            helpers = create_workers(worker_names(workers), profiles)
             config = SchedulerActorConfig((), ROOT, belief_path, profiles, seed=1)
             remote: Any = ray.remote(MeasuredSchedulerActor)
             options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=8, scheduling_strategy=on_this_host())
             scheduler = options.remote(config, queue_actor, helpers, workload)
-            handles = [queue_actor, *helpers, scheduler]
+            handles = [queue_actor, *helpers.values(), scheduler]
             pids = {"queue": ray.get(queue_actor.pid.remote())}
-            pids |= {f"worker-{place}": ray.get(worker.pid.remote()) for place, worker in enumerate(helpers)}
+            pids |= {name: ray.get(worker.pid.remote()) for name, worker in helpers.items()}
             pids["scheduler"] = ray.get(scheduler.wait_until_synced.remote())
             valid_until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + int(_EPOCH_SECONDS * 1e9)
             cell.publish(EPOCH, valid_until)

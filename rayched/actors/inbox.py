@@ -66,3 +66,20 @@ class Inbox:
     def take(self) -> Callable[[], object] | None:
         """The next call; None: there is none."""
         return self._calls.popleft() if self._calls else None
+
+
+class LatestCalls:
+    """Of calls that each say how something is from now on, only what was called last counts: an actor with several threads may
+    begin a call before an earlier one.
+
+    Owner: the loop.
+    """
+
+    def __init__(self) -> None:
+        self._orders: dict[str, int] = {}
+
+    def carry_out(self, what: str, order: int, call: Callable[[], None]) -> None:
+        """`order`: above 0, and higher for a later call of the same caller about the same thing."""
+        if order > self._orders.get(what, 0):
+            self._orders[what] = order
+            call()

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -28,7 +28,7 @@ from leader.channel import open_channel
 from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
 from rayched.actors.garbage import collect_rarely
-from rayched.actors.inbox import Inbox
+from rayched.actors.inbox import Inbox, LatestCalls
 from rayched.actors.log_sending import send_logs
 from rayched.actors.placement import on_this_host
 from rayched.actors.questions import QuestionQueue, answer_now
@@ -86,7 +86,7 @@ class Watch(Protocol):
 class SchedulerActor:
     """Shell of the SchedulerCore. Its methods may be called from several threads."""
 
-    def __init__(self, config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> None:
+    def __init__(self, config: SchedulerActorConfig, queue_actor: Any, workers: Mapping[str, Any]) -> None:
         collect_rarely()
         keys = Keys(config.root)
         loaded = profiles_of(config.profiles)
@@ -101,6 +101,7 @@ class SchedulerActor:
         snapshot = Snapshot()
         self._shards = RayShards(snapshot, loaded.profiles, self._tick, boottime, always=config.shard_always, answered=self._wake)
         self._shards.use(workers)
+        self._latest = LatestCalls()
         self._deciding = DecidingCell.create(self._own_directory)
         ports = Ports(
             belief=self._epoch,
@@ -186,17 +187,18 @@ class SchedulerActor:
         """Pods, by namespace/name, to be tried at once whatever they wait for."""
         self._ask(lambda: self._core.activate(tuple(names)))
 
-    def use_queue(self, queue_actor: Any) -> None:
-        """The queue died; this one takes its place."""
+    def use_queue(self, queue_actor: Any, order: int) -> None:
+        """The queue died; this one takes its place. `order`: see LatestCalls."""
 
         def replace() -> None:
             self._queue.take(queue_actor)
             self._core.queue_lost()
 
-        self._ask(replace)
+        self._ask(lambda: self._latest.carry_out("queue", order, replace))
 
-    def use_workers(self, workers: Sequence[Any]) -> None:
-        self._ask(lambda: self._shards.use(workers))
+    def use_workers(self, workers: Mapping[str, Any], order: int) -> None:
+        """By name: these, and no others, from now on. `order`: see LatestCalls."""
+        self._ask(lambda: self._latest.carry_out("workers", order, lambda: self._shards.use(workers)))
 
     def alive(self) -> None:
         """Never returns."""
@@ -383,9 +385,9 @@ def remote_scheduler(scheduler: type) -> Any:
     return remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
 
 
-def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> Any:
+def create_scheduler_actor(config: SchedulerActorConfig, queue_actor: Any, workers: Mapping[str, Any]) -> Any:
     """A handle."""
-    return remote_scheduler(SchedulerActor).remote(config, queue_actor, list(workers))
+    return remote_scheduler(SchedulerActor).remote(config, queue_actor, dict(workers))
 
 
 def _nothing() -> None:

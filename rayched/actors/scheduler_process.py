@@ -7,7 +7,7 @@ scheduler takes only a connection to etcd and one reading of the cluster. Until 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rayched.actors.configured import ProfilesText, profiles_of
@@ -23,7 +23,7 @@ class SchedulerProcess(SchedulerActor):
         profiles_of(configuration)
         self._never = threading.Event()
 
-    def begin(self, config: SchedulerActorConfig, queue_actor: Any, workers: Sequence[Any]) -> None:
+    def begin(self, config: SchedulerActorConfig, queue_actor: Any, workers: Mapping[str, Any]) -> None:
         """Once."""
         super().__init__(config, queue_actor, workers)
 

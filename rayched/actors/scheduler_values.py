@@ -36,6 +36,8 @@ class WorkerPlace:
 
     pid: int
     host: str
+    ray_node: str
+    """As Ray calls the node of its cluster."""
     pid_space: str
     """The pid means something only where this is the same."""
 
@@ -44,6 +46,7 @@ class WorkerPlace:
 class WorkerCounts:
     """What a worker has done for one scheduler."""
 
+    name: str
     evaluations: int
     rows: int
     """Of columns."""

@@ -63,6 +63,7 @@ def column_plugins(profile: Profile) -> dict[str, ColumnPlugin]:
 
 @dataclass(slots=True, eq=False)
 class _Worker:
+    name: str
     handle: Any
     position: TransferPosition | None = None
     """Where its copy stands once all that was sent has arrived; None: unknown, it starts anew."""
@@ -117,10 +118,10 @@ class RayShards:
     def __len__(self) -> int:
         return len(self._workers)
 
-    def use(self, workers: Sequence[Any]) -> None:
-        """Ask these from now on; those that are new start anew."""
+    def use(self, workers: Mapping[str, Any]) -> None:
+        """Ask these, by name, from now on; those that are new start anew."""
         known = {worker.handle: worker for worker in self._workers}
-        self._workers = [known.get(handle) or _Worker(handle) for handle in workers]
+        self._workers = [known.get(handle) or _Worker(name, handle) for name, handle in workers.items()]
 
     def of_profile(self, name: str) -> ShardEvaluator:
         """The port for the engine of one profile."""
@@ -152,7 +153,9 @@ class RayShards:
     def pool(self) -> tuple[WorkerCounts, ...]:
         """What each worker has done."""
         return tuple(
-            WorkerCounts(one.counts.evaluations, one.counts.rows, one.counts.seconds, 0 if one.is_idle else len(one.calls))
+            WorkerCounts(
+                one.name, one.counts.evaluations, one.counts.rows, one.counts.seconds, 0 if one.is_idle else len(one.calls)
+            )
             for one in self._workers
         )
 
@@ -205,8 +208,8 @@ class RayShards:
         """Its copy may lack what was sent: it starts anew."""
         worker.position = None
         log.warning(
-            "worker %d did not answer, its rows are evaluated locally: %s",
-            self._workers.index(worker) if worker in self._workers else -1,
+            "%s did not answer, its rows are evaluated locally: %s",
+            worker.name,
             (str(problem).splitlines() or [type(problem).__name__])[-1],
         )
 

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rayched.actors.configured import ProfilesText, profiles_of
@@ -46,18 +46,24 @@ class FilterScoreWorker:
 
     def place(self) -> WorkerPlace:
         """Where it runs."""
-        return WorkerPlace(os.getpid(), socket.gethostname(), pid_space())
+        import ray
+
+        return WorkerPlace(os.getpid(), socket.gethostname(), ray.get_runtime_context().get_node_id(), pid_space())
 
     def alive(self) -> None:
         """Never returns."""
         self._dead.wait()
 
 
-def create_workers(count: int, configuration: ProfilesText) -> list[Any]:
-    """Handles of `count` workers, spread over the nodes of the Ray cluster where there are several."""
+def worker_names(count: int) -> list[str]:
+    """worker-0, ..."""
+    return [f"worker-{number}" for number in range(count)]
+
+
+def create_workers(names: Iterable[str], configuration: ProfilesText, cpus: int = 0) -> dict[str, Any]:
+    """Handles by name, spread over the nodes of the Ray cluster. `cpus`: that each takes away from what Ray has free there."""
     import ray
 
     remote: Any = ray.remote(FilterScoreWorker)
-    strategy = "SPREAD" if count > 1 else "DEFAULT"
-    options = remote.options(num_cpus=0, max_restarts=0, max_concurrency=2, scheduling_strategy=strategy)
-    return [options.remote(configuration) for _ in range(count)]
+    options = remote.options(num_cpus=cpus, max_restarts=0, max_concurrency=2, scheduling_strategy="SPREAD")
+    return {name: options.remote(configuration) for name in names}

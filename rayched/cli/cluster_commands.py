@@ -35,7 +35,9 @@ from rayched.v1.services_pb2 import GetLeaderResponse, PoolWorker
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.2
 
-_POOL_HEADINGS = ["WORKER", "HOST", "PID", "EVALUATIONS", "ROWS", "SECONDS", "UNDER WAY"]
+_POOL_HEADINGS = ["WORKER", "HOST", "RAY NODE", "PID", "EVALUATIONS", "ROWS", "SECONDS", "UNDER WAY"]
+_RAY_NODE_LETTERS = 12
+"""Of its 56 hexadecimal digits."""
 _LEADER_HEADINGS = ["HOLDER", "ADDRESS", "EPOCH", "TRANSITIONS", "ACQUIRED"]
 
 Compaction = Annotated[
@@ -132,7 +134,7 @@ def up(
     http_port = port + HTTP_PORT_DISTANCE if http_port is None else http_port
     try:
         settings, flags = shared.settings(), shared.flags()
-    except NodeSettingsError as error:
+    except (NodeSettingsError, SettingsError) as error:
         wrong(str(error))
     directory, endpoints = settings["data_dir"] / "up", settings["etcd_endpoints"]
     _check_before_start(
@@ -203,7 +205,7 @@ def _leader_row(found: GetLeaderResponse) -> list[str]:
 
 
 def _pool_row(one: PoolWorker) -> list[str]:
-    place = [one.host or "<none>", str(one.pid or "<none>")]
+    place = [one.host or "<none>", one.ray_node[:_RAY_NODE_LETTERS] or "<none>", str(one.pid or "<none>")]
     return [one.name, *place, str(one.evaluations), str(one.rows), f"{one.seconds:.3f}", str(one.under_way)]
 
 

@@ -18,7 +18,7 @@ from rayched.api.well_known_taints import DefaultTolerations
 from rayched.cli import node_options
 from rayched.cli.node_options import NODES, TOLERATIONS
 from rayched.controllers.node_settings import NodeSettings
-from rayched.replica.settings import WORKERS_MAX, default_data_dir, split_endpoints
+from rayched.replica.settings import default_data_dir, split_endpoints, worker_count
 
 EtcdEndpoints = Annotated[
     str,
@@ -27,7 +27,12 @@ EtcdEndpoints = Annotated[
     ),
 ]
 EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of this cluster begin with.")]
-Workers = Annotated[int, typer.Option(metavar="N", help="FilterScoreWorkers of each replica.", min=0, max=WORKERS_MAX)]
+Workers = Annotated[
+    str,
+    typer.Option(
+        metavar="N|auto", help="FilterScoreWorkers of each replica; auto: one for each CPU that Ray, or this host, has free."
+    ),
+]
 Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of the election: 2/1.3/0.4 s or 15/10/2 s.")]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
@@ -71,7 +76,7 @@ class ClusterOptions:
     etcd_root: EtcdRoot = "/rayched"
     data_dir: DataDir = None
     election_profile: Profile = "fast"
-    workers: Workers = 2
+    workers: Workers = "2"
     config: Config = None
     seed: Seed = 0
     pod_max_in_unschedulable_pods_duration: UnschedulableMax = "5m"
@@ -92,13 +97,13 @@ class ClusterOptions:
     log_level: LogLevel = "info"
 
     def settings(self) -> dict[str, Any]:
-        """As ReplicaSettings takes them. Raises NodeSettingsError."""
+        """As ReplicaSettings takes them. Raises NodeSettingsError and SettingsError."""
         return {
             "etcd_endpoints": split_endpoints(self.etcd_endpoints),
             "root": self.etcd_root,
             "data_dir": self.data_dir or default_data_dir(),
             "election_profile": self.election_profile,
-            "workers": self.workers,
+            "workers": worker_count(self.workers),
             "scheduler_configuration": self.config,
             "seed": self.seed,
             "pod_max_in_unschedulable_pods_duration": self.pod_max_in_unschedulable_pods_duration,
@@ -110,10 +115,10 @@ class ClusterOptions:
         }
 
     def flags(self) -> list[str]:
-        """The flags of `rayched replica` that say the same, but for where etcd and data are. Raises NodeSettingsError."""
+        """The flags of `rayched replica` that say the same, but for where etcd and data are. Raises as `settings`."""
         settings = self.settings()
         return [
-            *("--etcd-root", self.etcd_root, "--election-profile", self.election_profile, "--workers", str(self.workers)),
+            *("--etcd-root", self.etcd_root, "--election-profile", self.election_profile, "--workers", self.workers),
             *(("--config", str(self.config)) if self.config is not None else ()),
             *("--seed", str(self.seed), "--head-of-line-limit", str(self.head_of_line_limit)),
             *("--pod-max-in-unschedulable-pods-duration", self.pod_max_in_unschedulable_pods_duration),

@@ -23,6 +23,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 WILDCARDS = ("0.0.0.0", "::", "*")
 """Every address of the host: good to listen on, but nobody can be sent there."""
 WORKERS_MAX = 64
+WORKERS_AUTO = "auto"
+"""As many as there is room for."""
 
 
 class SettingsError(ValueError):
@@ -46,6 +48,25 @@ def split_endpoints(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def worker_count(text: str) -> int | None:
+    """What --workers says; None: WORKERS_AUTO. Raises SettingsError."""
+    if text == WORKERS_AUTO:
+        return None
+    if not text.isascii() or not text.isdecimal() or int(text) > WORKERS_MAX:
+        raise SettingsError(f"--workers {text}: allowed are 0 to {WORKERS_MAX}, and {WORKERS_AUTO}")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """The workers of one replica."""
+
+    workers: int | None
+    """None: as many as Ray has CPUs free for, from time to time."""
+    cpus: int
+    """That each takes away from what Ray has free."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
     """One replica. Addresses are host:port."""
@@ -61,7 +82,8 @@ class ReplicaSettings:
     data_dir: Path = field(default_factory=default_data_dir)
     identity: str = field(default_factory=new_identity)
     election_profile: str = "fast"
-    workers: int = 2
+    workers: int | None = 2
+    """None: as many as the Ray cluster has CPUs free for; in a Ray of its own one less than this process may use."""
     shard_always: bool = False
     """Send every evaluation to the workers, whatever it costs. For tests."""
     ray_address: str | None = None
@@ -84,8 +106,8 @@ class ReplicaSettings:
         self._check_advertised()
         if self.http_address not in ("", NO_ADDRESS):
             self._check_address("--http-address", self.http_address)
-        if not 0 <= self.workers <= WORKERS_MAX:
-            raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}")
+        if self.workers is not None and not 0 <= self.workers <= WORKERS_MAX:
+            raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}, and {WORKERS_AUTO}")
         if self.election_profile not in ("fast", "kube"):
             raise SettingsError(f"--election-profile {self.election_profile}: allowed are fast and kube")
         if self.log_format not in LOG_FORMATS:
@@ -103,6 +125,15 @@ class ReplicaSettings:
             )
         if self.head_of_line_limit < 0:
             raise SettingsError(f"--head-of-line-limit {self.head_of_line_limit}: a number of attempts, or 0 for none")
+
+    @property
+    def pool(self) -> PoolSettings:
+        if self.ray_address is not None:
+            return PoolSettings(self.workers, 1)
+        # Nobody else is in a Ray of its own.
+        if self.workers is None:
+            return PoolSettings(min(WORKERS_MAX, max(1, len(os.sched_getaffinity(0)) - 1)), 0)
+        return PoolSettings(self.workers, 0)
 
     @property
     def http_place(self) -> tuple[str, int] | None:

@@ -690,7 +690,7 @@ class GetSchedulerStatusResponse(_message.Message):
     def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., revision: _Optional[int] = ..., nodes: _Optional[int] = ..., bound_pods: _Optional[int] = ..., assumed_pods: _Optional[int] = ..., pending_pods: _Optional[_Mapping[str, int]] = ..., attempts: _Optional[_Mapping[str, int]] = ..., workers: _Optional[int] = ..., worker_evaluations: _Optional[int] = ..., pids: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ..., pool: _Optional[_Iterable[_Union[PoolWorker, _Mapping]]] = ..., worker_local_evaluations: _Optional[int] = ..., handover_seconds: _Optional[float] = ...) -> None: ...
 
 class PoolWorker(_message.Message):
-    __slots__ = ("name", "host", "pid", "evaluations", "rows", "seconds", "under_way")
+    __slots__ = ("name", "host", "pid", "evaluations", "rows", "seconds", "under_way", "ray_node")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -698,6 +698,7 @@ class PoolWorker(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
+    RAY_NODE_FIELD_NUMBER: _ClassVar[int]
     name: str
     host: str
     pid: int
@@ -705,7 +706,8 @@ class PoolWorker(_message.Message):
     rows: int
     seconds: float
     under_way: int
-    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., evaluations: _Optional[int] = ..., rows: _Optional[int] = ..., seconds: _Optional[float] = ..., under_way: _Optional[int] = ...) -> None: ...
+    ray_node: str
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., evaluations: _Optional[int] = ..., rows: _Optional[int] = ..., seconds: _Optional[float] = ..., under_way: _Optional[int] = ..., ray_node: _Optional[str] = ...) -> None: ...
 
 class ListQueueRequest(_message.Message):
     __slots__ = ("hops", "namespace", "name", "limit")

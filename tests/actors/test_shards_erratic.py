@@ -6,7 +6,7 @@ The workers are the real ones, called in this process whenever the test lets the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from random import Random
@@ -98,6 +98,10 @@ def a_random_node(random: Random, name: str) -> Node:
     return node
 
 
+def named(handles: Sequence[Any]) -> dict[str, Any]:
+    return {f"worker-{number}": handle for number, handle in enumerate(handles)}
+
+
 def a_random_pod(random: Random, number: int) -> Pod:
     pod = a_pod(f"p{number}", cpu=f"{random.randint(100, 900)}m", selector={"disk": "ssd"} if random.random() < 0.3 else {})
     if random.random() < 0.3:
@@ -116,7 +120,7 @@ def test_decisions_are_those_without_workers_whatever_workers_do(seed: int) -> N
 
     def make(snapshot: Snapshot) -> RayShards:
         found = RayShards(snapshot, profiles_of(PROFILES).profiles, lambda: None, lambda: now[0], always=True)
-        found.use(handles)
+        found.use(named(handles))
         return found
 
     told: list[Node] = [a_random_node(random, f"n{number}") for number in range(NODES)]
@@ -138,7 +142,7 @@ def test_decisions_are_those_without_workers_whatever_workers_do(seed: int) -> N
                 case 5 if random.random() < 0.1:
                     handle.die()
                     handles[place] = Handle()
-                    world.shards.use(handles)  # type: ignore[union-attr]
+                    world.shards.use(named(handles))  # type: ignore[union-attr]
         if random.random() < 0.4:
             node = a_random_node(random, f"n{random.randrange(NODES + 10)}")
             history.append(node)

@@ -28,7 +28,7 @@ from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_actor import QUESTIONS, create_scheduler_actor
 from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.actors.shards import RayShards
-from rayched.actors.worker import create_workers
+from rayched.actors.worker import create_workers, worker_names
 from rayched.api import kinds
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.scheduler.attempt import Attempt
@@ -106,7 +106,7 @@ def random_pod(random: Random, name: str) -> Pod:
 class Run:
     """One seeded run over a snapshot of its own, with these workers; the decisions are its result."""
 
-    def __init__(self, workers: list[Any]) -> None:
+    def __init__(self, workers: dict[str, Any]) -> None:
         self.random = Random(5)
         self.snapshot = Snapshot()
         profiles = profiles_of(PROFILES).profiles
@@ -143,15 +143,17 @@ def shards_forced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def four_workers(local_ray: Any) -> list[Any]:
-    workers = create_workers(4, PROFILES)
-    local_ray.get([worker.pid.remote() for worker in workers])
+def four_workers(local_ray: Any) -> dict[str, Any]:
+    workers = create_workers(worker_names(4), PROFILES)
+    local_ray.get([worker.pid.remote() for worker in workers.values()])
     return workers
 
 
 @pytest.mark.row("F6", "F4")
-def test_decisions_are_the_same_with_no_worker_one_and_four(local_ray: Any, four_workers: list[Any], shards_forced: None) -> None:
-    runs = [Run([]), Run(four_workers[:1]), Run(four_workers)]
+def test_decisions_are_the_same_with_no_worker_one_and_four(
+    local_ray: Any, four_workers: dict[str, Any], shards_forced: None
+) -> None:
+    runs = [Run({}), Run({"worker-0": four_workers["worker-0"]}), Run(four_workers)]
     decisions = [run.decide(60) for run in runs]
     assert decisions[0] == decisions[1] == decisions[2]
     assert [run.shards.counts.evaluations > 10 for run in runs] == [False, True, True]
@@ -161,17 +163,17 @@ def test_decisions_are_the_same_with_no_worker_one_and_four(local_ray: Any, four
 def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_replaced(
     local_ray: Any, shards_forced: None
 ) -> None:
-    workers = create_workers(2, PROFILES)
-    pids = local_ray.get([worker.pid.remote() for worker in workers])
-    run, alone = Run(workers), Run([])
+    workers = create_workers(worker_names(2), PROFILES)
+    pids = local_ray.get([worker.pid.remote() for worker in workers.values()])
+    run, alone = Run(workers), Run({})
     assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == 0
     os.kill(pids[0], signal.SIGKILL)
     assert run.decide(10) == alone.decide(10)
     dead = run.shards.counts.local_evaluations
     assert dead > 0 and run.shards.counts.evaluations > 0
-    (replacement,) = create_workers(1, PROFILES)
-    hung = local_ray.get(replacement.pid.remote())
-    run.shards.use([replacement, workers[1]])
+    workers |= create_workers(["worker-0"], PROFILES)
+    hung = local_ray.get(workers["worker-0"].pid.remote())
+    run.shards.use(workers)
     assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == dead
     os.kill(hung, signal.SIGSTOP)
     try:
@@ -184,7 +186,7 @@ def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_rep
     late = run.shards.counts.local_evaluations
     wait_until(lambda: (late_call := run.shards._workers[0].late) is not None and late_call.done())
     assert run.decide(10) == alone.decide(10) and run.shards.counts.local_evaluations == late
-    for worker in (replacement, workers[1]):
+    for worker in workers.values():
         local_ray.kill(worker)
 
 
@@ -202,13 +204,13 @@ class Cluster:
         path = directory / "belief"
         self.cell = BeliefCell.create(path)
         self.config = SchedulerActorConfig((etcd.endpoint,), root, str(path), PROFILES, seed=3)
-        self.workers = create_workers(1, PROFILES)
+        self.workers = create_workers(worker_names(1), PROFILES)
         self.queue = create_queue_actor(PROFILES)
         self.scheduler = create_scheduler_actor(self.config, self.queue, self.workers)
         self.epoch = 0
 
     def close(self) -> None:
-        for actor in (self.scheduler, self.queue, *self.workers):
+        for actor in (self.scheduler, self.queue, *self.workers.values()):
             with suppress(self.ray.exceptions.RayError):
                 self.ray.kill(actor)
         self.channel.close()
@@ -302,7 +304,7 @@ def test_a_killed_queue_and_then_a_killed_scheduler_are_replaced_and_every_pod_i
     os.kill(cluster.ask(cluster.queue.pid.remote()), signal.SIGKILL)
     cluster.put(*(a_pod(f"b{i}") for i in range(100)))
     cluster.queue = create_queue_actor(PROFILES)
-    cluster.ask(cluster.scheduler.use_queue.remote(cluster.queue))
+    cluster.ask(cluster.scheduler.use_queue.remote(cluster.queue, 1))
     cluster.wait_for_bound(200)
     nodes = {name: stored.object.pod.spec.node_name for name, stored in cluster.bound().items()}
     os.kill(cluster.ask(cluster.scheduler.pid.remote()), signal.SIGKILL)
@@ -330,5 +332,5 @@ def test_a_queue_that_hangs_is_ended_so_that_it_can_be_replaced(cluster: Cluster
     cluster.put(a_pod("second"))
     assert cluster.ray.wait([alive], timeout=WAIT_SECONDS_MAX)[0]
     cluster.queue = create_queue_actor(PROFILES)
-    cluster.ask(cluster.scheduler.use_queue.remote(cluster.queue))
+    cluster.ask(cluster.scheduler.use_queue.remote(cluster.queue, 1))
     cluster.wait_for_bound(2)

@@ -16,7 +16,7 @@ SAID_OTHERWISE = {"etcd_endpoints", "data_dir"}
 OTHER: dict[str, Any] = {
     "etcd_root": "/other",
     "election_profile": "kube",
-    "workers": 5,
+    "workers": "5",
     "config": Path("profiles.yaml"),
     "seed": 7,
     "pod_max_in_unschedulable_pods_duration": "90s",

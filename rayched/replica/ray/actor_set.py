@@ -6,7 +6,7 @@ Ray is noticed whatever else is under way.
 
 * A dead scheduler is replaced by the spare process, which only has to begin. The queue stays: the new session empties it.
 * A dead queue is replaced, and the scheduler begins a new session with it.
-* A dead worker is replaced; meanwhile the scheduler evaluates locally.
+* A dead worker is replaced; meanwhile the scheduler evaluates locally. It asks workers that run, and no others.
 * An actor that dies again and again is replaced after ever longer pauses.
 
 Owner: the supervisor's thread. Other threads may read `scheduler`, `workers`, `processes` and `pids`.
@@ -15,10 +15,11 @@ Owner: the supervisor's thread. Other threads may read `scheduler`, `workers`, `
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,8 +27,10 @@ from rayched.actors.process_handle import ProcessHandle, handle_of, pid_space
 from rayched.actors.queue_actor import create_queue_actor
 from rayched.actors.scheduler_process import create_scheduler_process
 from rayched.actors.scheduler_values import SchedulerActorConfig, WorkerPlace
-from rayched.actors.worker import create_workers
+from rayched.actors.worker import create_workers, worker_names
 from rayched.replica.ray.local_ray import RayUnavailable
+from rayched.replica.ray.pool_sizing import SIZED_EVERY_SECONDS, PoolSizing
+from rayched.replica.settings import WORKERS_MAX, PoolSettings
 from rayched.store.refusals import count_fenced
 
 ANSWER_SECONDS_MAX: Final = 120.0
@@ -58,24 +61,30 @@ class ActorSet:
     def __init__(
         self,
         config: SchedulerActorConfig,
-        workers: int,
+        pool: PoolSettings,
         on_scheduler_lost: Callable[[bool], object],
         on_synced: Callable[[], object],
+        leads: Callable[[], bool],
         restarts: Counter[str] | None = None,
     ) -> None:
         """`on_scheduler_lost` is called before another scheduler begins, and told whether a spare process is ready to be it.
         `on_synced` is called whenever one has read the cluster.
 
-        `restarts` counts who was replaced, by kind.
+        `leads`: whether this replica does. `restarts` counts who was replaced, by kind.
         """
         self._restarts = Counter() if restarts is None else restarts
         self._config = config
-        self._n_workers = workers
+        self._pool = pool
+        self._sizing = PoolSizing(WORKERS_MAX)
+        self._sized_at = 0.0
+        """When the size of a pool that takes CPUs is looked at next."""
         self._on_scheduler_lost = on_scheduler_lost
         self._on_synced = on_synced
+        self._leads = leads
         self.queue: Any = None
         self.scheduler: Any = None
-        self.workers: list[Any] = []
+        self.workers: dict[str, Any] = {}
+        """By name. The scheduler knows those that are in `places`, too."""
         self.processes: dict[str, ProcessHandle] = {}
         """By name: queue, scheduler, worker-0, ..., spare. Whoever is dead or has not answered yet is missing."""
         self.places: dict[str, WorkerPlace] = {}
@@ -93,12 +102,13 @@ class ActorSet:
         self._due: dict[str, float] = {}
         """When the dead are to be replaced."""
         self._deaths: dict[str, list[float]] = {}
+        self._tellings = itertools.count(1)
 
     def create(self) -> None:
         """Starts all of them; they are there when `turn` says so."""
         self.queue = self._born("queue", create_queue_actor(self._config.profiles, self._config.queue_flags, self._config.logs))
-        for number, worker in enumerate(create_workers(self._n_workers, self._config.profiles)):
-            self.workers.append(self._born(f"worker-{number}", worker))
+        if not self._pool.cpus:
+            self._add_workers(worker_names(self._pool.workers or 0))
         self._begin_scheduler()
 
     def turn(self, seconds: float) -> None:
@@ -124,6 +134,8 @@ class ActorSet:
             self._spare_at = None
             if self._spare is None:
                 self._spare = self._born("spare", create_scheduler_process(self._config.profiles))
+        if self._pool.cpus:
+            self._size_pool(now)
         for answer in self._answers.values():
             if answer.until is not None and answer.until <= now:
                 raise RayUnavailable(f"{answer.actor}: {answer.what} took longer than {ANSWER_SECONDS_MAX:.0f} s")
@@ -160,12 +172,15 @@ class ActorSet:
 
         def placed(place: WorkerPlace) -> None:
             self.places[name] = place
+            self._sizing.given(name)
+            self._tell_workers()
             # A pid of another host is somebody else's here.
             if place.pid_space == pid_space():
                 known(place.pid)
 
         if name.startswith("worker-"):
-            self._expect(name, "starting", handle.place.remote(), placed)
+            # Where it takes CPUs there may be no room for it.
+            self._expect(name, "starting", handle.place.remote(), placed, bounded=not self._pool.cpus)
         else:
             self._expect(name, "starting", handle.pid.remote(), known)
         return handle
@@ -173,8 +188,12 @@ class ActorSet:
     def _died(self, name: str) -> None:
         handle = self._handles.pop(name, None)
         process = self.processes.pop(name, None)
-        self.places.pop(name, None)
         now = time.monotonic()
+        if name in self.workers:
+            self._sizing.gone(name)
+            self.places.pop(name, None)
+            self._answers = {reference: answer for reference, answer in self._answers.items() if answer.actor != name}
+            self._tell_workers()
         deaths = [at for at in self._deaths.get(name, ()) if now - at < LIFE_SECONDS_MIN]
         pause = REPLACEMENT_PAUSES_SECONDS[min(len(deaths), len(REPLACEMENT_PAUSES_SECONDS) - 1)]
         self._deaths[name] = [*deaths, now]
@@ -205,9 +224,7 @@ class ActorSet:
                 if self._is_synced:
                     self._spare_at = time.monotonic()
             case _:
-                number = int(name.removeprefix("worker-"))
-                self.workers[number] = self._born(name, create_workers(1, self._config.profiles)[0])
-                self._tell("use_workers", list(self.workers))
+                self._add_workers([name])
 
     def _begin_scheduler(self) -> None:
         """The spare process becomes the scheduler; without one a new process does, which takes a second longer."""
@@ -222,14 +239,14 @@ class ActorSet:
                 self.processes["scheduler"] = process
         self.scheduler = scheduler
         began = time.monotonic()
-        queue, workers = self.queue, list(self.workers)
+        queue, workers = self.queue, self._placed_workers()
 
         def begun(_: None) -> None:
             self._has_begun = True
             if self.queue is not queue:
                 self._tell("use_queue", self.queue)
-            if self.workers != workers:
-                self._tell("use_workers", list(self.workers))
+            if self._placed_workers() != workers:
+                self._tell_workers()
             self._count_fenced(scheduler, {})
             # As long as etcd needs.
             self._expect("scheduler", "reading the cluster", scheduler.wait_until_synced.remote(), synced, bounded=False)
@@ -253,12 +270,60 @@ class ActorSet:
         reference = scheduler.fenced_writes.remote(sum(known.values()))
         self._expect("scheduler", "telling of refused writes", reference, refused, bounded=False)
 
+    # ------------------------------------------------------------------------------------------------------------- workers
+
+    def _add_workers(self, names: Sequence[str]) -> None:
+        for name, handle in create_workers(names, self._config.profiles, self._pool.cpus).items():
+            self._sizing.asked_for(name, time.monotonic())
+            self.workers[name] = self._born(name, handle)
+
+    def _placed_workers(self) -> dict[str, Any]:
+        """Those that run. One that waits for room would keep the scheduler waiting for its answers."""
+        return {name: handle for name, handle in self.workers.items() if name in self.places}
+
+    def _tell_workers(self) -> None:
+        self._tell("use_workers", self._placed_workers())
+
+    def _size_pool(self, now: float) -> None:
+        """Who does not lead leaves all CPUs to who does."""
+        if not self._leads():
+            for name in tuple(self.workers):
+                self._let_go(name)
+            self._sized_at = now
+        elif self._sized_at <= now:
+            self._sized_at = now + SIZED_EVERY_SECONDS
+            missing = self._missing_workers(now)
+            if missing:
+                log.info("workers on Ray's cluster: %d, and %d more are asked for", len(self.workers), missing)
+                self._add_workers([name for name in worker_names(WORKERS_MAX) if name not in self.workers][:missing])
+
+    def _missing_workers(self, now: float) -> int:
+        import ray
+
+        if self._pool.workers is not None:
+            return self._pool.workers - len(self.workers)
+        for name in self._sizing.without_room(now):
+            log.info("Ray's cluster has no room for %s", name)
+            self._let_go(name)
+        return self._sizing.missing(len(self.workers), ray.available_resources().get("CPU", 0.0))
+
+    def _let_go(self, name: str) -> None:
+        self._sizing.gone(name)
+        del self.workers[name]
+        self._due.pop(name, None)
+        self._lives = {life: whose for life, whose in self._lives.items() if whose != name}
+        self._answers = {reference: answer for reference, answer in self._answers.items() if answer.actor != name}
+        if (handle := self._handles.pop(name, None)) is not None:
+            _kill(handle)
+
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def _tell(self, method: str, argument: Any) -> None:
         """Tells the scheduler who was replaced; one that has not begun yet learns it then."""
         if self._has_begun and "scheduler" in self._handles:
-            self._expect("scheduler", method, getattr(self.scheduler, method).remote(argument), lambda _: None)
+            self._expect(
+                "scheduler", method, getattr(self.scheduler, method).remote(argument, next(self._tellings)), lambda _: None
+            )
 
     def _expect(self, actor: str, what: str, reference: Any, take: Callable[[Any], None], *, bounded: bool = True) -> None:
         self._answers[reference] = _Answer(actor, what, take, time.monotonic() + ANSWER_SECONDS_MAX if bounded else None)

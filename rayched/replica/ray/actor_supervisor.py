@@ -123,6 +123,7 @@ class ActorSupervisor:
         self._actors: ActorSet | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
+        self._leads = threading.Event()
         self._failures = 0
         self.restarts: Counter[str] = Counter()
         """By kind of actor, and of Ray itself."""
@@ -158,8 +159,10 @@ class ActorSupervisor:
     def begin(self, epoch: int) -> None:
         """The scheduler reads the belief cell by itself."""
         log.info("leading under epoch %d", epoch)
+        self._leads.set()
 
     def drain(self) -> None:
+        self._leads.clear()
         actors = self._actors
         if actors is None:
             return
@@ -195,7 +198,7 @@ class ActorSupervisor:
             worker_evaluations=status.worker_evaluations,
             worker_local_evaluations=status.worker_local_evaluations,
             handover_seconds=status.handover_seconds,
-            pool=pool_workers(status.pool, actors.places),
+            pool=pool_workers(tuple(actors.workers), status.pool, actors.places),
             events=status.events,
             pids=self._pids(actors),
         )
@@ -318,7 +321,9 @@ class ActorSupervisor:
             self._ray.start(self._stopping.is_set)
         else:
             connect_to(self._settings.ray_address, self._stopping.is_set)
-        actors = ActorSet(self._config, self._settings.workers, self._scheduler_lost, self._synced, self.restarts)
+        actors = ActorSet(
+            self._config, self._settings.pool, self._scheduler_lost, self._synced, self._leads.is_set, self.restarts
+        )
         actors.create()
         self._actors = actors
         looked = alive_since = _boottime()
