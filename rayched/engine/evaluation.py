@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.engine.runners_up import KeepsNext, rank_of
 from rayched.engine.usage_values import TotalColumn
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, RowIndex, ScoreColumn
@@ -20,7 +19,7 @@ NOT_FEASIBLE = -1
 class Evaluation:
     """A template against all rows. Valid until the engine is asked again or the snapshot changes."""
 
-    __slots__ = ("_added", "_after", "_n_feasible", "_rows", "_sum", "_ties", "best", "n_rows", "narrowed", "status")
+    __slots__ = ("_added", "_n_feasible", "_rows", "_sum", "_ties", "best", "n_rows", "narrowed", "status")
 
     def __init__(
         self,
@@ -33,7 +32,6 @@ class Evaluation:
         narrowed: frozenset[str] | None = None,
         n_feasible: int | None = None,
         ties: list[int] | None = None,
-        after: KeepsNext | None = None,
         added: Callable[[], TotalColumn] | None = None,
     ) -> None:
         """`added`: scores of feasible rows that `total` is still without; nobody may need them."""
@@ -53,7 +51,6 @@ class Evaluation:
         self._rows = rows
         self._n_feasible = n_feasible
         self._ties = ties
-        self._after = after
 
     @property
     def is_feasible(self) -> bool:
@@ -108,17 +105,14 @@ class Evaluation:
         ties: RowIndex = (self._total == self.best).nonzero()[0]
         return ties if self._rows is None else self._rows[ties]
 
-    def runners_up(self, best_rows: RowIndex | Sequence[int], n: int) -> list[int]:
-        """The ranks (see `ranking`) of the `n` feasible rows after the best ones, in their order; fewer where there are no more.
+    def runners_up(self, best_rows: RowIndex | Sequence[int], n: int) -> list[tuple[int, int]]:
+        """The `n` feasible rows after the best ones, with their totals, by falling total and ascending row; fewer where there are
+        no more.
 
-        `best_rows` are what the property gives. Cost: little where they are kept; else for each one search for the highest total.
+        `best_rows` are what the property gives. Cost: for each one search for the highest total.
         """
         if self._n_feasible is not None and self._n_feasible <= len(best_rows):
             return []
-        if self._after is not None:
-            kept = self._after.first_after(n)
-            if kept is not None:
-                return kept
         total, rows = self._total, self._rows
         best: RowIndex | Sequence[int] = best_rows if rows is None else np.searchsorted(rows, best_rows)
         found: list[tuple[int, int]] = []
@@ -136,7 +130,7 @@ class Evaluation:
             total[place] = self.best
         for place, value in found:
             total[place] = value
-        return [rank_of(place if rows is None else int(rows[place]), value) for place, value in found]
+        return found if rows is None else [(int(rows[place]), value) for place, value in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ What the sums come to is followed by itself, with the leaders of each group. A p
 a few groups, which are numbers added to their leaders: no pass over all rows, though the totals of all have changed. Which groups
 have a feasible row, which scores depend on, is what the leaders tell anyhow.
 
-Owner: an EquivalentPods. Cost: 0.3 µs for each group that has a feasible row, besides what the plugin takes; a pass over the rows
+Owner: a KeptTotal. Cost: 0.3 µs for each group that has a feasible row, besides what the plugin takes; a pass over the rows
 where several groups lead.
 """
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation
 from rayched.engine.plugin_calls import call_groups, call_score_groups
-from rayched.engine.runners_up import rank_of, row_of, total_of
 from rayched.engine.score_sum import CountedScore
 from rayched.engine.top_rows import TopRows
 from rayched.engine.usage_values import TotalColumn
@@ -43,7 +42,6 @@ class GroupedTopRows:
 
     __slots__ = (
         "_added",
-        "_best",
         "_feasible",
         "_groups",
         "_ids",
@@ -52,7 +50,6 @@ class GroupedTopRows:
         "_plugin",
         "_position",
         "_total",
-        "_values",
         "score",
     )
 
@@ -68,12 +65,8 @@ class GroupedTopRows:
         """Feasible rows of each group."""
         self._position = groups.log.end
         self._leaders = [self._of_group(group, n_feasible) for group, n_feasible in enumerate(self._n_feasible)]
-        self._best = NOT_FEASIBLE
-        """The highest total with the score, of the last evaluation."""
-        self._values: list[tuple[int, int]] = []
-        """Of the last evaluation: the highest total with the score, and the group, of those with a feasible row."""
         self._added: dict[int, int] = {}
-        """What the score adds to each of them."""
+        """What the score adds to each group with a feasible row, as of the last evaluation."""
 
     def write(self, row: int, old: int, value: int) -> None:
         """As `TopRows.write`."""
@@ -103,34 +96,14 @@ class GroupedTopRows:
             return None
         weight = self.score.weight
         self._added = {group: score * weight for group, score in zip(present, scores, strict=True)}
-        self._values = [(leaders[group].best() + added, group) for group, added in self._added.items()]
-        self._best = best = max(self._values)[0]
-        leading = [group for value, group in self._values if value == best]
+        values = [(leaders[group].best() + added, group) for group, added in self._added.items()]
+        best = max(values)[0]
+        leading = [group for value, group in values if value == best]
         ties: list[int] | None = leaders[leading[0]].ties()
         if len(leading) > 1:
             several = [leaders[group].ties() for group in leading]
             ties = sorted(row for rows in several for row in rows) if sum(map(len, several)) <= CHANGES_MAX else None
-        return Evaluation(len(total), total, best, n_feasible=n_feasible, ties=ties, after=self, added=self._column)
-
-    def first_after(self, n: int) -> list[int] | None:
-        """As KeepsNext, of the last evaluation, which still holds."""
-        found: list[int] = []
-        for value, group in sorted(self._values, reverse=True):
-            if len(found) >= n and value < total_of(found[n - 1]):
-                break
-            leaders = self._leaders[group]
-            ties = leaders.ties()
-            if value < self._best:
-                found += [rank_of(row, value) for row in ties[:n]]
-            if (value == self._best or len(ties) < n) and len(ties) < self._n_feasible[group]:
-                after = leaders.first_after(n)
-                if after is None:
-                    return None
-                added = self._added[group]
-                found += [rank_of(row_of(rank), total_of(rank) + added) for rank in after]
-            found.sort()
-            del found[n:]
-        return found
+        return Evaluation(len(total), total, best, n_feasible=n_feasible, ties=ties, added=self._column)
 
     def _column(self) -> TotalColumn:
         """What each row gets from the score. Shape (n_rows,)."""

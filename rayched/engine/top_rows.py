@@ -1,11 +1,10 @@
 """The highest total among some rows, and the rows that have it, followed while single totals change.
 
-Where few rows tie at a time the last of them is soon gone, and all rows have to be looked at again; where that happens again and
-again the rows that come next are kept as well (`RunnersUp`), so that one look is enough for about a hundred decisions.
+All rows are looked at again when the last of those that tie is gone.
 
 Invariant: what is known is what a look at all the rows would find.
 
-Owner: an EquivalentPods. Cost: half a microsecond for a changed total, whatever the number of rows; else a pass over the rows.
+Owner: a KeptTotal. Cost: half a microsecond for a changed total, whatever the number of rows; else a pass over the rows.
 """
 
 from __future__ import annotations
@@ -15,19 +14,15 @@ from collections.abc import Callable
 from typing import Final
 
 from rayched.engine.evaluation import NOT_FEASIBLE
-from rayched.engine.runners_up import RunnersUp
 from rayched.engine.usage_values import TotalColumn
-from rayched.snapshot.change_log import FEW
 
-PASSES: Final = 6
-"""After so many passes that found few rows, or searches for the next ones, these are kept; that costs as much as ten of them."""
 _UNKNOWN: Final = -2
 
 
 class TopRows:
     """Of rows whose totals `column` gives."""
 
-    __slots__ = ("_best", "_column", "_following", "_passes", "_ties")
+    __slots__ = ("_best", "_column", "_ties")
 
     def __init__(self, column: Callable[[], TotalColumn]) -> None:
         """`column`: totals of these rows as they are now, negative for others and for rows that are not feasible."""
@@ -35,10 +30,6 @@ class TopRows:
         self._best = _UNKNOWN
         self._ties: list[int] | None = None
         """Ascending. None: nobody has looked yet."""
-        self._following: RunnersUp | None = None
-        """What comes after those that tie, where it is kept; never while nobody knows these."""
-        self._passes = 0
-        """Passes over all rows that found few that tie, and searches for what comes after them."""
 
     @classmethod
     def of_no_row(cls, column: Callable[[], TotalColumn]) -> TopRows:
@@ -55,7 +46,8 @@ class TopRows:
     def best(self) -> int:
         """The highest total; NOT_FEASIBLE where no row is feasible."""
         if self._ties is not None and not self._ties:
-            self._take_next()
+            # All rows that tied are gone.
+            self._best, self._ties = _UNKNOWN, None
         if self._best == _UNKNOWN:
             column = self._column()
             self._best = max(int(column[column.argmax()]), NOT_FEASIBLE) if len(column) else NOT_FEASIBLE
@@ -64,23 +56,12 @@ class TopRows:
     def ties(self) -> list[int]:
         """The rows that have `best`, which was asked for just before and is feasible. Not to be changed."""
         if self._ties is None:
-            self._ties = self._look()
+            self._ties = (self._column() == self._best).nonzero()[0].tolist()
         return self._ties
-
-    def first_after(self, n: int) -> list[int] | None:
-        """The first `n` ranks after those that tie, for an evaluation that still holds, fewer where there are no more; None: they
-        are not kept and have to be searched for."""
-        found = None if self._following is None else self._following.first(n)
-        if found is None and self._ties is not None:
-            self._passes += 1
-            if self._passes > PASSES:
-                self._following = RunnersUp(self._column(), self._best, len(self._ties))
-                found = self._following.first(n)
-        return found
 
     def write(self, row: int, old: int, value: int) -> None:
         """The row's total is `value` and was `old`; NOT_FEASIBLE where it is, or was, none of the feasible ones of these rows."""
-        best, ties, following = self._best, self._ties, self._following
+        best, ties = self._best, self._ties
         if best == _UNKNOWN:
             return
         if ties is None:
@@ -92,33 +73,7 @@ class TopRows:
             return
         if old == best:
             del ties[bisect_left(ties, row)]
-            old = NOT_FEASIBLE
         if value > best:
-            if following is not None:
-                following.add_front(ties, best)
             self._best, self._ties = value, [row]
-            value = NOT_FEASIBLE
         elif value == best:
             insort(ties, row)
-            value = NOT_FEASIBLE
-        if following is not None:
-            following.move(row, old, value)
-
-    def _take_next(self) -> None:
-        """All rows that tied are gone: the next ones take their place."""
-        found = None if self._following is None else self._following.take_best()
-        if found is not None:
-            self._best, self._ties = found
-            return
-        self._ties = self._following = None
-        self._best = _UNKNOWN
-
-    def _look(self) -> list[int]:
-        """The rows that tie, by a pass over all of them."""
-        column = self._column()
-        ties: list[int] = (column == self._best).nonzero()[0].tolist()
-        if len(ties) <= FEW:
-            self._passes += 1
-            if self._passes > PASSES:
-                self._following = RunnersUp(column, self._best, len(ties))
-        return ties

@@ -193,7 +193,7 @@ class KeptTotal:
         if not of.scores:
             # All feasible rows have the same total.
             ties = None if top is None else top.ties()
-            return Evaluation(len(column), column, best, n_feasible=None if ties is None else len(ties), ties=ties, after=top)
+            return Evaluation(len(column), column, best, n_feasible=None if ties is None else len(ties), ties=ties)
         is_outside = self._is_static_outside or bool(of.usage.outside)
         if self._speaking or of.rescaled:
             found = None if is_outside else self._grouped()
@@ -201,7 +201,7 @@ class KeptTotal:
         elif top is None:
             found = Evaluation(len(column), column, best)
         else:
-            found = Evaluation(len(column), column, best, ties=top.ties(), after=top)
+            found = Evaluation(len(column), column, best, ties=top.ties())
         if (is_outside or of.rescaled) and found.n_feasible > 1:
             assert self._bounds is not None
             check_scores(of, found.total)

@@ -7,7 +7,7 @@ know, so it is counted in idle moments for the templates that were decided about
 Bounded: DECISIONS_MAX decisions of some 300 bytes, and as many counts as templates are in COUNTS_MAX.
 
 The best five are taken at the moment of the decision, as the totals change with the next one. Where five tie they are at hand;
-the others too where pods of one template follow each other; else each one that lacks is a search for the highest total.
+else each one that lacks is a search for the highest total.
 
 All that can be found out later is found out by who asks: nodes are noted as rows, whose names at that time are known from what
 rows were called before each change; a decision ended when the next one of its batch began, or its batch ended. What is noted is
@@ -25,7 +25,6 @@ from math import inf
 from typing import Final, NamedTuple
 
 from rayched.engine.evaluation import Evaluation
-from rayched.engine.runners_up import row_of, total_of
 from rayched.framework.diagnosis import Diagnosis
 from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.snapshot.columns import Log, RowIndex
@@ -115,10 +114,12 @@ class _Chosen(NamedTuple):
     ties: int
     highest: int
     best: Sequence[int]
-    """The rows that tie, and after them the ranks of others."""
+    """The first BEST of the rows that tie."""
+    after: Sequence[tuple[int, int]]
+    """As many others, with their totals, as these lack."""
 
 
-_ChosenFields = tuple[int, str, _DecisionBatch, float, int, int, int, int, Sequence[int]]
+_ChosenFields = tuple[int, str, _DecisionBatch, float, int, int, int, int, Sequence[int], Sequence[tuple[int, int]]]
 
 
 class Rejections(NamedTuple):
@@ -180,8 +181,7 @@ class Decisions:
         template, ties, best = attempt.template, len(best_rows), best_rows[:BEST]
         if not isinstance(best, list):
             best = best.tolist()
-        if ties < BEST:
-            best += evaluation.runners_up(best_rows, BEST - ties)
+        after = evaluation.runners_up(best_rows, BEST - ties) if ties < BEST else ()
         if best != self._best:
             self._best = best
         self._keep(
@@ -195,6 +195,7 @@ class Decisions:
                 ties,
                 evaluation.best,
                 self._best,
+                after,
             )
         )
         if template is not self._newest:
@@ -292,9 +293,9 @@ class Decisions:
     # ---------------------------------------------------------------------------------------------------------- private
 
     def _decision(self, chosen: _Chosen, began_next: float) -> Decision:
-        batch, began, highest = chosen.batch, chosen.began, chosen.highest
+        batch, began = chosen.batch, chosen.began
         ended = min(began_next, batch.ended)
-        ranked = [(row_of(one), highest if place < chosen.ties else total_of(one)) for place, one in enumerate(chosen.best)]
+        ranked = [*((row, chosen.highest) for row in chosen.best), *chosen.after]
         return Decision(
             chosen.number,
             chosen.uid,

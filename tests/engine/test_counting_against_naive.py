@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rayched.engine import domain_state, grouped_scores, grouped_top_rows, runners_up, static_sum, top_rows, totals
+from rayched.engine import domain_state, grouped_scores, grouped_top_rows, static_sum, totals
 from rayched.engine.engine import Engine
 from rayched.framework.profile import Profile
 from rayched.snapshot.verification import verify
@@ -40,8 +40,6 @@ WAYS: dict[str, list[tuple[Any, str, int]]] = {
     ],
     "witnesses are asked": [
         (grouped_scores, "OTHERS_MAX", 0),
-        (runners_up, "KEPT", 3),
-        (top_rows, "PASSES", 1),
         (static_sum, "WITNESSES_MAX", 2),
         (totals, "FOLLOWED_MIN", 0),
     ],

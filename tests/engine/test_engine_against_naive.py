@@ -12,7 +12,6 @@ from rayched.engine import usage_stack
 from rayched.engine.engine import Engine
 from rayched.engine.evaluation import Evaluation
 from rayched.engine.prepared import Answer
-from rayched.engine.runners_up import rank_of
 from rayched.engine.shards import ColumnRequest, ShardAnswers, join_shards
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
@@ -79,7 +78,7 @@ def assert_equal(evaluation: Evaluation, expected: dict[str, int], table: NodeTa
         assert best == {name for name, total in expected.items() if total == max(expected.values())}, what
         rows = {table.row_of(name): total for name, total in expected.items()}
         ranked = sorted((-total, row) for row, total in rows.items() if row is not None)
-        after = [rank_of(row, -total) for total, row in ranked[len(best) :]]
+        after = [(row, -total) for total, row in ranked[len(best) :]]
         assert evaluation.runners_up(evaluation.best_rows, 5) == after[:5], what
     else:
         assert best == expected.keys(), what

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation
-from rayched.engine.runners_up import rank_of
 
 
 def test_it_reads_the_total() -> None:
@@ -22,7 +21,7 @@ def test_of_some_rows_all_others_are_not_feasible() -> None:
     found = Evaluation(6, np.array([4, 8, 8], np.int16), 8, rows=np.array([1, 3, 5], np.intp))
     assert not found.has_all_rows
     assert found.total.tolist() == [-1, 4, -1, 8, -1, 8] and found.best_rows.tolist() == [3, 5]
-    assert found.runners_up([3, 5], 4) == [rank_of(1, 4)]
+    assert found.runners_up([3, 5], 4) == [(1, 4)]
 
 
 def test_scores_that_are_added_late_are_added_once() -> None:
@@ -41,21 +40,9 @@ def test_scores_that_are_added_late_are_added_once() -> None:
 def test_runners_up_are_searched_for_and_the_total_is_as_it_was(n: int, expected: list[tuple[int, int]]) -> None:
     total = np.array([9, 7, -5, 9, 8, 7], np.int16)
     found = Evaluation(6, total, 9)
-    assert found.runners_up([0, 3], n) == [rank_of(*one) for one in expected]
+    assert found.runners_up([0, 3], n) == expected
     assert total.tolist() == [9, 7, -5, 9, 8, 7]
 
 
-def test_runners_up_that_are_kept_are_not_searched_for() -> None:
-    class Keeping:
-        def __init__(self) -> None:
-            self.known: list[int] | None = [rank_of(1, 2)]
-
-        def first_after(self, n: int) -> list[int] | None:
-            return self.known
-
-    keeping = Keeping()
-    found = Evaluation(2, np.array([3, 1], np.int16), 3, ties=[0], after=keeping)
-    assert found.runners_up([0], 4) == [rank_of(1, 2)]
-    keeping.known = None
-    assert found.runners_up([0], 4) == [rank_of(1, 1)]
-    assert Evaluation(2, np.array([3, 1], np.int16), 3, n_feasible=1).runners_up([0], 4) == [], "no other one is feasible"
+def test_where_no_other_row_is_feasible_nobody_searches() -> None:
+    assert Evaluation(2, np.array([3, 1], np.int16), 3, n_feasible=1).runners_up([0], 4) == []
