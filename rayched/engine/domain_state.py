@@ -21,8 +21,8 @@ import numpy as np
 from rayched.engine.cached_columns import BuildColumns, LogCursor
 from rayched.engine.plugin_calls import call_count, call_filter, call_normalize_rows, call_refusals, call_score, out_of_range
 from rayched.engine.prepared import PreparedPlugin
+from rayched.engine.scale import Scale, TotalColumn
 from rayched.engine.score_caps import CapColumn
-from rayched.engine.usage_values import Scale, TotalColumn
 from rayched.framework.accelerated import DomainFilterPlugin
 from rayched.framework.plugin import MAX_NODE_SCORE, CountingPlugin, CountingScorePlugin, FilterPlugin
 from rayched.snapshot.change_log import FEW, ChangeLog

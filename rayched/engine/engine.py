@@ -46,11 +46,11 @@ from rayched.engine.prefiltered_rows import PrefilteredRows
 from rayched.engine.prepared import PluginHalf, PreparedPlugin
 from rayched.engine.resource_filter import ResourceFilter
 from rayched.engine.row_evaluation import Filtered, evaluate_rows, filter_rows
+from rayched.engine.scale import scale_for
 from rayched.engine.score_caps import NO_ROWS, RowSet
 from rayched.engine.score_sum import ScoreSum
 from rayched.engine.shards import ColumnBuilder, ShardEvaluator
 from rayched.engine.totals import KeptTotals
-from rayched.engine.usage_values import scale_for
 from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
@@ -64,7 +64,7 @@ from rayched.snapshot.work_budget import AttemptAwaits
 __all__ = ["BYTES_MAX", "Engine", "PluginError"]
 
 BYTES_MAX: Final = 128 << 20
-"""Columns kept: at 5,000 nodes those of about 1,600 request shapes."""
+"""Columns kept: at 5,000 nodes those of about 3,500 request shapes."""
 BYTES_A_ROW: Final = 2_048
 """What columns may take for each row of a large table: from 65,536 rows on more than BYTES_MAX."""
 ROOMS_MAX: Final = 128

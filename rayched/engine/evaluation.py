@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.engine.usage_values import TotalColumn
+from rayched.engine.scale import TotalColumn
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, RowIndex, ScoreColumn
 

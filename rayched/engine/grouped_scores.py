@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rayched.engine.column_store import CacheEntry
 from rayched.engine.domain_state import DomainState
 from rayched.engine.plugin_calls import call_groups, call_score_groups
-from rayched.engine.usage_values import TotalColumn
+from rayched.engine.scale import TotalColumn
 from rayched.framework.accelerated import GroupingScorePlugin
 from rayched.snapshot.change_log import FEW, ChangeLog
 from rayched.snapshot.columns import BoolColumn, Log

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation
 from rayched.engine.plugin_calls import call_groups, call_score_groups
+from rayched.engine.scale import TotalColumn
 from rayched.engine.score_sum import CountedScore
 from rayched.engine.top_rows import TopRows
-from rayched.engine.usage_values import TotalColumn
 from rayched.framework.accelerated import GroupingScorePlugin
 from rayched.snapshot.change_log import CHANGES_MAX, FEW
 from rayched.snapshot.columns import BoolColumn

@@ -23,13 +23,13 @@ from rayched.engine.plugin_facts import PluginFacts, facts_of
 from rayched.engine.prefiltered_rows import PrefilteredRows
 from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
 from rayched.engine.row_evaluation import WeightedScore
+from rayched.engine.scale import Scale
 from rayched.engine.score_caps import FilterCap
 from rayched.engine.score_sum import CountedScore, ScoreSum
 from rayched.engine.signature import SeenPod
 from rayched.engine.static_sum import StaticSum, WeightedFinal, WeightedRaw
 from rayched.engine.totals import KeptTotals
-from rayched.engine.usage_stack import UsageStack, can_be_stacked, stack_key
-from rayched.engine.usage_values import Scale, UsageSum
+from rayched.engine.usage_values import UsageSum, UsageValues, memory_key
 from rayched.framework.accelerated import ResourcePlugin
 from rayched.framework.diagnosis import nothing_left_by
 from rayched.framework.plugin import CountingPlugin, PodPart
@@ -38,6 +38,7 @@ from rayched.framework.resource_needs import ResourceNeeds
 from rayched.framework.status import SUCCESS, Code, Status, unresolvable
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.usage_states import UsageStates
 
 C = TypeVar("C", bound=CachedColumn)
 
@@ -96,10 +97,11 @@ class Planner:
         "_next_number",
         "_profile",
         "_scale",
-        "_stacks",
+        "_states",
         "_store",
         "_table",
         "_totals",
+        "_usage_values",
         "sees_one_pod",
     )
 
@@ -114,7 +116,8 @@ class Planner:
         self.sees_one_pod = all(facts.reads_pod == all_parts for facts in self._facts.values())
         """All plugins do with the pod without labels that nobody mentions and without tolerations of unknown taints."""
         self._next_number = 0
-        self._stacks: dict[Hashable, UsageStack] = {}
+        self._states = UsageStates(table)
+        self._usage_values: dict[Hashable, UsageValues] = {}
 
     def ask(self, template: PodTemplate, seen: SeenPod) -> PodSignature:
         """Ask each plugin for its key. Raises PluginError."""
@@ -152,7 +155,8 @@ class Planner:
 
     def forget(self) -> None:
         """All plans were dropped, and columns begin anew."""
-        self._stacks.clear()
+        self._states = UsageStates(self._table)
+        self._usage_values.clear()
 
     def drop_stage(self, stage: ScoreSum | None) -> None:
         if stage is not None:
@@ -307,12 +311,11 @@ class Planner:
 
     def _new_usage_sum(self, key: Hashable, filters: Sequence[ColumnKey], scores: Sequence[tuple[ColumnKey, int]]) -> UsageSum:
         made = UsageSum(key, self._table, self._scale, filters, scores)
-        if can_be_stacked(made, self._facts):
-            stack_of = stack_key(made)
-            stack = self._stacks.get(stack_of)
-            if stack is None:
-                stack = self._stacks[stack_of] = UsageStack(self._table, self._scale)
-            made.stack = stack
+        if made.reads_usage_alone:
+            stacks, key = memory_key(made, self._facts)
+            made.memory = self._usage_values.get(key)
+            if made.memory is None:
+                made.memory = self._usage_values[key] = UsageValues(self._states, self._scale, stacks=stacks)
         return made
 
     def _static_sum(

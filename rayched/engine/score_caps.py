@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rayched.engine.cached_columns import BuildColumns, FilterColumn, LogCursor
 from rayched.engine.column_store import CacheEntry
-from rayched.engine.usage_values import Scale, TotalColumn
+from rayched.engine.scale import Scale, TotalColumn
 from rayched.snapshot.change_log import CHANGES_MAX, FEW, ChangeLog
 from rayched.snapshot.columns import RowIndex
 from rayched.snapshot.table import NodeTable

@@ -12,8 +12,8 @@ import numpy as np
 from rayched.engine.cached_columns import OUTSIDE, ByteColumn, CachedColumn
 from rayched.engine.plugin_calls import call_normalize, out_of_range
 from rayched.engine.prepared import PluginHalf
+from rayched.engine.scale import TotalColumn
 from rayched.engine.score_sum import ScoreSum
-from rayched.engine.usage_values import TotalColumn
 from rayched.framework.plugin import MAX_NODE_SCORE, ScorePlugin
 from rayched.snapshot.columns import BoolColumn, RowIndex
 from rayched.snapshot.rows import Rows

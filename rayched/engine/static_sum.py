@@ -36,7 +36,7 @@ from rayched.engine.cached_columns import (
     selection_of,
 )
 from rayched.engine.column_store import CacheEntry
-from rayched.engine.usage_values import Scale, TotalColumn
+from rayched.engine.scale import Scale, TotalColumn
 from rayched.framework.plugin import MAX_NODE_SCORE
 from rayched.snapshot.change_log import FEW
 from rayched.snapshot.columns import BoolColumn, Log, RowIndex, ScoreColumn

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rayched.engine.evaluation import NOT_FEASIBLE
-from rayched.engine.usage_values import TotalColumn
+from rayched.engine.scale import TotalColumn
 
 _UNKNOWN: Final = -2
 

@@ -31,12 +31,12 @@ from rayched.engine.cached_columns import BuildColumns, refresh_each
 from rayched.engine.domain_state import DomainRejection, score_counted
 from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation
 from rayched.engine.grouped_top_rows import GroupedTopRows, groups_to_follow
+from rayched.engine.scale import TotalColumn
 from rayched.engine.score_caps import NO_ROWS, RowsCap, RowSet, ScoreCap
 from rayched.engine.score_range import check_scores
 from rayched.engine.score_sum import CountedScore, ScoreSum
 from rayched.engine.static_sum import AllBounds, weighted
 from rayched.engine.top_rows import TopRows
-from rayched.engine.usage_values import TotalColumn
 from rayched.snapshot.change_log import FEW
 from rayched.snapshot.rows import Rows, compact
 from rayched.snapshot.table import NodeTable

@@ -38,8 +38,7 @@ class ResourcePlugin(FilterPlugin, Protocol):
 class StackingPlugin(ColumnPlugin, Protocol):
     """A plugin that can be asked about one row on behalf of many keys: what was bound there concerns all of them.
 
-    It reads usage and nothing else, and does not normalise. So it may be asked about rows that there might be: of these nothing
-    but usage is there.
+    It reads usage and nothing else, and does not normalise.
     """
 
     def stack(self, states: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from rayched.engine import domain_state
 from rayched.engine.domain_state import DomainRejection, DomainState, score_counted
-from rayched.engine.usage_values import TotalColumn, scale_for
+from rayched.engine.scale import TotalColumn, scale_for
 from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import BlockedDomains

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.engine import usage_values as usage_sum
 from rayched.engine.engine import Engine
 from rayched.framework.plugin_error import PluginError
 from rayched.framework.status import Code
-from rayched.snapshot import change_log
+from rayched.snapshot import change_log, usage_states
 from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -133,7 +132,7 @@ def test_a_score_out_of_range_is_never_remembered_as_a_good_one() -> None:
 
 
 def test_a_sum_that_never_sees_a_state_again_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_sum, "STATES_MAX", 3)
+    monkeypatch.setattr(usage_states, "STATES_MIN", 3)
     snapshot = a_snapshot(cpu="100")
     engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)))
     fresh = a_profile(filters=(Room(),), scores=(Room(),))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rayched.engine import usage_stack
+from rayched.engine import usage_values
 from rayched.engine.engine import Engine
 from rayched.engine.evaluation import Evaluation
 from rayched.engine.prepared import Answer
@@ -88,7 +88,7 @@ def assert_equal(evaluation: Evaluation, expected: dict[str, int], table: NodeTa
 @pytest.mark.parametrize("seed", range(6))
 def test_every_way_of_evaluating_gives_the_naive_totals_after_every_change(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Few templates make a stack, in half of the worlds.
-    monkeypatch.setattr(usage_stack, "FEW", 1 if seed % 2 else 7)
+    monkeypatch.setattr(usage_values, "FEW", 1 if seed % 2 else 7)
     world = World(seed)
     profile = toy_profile()
     copy = TableCopy()
@@ -164,7 +164,7 @@ def assert_diagnosis_agrees(engine: Engine, world: World, pod: Pod) -> None:
 @pytest.mark.parametrize("sums_min", [2, 8])
 def test_placing_pods_one_after_the_other_follows_the_naive_cluster(sums_min: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each decision is bound before the next one, so that one changed row is all that the engine refreshes."""
-    monkeypatch.setattr(usage_stack, "FEW", sums_min - 1)
+    monkeypatch.setattr(usage_values, "FEW", sums_min - 1)
     world = World(7, n_nodes=40)
     engine = Engine(world.snapshot, toy_profile())
     for number in range(250):

@@ -11,8 +11,8 @@ import pytest
 from rayched.engine import engine as engine_module
 from rayched.engine.engine import Engine
 from rayched.engine.prepared import Answer
+from rayched.engine.scale import scale_for
 from rayched.engine.shards import ColumnRequest
-from rayched.engine.usage_values import scale_for
 from rayched.framework.plugin_error import PluginError
 from rayched.v1.core_pb2 import Pod
 from tests.conformance.sharded import AnsweredWork

@@ -13,7 +13,7 @@ import pytest
 from rayched.engine import grouped_scores
 from rayched.engine.domain_state import DomainState
 from rayched.engine.grouped_scores import GroupColumn, GroupedScore
-from rayched.engine.usage_values import TotalColumn
+from rayched.engine.scale import TotalColumn
 from rayched.framework.plugin_error import PluginError
 from rayched.snapshot.columns import BoolColumn, Log
 from rayched.snapshot.row_groups import RowGroups

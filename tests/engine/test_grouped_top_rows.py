@@ -10,8 +10,8 @@ import pytest
 from rayched.engine import grouped_top_rows
 from rayched.engine.evaluation import NOT_FEASIBLE
 from rayched.engine.grouped_top_rows import GroupedTopRows, groups_to_follow
+from rayched.engine.scale import TotalColumn
 from rayched.engine.score_sum import CountedScore
-from rayched.engine.usage_values import TotalColumn
 from tests.engine.test_grouped_scores import WEIGHT, Bench
 
 

@@ -9,11 +9,11 @@ import pytest
 from rayched.engine.column_store import ColumnStore
 from rayched.engine.domain_state import DomainRejection
 from rayched.engine.planner import Plan, Planner
+from rayched.engine.scale import scale_for
 from rayched.engine.score_caps import FilterCap
 from rayched.engine.shards import ColumnBuilder
 from rayched.engine.signature import SeenPod
 from rayched.engine.totals import KeptTotals
-from rayched.engine.usage_values import scale_for
 from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
 from rayched.framework.status import Code

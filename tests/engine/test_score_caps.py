@@ -11,9 +11,9 @@ import pytest
 from rayched.engine import score_caps
 from rayched.engine.cached_columns import FilterColumn
 from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
+from rayched.engine.scale import TotalColumn, scale_for
 from rayched.engine.score_caps import NO_ROWS, FilterCap, RowsCap
 from rayched.engine.shards import ColumnBuilder
-from rayched.engine.usage_values import TotalColumn, scale_for
 from rayched.snapshot.snapshot import Snapshot
 from tests.engine.spies import TEMPLATES, a_snapshot
 from tests.engine.toy_plugins import Ports

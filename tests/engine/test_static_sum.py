@@ -12,9 +12,9 @@ import pytest
 from rayched.engine import static_sum
 from rayched.engine.cached_columns import FilterColumn, FinalScoreColumn, RawScoreColumn
 from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
+from rayched.engine.scale import TotalColumn, scale_for
 from rayched.engine.shards import ColumnBuilder
 from rayched.engine.static_sum import AllBounds, StaticSum, WeightedFinal, WeightedRaw
-from rayched.engine.usage_values import TotalColumn, scale_for
 from rayched.framework.plugin import ColumnPlugin
 from rayched.snapshot.columns import Log, ScoreColumn
 from rayched.snapshot.rows import Rows

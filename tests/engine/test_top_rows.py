@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rayched.engine.evaluation import NOT_FEASIBLE
+from rayched.engine.scale import TotalColumn
 from rayched.engine.top_rows import TopRows
-from rayched.engine.usage_values import TotalColumn
 
 
 class Watched:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rayched.engine import usage_values
+from rayched.engine import cached_columns, usage_values
 from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
+from rayched.engine.scale import scale_for
 from rayched.engine.shards import ColumnBuilder
-from rayched.engine.usage_values import UsageSum, scale_for
+from rayched.engine.usage_values import UsageSum, UsageValues
+from rayched.framework.plugin_error import PluginError
+from rayched.snapshot import usage_states
 from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
 from rayched.snapshot.rows import Rows
+from rayched.snapshot.usage_states import UsageStates
 from rayched.v1.core_pb2 import Pod
 from tests.engine.spies import TEMPLATES, a_snapshot
 from tests.engine.toy_plugins import NO
@@ -65,14 +69,25 @@ class Labelled(Percent):
 
 
 class Bench:
-    def __init__(self, seed: int, kind: type[Percent] = Percent) -> None:
+    """Some sums of plugins of the same names, each of which begins elsewhere."""
+
+    def __init__(self, seed: int, kind: type[Percent] = Percent, n_sums: int = 1) -> None:
         self.random, self.snapshot = Random(seed), a_snapshot(N_NODES)
-        self.plugins = kind("One", 100, 700), kind("Other", 110, 900)
-        filters = [plugin.question(PluginHalf.FILTER) for plugin in self.plugins]
-        scores = [(plugin.question(PluginHalf.SCORE), weight) for plugin, weight in zip(self.plugins, WEIGHTS, strict=True)]
-        self.sum = UsageSum("sum", self.snapshot, SCALE, filters, scores)
+        self.states = UsageStates(self.snapshot)
+        self.memory = UsageValues(self.states, SCALE, stacks=False)
+        self.plugins = [(kind("One", 100 - 9 * n, 700 - 100 * n), kind("Other", 110 - 9 * n, 900)) for n in range(n_sums)]
+        self.sums = [self.a_sum(plugins) for plugins in self.plugins]
         self.build = ColumnBuilder(self.snapshot, None).build
         self.bound: list[str] = []
+
+    def a_sum(self, plugins: Sequence[Percent]) -> UsageSum:
+        filters = [plugin.question(PluginHalf.FILTER) for plugin in plugins]
+        scores = [(plugin.question(PluginHalf.SCORE), weight) for plugin, weight in zip(plugins, WEIGHTS, strict=True)]
+        made = UsageSum("sum", self.snapshot, SCALE, filters, scores)
+        if made.reads_usage_alone:
+            made.memory = self.memory
+        made.users = 1
+        return made
 
     def change(self) -> None:
         random, snapshot = self.random, self.snapshot
@@ -94,54 +109,78 @@ class Bench:
         pods = self.snapshot.pods_on(self.snapshot.name_of(row)).values() if self.snapshot.name_of(row) else ()
         return sum(int(pod.pod.spec.containers[0].resources.requests["cpu"].string.removesuffix("m")) for pod in pods)
 
-    def value(self, row: int) -> int:
+    def value(self, row: int, n: int = 0) -> int:
         cpu = self.cpu(row)
-        if any(cpu > plugin.limit for plugin in self.plugins):
+        if any(cpu > plugin.limit for plugin in self.plugins[n]):
             return SCALE.infeasible
-        parts = [plugin.part(cpu) for plugin in self.plugins]
+        parts = [plugin.part(cpu) for plugin in self.plugins[n]]
         return sum(weight * part for weight, part in zip(WEIGHTS, parts, strict=True) if 0 <= part <= 100)
 
-    def outside(self) -> set[int]:
+    def outside(self, n: int = 0) -> set[int]:
         """A row's score is marked whether or not the row is feasible."""
         rows = range(self.snapshot.n_rows)
-        return {row for row in rows if any(not 0 <= plugin.part(self.cpu(row)) <= 100 for plugin in self.plugins)}
+        return {row for row in rows if any(not 0 <= plugin.part(self.cpu(row)) <= 100 for plugin in self.plugins[n])}
 
-    def check(self, what: str) -> None:
+    def refresh(self, n: int = 0) -> None:
+        self.sums[n].refresh(self.build)
+
+    def check(self, what: str, n: int = 0) -> None:
         rows = range(self.snapshot.n_rows)
-        assert self.sum.column[: len(rows)].tolist() == [self.value(row) for row in rows], what
-        assert self.sum.outside == self.outside(), what
+        assert self.sums[n].column[: len(rows)].tolist() == [self.value(row, n) for row in rows], what
+        assert self.sums[n].outside == self.outside(n), what
 
 
-@pytest.mark.parametrize(("rows_max", "states_max"), [(16, 256), (16, 3), (0, 256), (2, 4)])
+@pytest.mark.parametrize("states_min", [512, 3])
 @pytest.mark.parametrize("kind", [Percent, Labelled])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_it_is_what_adding_up_row_by_row_gives(
-    seed: int, kind: type[Percent], rows_max: int, states_max: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kind: type[Percent], states_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage_values, "FEW", rows_max)
-    monkeypatch.setattr(usage_values, "STATES_MAX", states_max)
+    monkeypatch.setattr(usage_states, "STATES_MIN", states_min)
     bench = Bench(seed, kind)
-    assert bench.sum.reads_usage_alone is (kind is Percent)
+    assert bench.sums[0].reads_usage_alone is (kind is Percent)
     for step in range(120):
         for _ in range(bench.random.choice((0, 1, 1, 1, 2, 4, 9))):
             bench.change()
-        bench.sum.refresh(bench.build)
+        bench.refresh()
         bench.check(f"seed {seed}, step {step}")
-        assert len(bench.sum._states) <= max(states_max, rows_max)
+    assert (bench.states.generation > 2) is (kind is Percent and states_min == 3)
+
+
+@pytest.mark.parametrize("few", [0, 2, 7])
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_that_take_turns_are_what_adding_up_row_by_row_gives(seed: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of few and of many rows, states that are let go of, and sums that leave and come again."""
+    monkeypatch.setattr(cached_columns, "FEW", few)
+    monkeypatch.setattr(usage_values, "FEW", few)
+    monkeypatch.setattr(usage_values, "TURNS_MIN", 12)
+    monkeypatch.setattr(usage_states, "STATES_MIN", 6)
+    bench = Bench(seed, n_sums=5)
+    installed, members = 0, set[int]()
+    for step in range(400):
+        for _ in range(bench.random.choice((0, 1, 1, 2, 3))):
+            bench.change()
+        n = bench.random.randrange(5 if step % 100 < 50 else 2)
+        before = bench.sums[n].n_installed
+        bench.refresh(n)
+        installed += bench.sums[n].n_installed - before
+        bench.check(f"seed {seed}, step {step}", n)
+        members.add(len(bench.memory))
+    assert installed >= 5 and members == set(range(1, 6))
 
 
 def test_a_state_that_is_known_asks_no_plugin_and_one_outside_is_never_known() -> None:
     bench = Bench(0)
-    plugin, snapshot = bench.plugins[0], bench.snapshot
-    bench.sum.refresh(bench.build)
-    assert bench.sum.n_installed == 1 and bench.sum.outside == set(range(N_NODES)), "110 is outside"
+    plugin, snapshot = bench.plugins[0][0], bench.snapshot
+    bench.refresh()
+    assert bench.sums[0].n_installed == 1 and bench.sums[0].outside == set(range(N_NODES)), "110 is outside"
     template = TEMPLATES.intern(a_pod({"cpu": "100m"}))
 
     def asked(row: int) -> list[int]:
         plugin.asked.clear()
         snapshot.bind(f"u{row}-{len(bench.bound)}", template, f"n{row}")
         bench.bound.append("")
-        bench.sum.refresh(bench.build)
+        bench.refresh()
         bench.check(f"row {row}")
         return plugin.asked
 
@@ -150,37 +189,43 @@ def test_a_state_that_is_known_asks_no_plugin_and_one_outside_is_never_known() -
     for uid in ("u3-0", "u3-3", "u4-1"):
         snapshot.unbind(uid)
     plugin.asked.clear()
-    bench.sum.refresh(bench.build)
+    bench.refresh()
     assert sorted(set(plugin.asked)) == [3], "nothing bound is outside, one pod on n4 is known"
     bench.check("gone")
-    assert bench.sum.n_installed == 1
+    assert bench.sums[0].n_installed == 1
 
 
-def test_values_of_all_rows_can_be_taken_over_and_count_as_evaluated_anew() -> None:
-    bench = Bench(1)
-    bench.sum.refresh(bench.build)
-    for _ in range(30):
+def test_a_new_sum_beside_many_asks_about_one_row_of_each_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_values, "FEW", 2)
+    bench = Bench(0, n_sums=5)
+    pod = TEMPLATES.intern(a_pod({"cpu": "300m"}))
+    for row in range(4):
+        bench.snapshot.bind(f"u{row}", pod, f"n{row}")
+    assert not bench.sums[0].bring_along(), "there is no other one"
+    for n in range(3):
+        bench.refresh(n)
+    assert bench.sums[2].bring_along(), "it is up to date"
+    asked = bench.plugins[4][0].asked
+    assert bench.sums[4].bring_along()
+    bench.check("brought along", 4)
+    assert len(asked) == 2 and {row < 4 for row in asked} == {True, False}
+    failing = bench.plugins[3][1]
+    failing.limit = None  # type: ignore[assignment]
+    assert not bench.sums[3].bring_along(), "a filter raises"
+    with pytest.raises(PluginError, match='plugin "Other", Filter'):
+        bench.refresh(3)
+    failing.limit = 900
+    bench.refresh(3)
+    bench.check("mended", 3)
+
+
+def test_a_plugin_that_has_nothing_to_say_adds_nothing() -> None:
+    class Silent(Percent):
+        def filter(self, state: Any, rows: Rows) -> CodeColumn | None:  # type: ignore[override]
+            return None if (rows.requested[0] <= self.limit).all() else super().filter(state, rows)
+
+    bench = Bench(3, Silent)
+    for step in range(60):
         bench.change()
-    bench.snapshot.bind("last", TEMPLATES.intern(a_pod({"cpu": "300m"})), bench.snapshot.node_names()[0])
-    assert bench.sum.follower.is_behind()
-    values = np.arange(bench.snapshot.n_rows).astype(SCALE.dtype)
-    before = bench.sum.n_installed
-    bench.sum.take_over(values)
-    assert bench.sum.n_installed == before + 1 and not bench.sum.outside and not bench.sum.follower.is_behind()
-    assert bench.sum.column[: len(values)].tolist() == values.tolist()
-    for row in range(0, bench.snapshot.n_rows, 2):
-        bench.snapshot.usage_log.append(row)
-    bench.sum.refresh(bench.build)
-    found, expected = bench.sum.column.tolist(), [bench.value(row) for row in range(bench.snapshot.n_rows)]
-    assert found[: len(values) : 2] == expected[::2], "and is followed from there"
-
-
-def test_values_of_some_rows_are_those_of_the_sum_where_every_score_is_one() -> None:
-    bench = Bench(2)
-    snapshot = bench.snapshot
-    for row in range(N_NODES):
-        snapshot.bind(f"u{row}", TEMPLATES.intern(a_pod({"cpu": "800m" if row == 4 else "200m"})), f"n{row}")
-    found = bench.sum.values(Rows(snapshot, np.array([0, 4, 5], np.intp)))
-    assert found is not None and found.tolist() == [bench.value(0), SCALE.infeasible, bench.value(5)]
-    snapshot.unbind("u5")
-    assert bench.sum.values(Rows(snapshot, np.array([0, 4, 5], np.intp))) is None, "110 is no score"
+        bench.refresh()
+        bench.check(f"step {step}")

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from rayched.engine import plans, usage_stack
+from rayched.engine import plans, usage_values
 from rayched.engine.cached_columns import CachedColumn, FilterColumn
 from rayched.engine.domain_state import DomainRejection, DomainState
 from rayched.engine.engine import Engine
@@ -430,7 +430,7 @@ def _clash(one: tuple[int, str, str], other: tuple[int, str, str]) -> bool:
 @pytest.mark.parametrize("seed", range(4))
 def test_host_ports_are_free_where_no_pod_holds_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a walk over the bound pods, while they come and go, with requests of many kinds."""
-    monkeypatch.setattr(usage_stack, "FEW", 1 if seed % 2 else 7)
+    monkeypatch.setattr(usage_values, "FEW", 1 if seed % 2 else 7)
     random, case = Random(seed), a_case(6)
     addresses = "", "0.0.0.0", "10.0.0.1", "10.0.0.2"
     wanted = [(port, ip, protocol) for port in (80, 443) for ip in addresses for protocol in ("", "UDP")]

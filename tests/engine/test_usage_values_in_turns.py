@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rayched.engine import cached_columns, usage_stack
+from rayched.engine import cached_columns, usage_values
 from rayched.engine.engine import Engine
-from rayched.engine.usage_stack import UsageStack
+from rayched.engine.usage_values import UsageValues
 from rayched.framework.plugin_error import PluginError
-from rayched.snapshot import usage_states as row_states
+from rayched.snapshot import usage_states
 from rayched.snapshot.columns import CodeColumn, ScoreColumn
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -27,7 +27,7 @@ MANY_SHAPES = [f"{100 + 10 * number}m" for number in range(44)]
 @pytest.fixture(autouse=True)
 def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are twelve shapes here, which are to count as many."""
-    monkeypatch.setattr(usage_stack, "FEW", 7)
+    monkeypatch.setattr(usage_values, "FEW", 7)
     monkeypatch.setattr(cached_columns, "FEW", 1)
 
 
@@ -51,9 +51,10 @@ def an_engine(plugin: Room, snapshot: Snapshot) -> Engine:
     return Engine(snapshot, a_profile(filters=(plugin,), scores=(plugin,)))
 
 
-def the_stack(engine: Engine) -> UsageStack:
-    (stack,) = [one for one in engine._planner._stacks.values() if len(one)]
-    return stack
+def many_sums(engine: Engine) -> UsageValues:
+    """Values of so many sums that plugins are asked on behalf of all."""
+    (found,) = [one for one in engine._planner._usage_values.values() if one._stacks and len(one) > usage_values.FEW]
+    return found
 
 
 def place(engine: Engine, snapshot: Snapshot, cpu: str, uid: str) -> None:
@@ -82,7 +83,7 @@ def test_a_new_state_is_asked_about_for_all_sums_in_one_call() -> None:
     for number, cpu in enumerate(2 * SHAPES):
         snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{200 + number}")
         assert engine.evaluate(a_template(cpu)).is_feasible
-    assert len(the_stack(engine)) == len(SHAPES)
+    assert len(many_sums(engine)) == len(SHAPES)
     assert plugin.calls == [(1, len(SHAPES))] * (2 * len(SHAPES))
 
 
@@ -103,7 +104,7 @@ def test_a_new_sum_asks_about_each_state_once() -> None:
     engine.evaluate(a_template("95m"))
     assert plugin.calls == [(1 + len(SHAPES), 1)], "an empty node, and one with a pod of each shape"
     in_turns(engine, snapshot, 1, MANY_SHAPES, "more")
-    assert len(the_stack(engine)) == 1 + len(MANY_SHAPES)
+    assert len(many_sums(engine)) == 1 + len(MANY_SHAPES)
 
 
 def test_of_many_new_states_each_sum_asks_for_itself_when_its_turn_comes() -> None:
@@ -117,45 +118,31 @@ def test_of_many_new_states_each_sum_asks_for_itself_when_its_turn_comes() -> No
     assert plugin.calls == [(40, 1)] * len(SHAPES)
 
 
-def test_where_rows_are_in_too_many_states_the_stack_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_stack, "STATES_MIN", 16)
-    monkeypatch.setattr(usage_stack, "BYTES_MAX", 64 * 2 * len(SHAPES))
-    monkeypatch.setattr(usage_stack, "REST_TURNS", 300)
-    plugin, snapshot = Watched(), a_snapshot(300)
-    engine = an_engine(plugin, snapshot)
-    in_turns(engine, snapshot, 3, SHAPES)
-    stack = the_stack(engine)
-    for number in range(100):
-        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
-    in_turns(engine, snapshot, 10, SHAPES, "rest")
-    assert len(stack) == 0
-    for number in range(100):
-        snapshot.unbind(f"odd-{number}")
-    in_turns(engine, snapshot, 40, SHAPES, "later")
-    assert len(stack) == len(SHAPES)
-
-
-def test_states_that_are_numbered_in_two_goes_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_stack, "STATES_MIN", 8)
-    monkeypatch.setattr(row_states, "NUMBERED_MAX", 50)
-    plugin, snapshot = Watched(), a_snapshot(90)
-    for number in range(90):
-        snapshot.bind(f"odd-{number}", a_template(f"{1 + number}m"), f"n{number}")
-    engine = an_engine(plugin, snapshot)
-    in_turns(engine, snapshot, 4, SHAPES)
-    assert len(the_stack(engine)) == len(SHAPES)
+def test_where_each_binding_leads_to_a_new_state_values_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_states, "STATES_MIN", 16)
+    snapshot = a_snapshot(50)
+    engine = an_engine(Room(), snapshot)
+    for number in range(30):
+        for place_, cpu in enumerate(SHAPES):
+            uid = f"odd-{number}-{place_}"
+            snapshot.bind(uid, a_template(f"{1 + 12 * number + place_}m"), f"n{(7 * number + place_) % 50}")
+            place(engine, snapshot, cpu, f"u-{number}-{cpu}")
+            if number > 3:
+                snapshot.unbind(f"odd-{number - 4}-{place_}")
+                snapshot.unbind(f"u-{number - 4}-{cpu}")
+    sums = many_sums(engine)
+    assert engine._planner._states.generation > 5
+    assert sums._values.shape[0] <= 2 * len(SHAPES) and sums._values.shape[1] <= 9 * 50 / 4 + 16
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods in any order, in runs, many changes at once, nodes that come and go, resources that are new, little room."""
-    monkeypatch.setattr(usage_stack, "FEW", 2)
-    monkeypatch.setattr(usage_stack, "STATES_MIN", 4)
-    monkeypatch.setattr(usage_stack, "BYTES_MAX", 1 << 20 if seed % 2 else 4_000)
-    monkeypatch.setattr(usage_stack, "REST_TURNS", 30)
-    monkeypatch.setattr(usage_stack, "TURNS_MIN", 20)
-    monkeypatch.setattr(row_states, "CHANGED_MAX", 16)
-    monkeypatch.setattr(row_states, "NUMBERED_MAX", 50 if seed < 2 else 4_096)
+    monkeypatch.setattr(cached_columns, "FEW", 1 if seed % 2 else 16)
+    monkeypatch.setattr(usage_values, "FEW", 2)
+    monkeypatch.setattr(usage_values, "TURNS_MIN", 20)
+    monkeypatch.setattr(usage_states, "STATES_MIN", 4)
+    monkeypatch.setattr(usage_states, "CHANGED_MAX", 16 if seed < 3 else 8_192)
     random, snapshot = Random(seed), a_snapshot(60)
     engine = an_engine(Room(), snapshot)
     for number in range(400):
@@ -170,29 +157,30 @@ def test_sums_are_those_of_a_full_evaluation_whatever_happens(seed: int, monkeyp
             snapshot.remove_node(f"n{random.randrange(60)}")
         if number == 200:
             snapshot.bind("device", TEMPLATES.intern(a_pod({"cpu": "10m", "x/new": "1"})), "n5")
+    assert engine._planner._states.generation > 5, "states were let go of"
 
 
-def test_a_sum_that_is_not_asked_for_leaves_and_few_make_no_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_stack, "TURNS_MIN", 40)
+def test_a_sum_that_is_not_asked_for_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_values, "TURNS_MIN", 40)
     plugin, snapshot = Watched(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
-    stack = the_stack(engine)
+    sums = many_sums(engine)
     in_turns(engine, snapshot, 20, SHAPES[:10], "fewer")
-    assert len(stack) == 10
+    assert len(sums) == 10
     in_turns(engine, snapshot, 60, SHAPES[:2], "few")
-    assert len(stack) == 0
+    assert len(sums) == 2
     place(engine, snapshot, SHAPES[-1], "late")
 
 
-def test_sums_that_no_plan_holds_any_more_are_let_go() -> None:
+def test_sums_that_no_plan_holds_any_more_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_values, "TURNS_MIN", 15)
     snapshot = a_snapshot(300)
     engine = Engine(snapshot, a_profile(filters=(Room(),), scores=(Room(),)), bytes_max=1)
-    in_turns(engine, snapshot, 3, SHAPES)
-    stacks = list(engine._planner._stacks.values())
-    assert all(len(stack._turns) <= 2 * usage_stack.FEW for stack in stacks)
+    in_turns(engine, snapshot, 6, SHAPES)
+    assert sum(map(len, engine._planner._usage_values.values())) <= 2 * 17, "those of a last look, and of fifteen turns"
     engine._forget()
-    assert not engine._planner._stacks
+    assert not engine._planner._usage_values and engine._planner._states.n_states == 0
 
 
 def test_plugins_that_cannot_answer_for_many_are_asked_for_each_sum() -> None:
@@ -205,7 +193,7 @@ def test_plugins_that_cannot_answer_for_many_are_asked_for_each_sum() -> None:
     in_turns(engine, snapshot, 2, SHAPES, "mended")
 
 
-def test_a_score_outside_its_range_is_told_as_without_a_stack() -> None:
+def test_a_score_outside_its_range_is_told_as_by_a_single_sum() -> None:
     plugin, snapshot = Watched(), a_snapshot(300)
     engine = an_engine(plugin, snapshot)
     in_turns(engine, snapshot, 3, SHAPES)
@@ -223,10 +211,10 @@ def test_pods_that_ask_for_what_cannot_be_stacked_follow_the_log_by_themselves()
         with_device = TEMPLATES.intern(a_pod({"cpu": cpu, "x/gpu": "1"}))
         assert not engine.evaluate(with_device).is_feasible
         place(engine, snapshot, cpu, f"u{number}")
-    assert len(the_stack(engine)) == len(SHAPES)
+    assert len(many_sums(engine)) == len(SHAPES)
 
 
-def test_a_filter_that_raises_ends_the_attempt_of_a_pod_that_the_stack_knows_already() -> None:
+def test_a_filter_that_raises_ends_the_attempt_of_a_pod_whose_values_are_known_already() -> None:
     """Though it would answer when it is asked again."""
 
     class Flaky(Cordon):
@@ -241,7 +229,7 @@ def test_a_filter_that_raises_ends_the_attempt_of_a_pod_that_the_stack_knows_alr
     flaky, snapshot = Flaky(), a_snapshot(300)
     engine = Engine(snapshot, a_profile(filters=(flaky, Room()), scores=(Room(),)))
     in_turns(engine, snapshot, 3, SHAPES)
-    assert len(the_stack(engine)) == len(SHAPES)
+    assert len(many_sums(engine)) == len(SHAPES)
     flaky.fails = True
     snapshot.update_node(a_node("n5", {"cpu": "4", "memory": "8Gi", "pods": "10"}, unschedulable=True))
     with pytest.raises(PluginError, match="just this once"):
