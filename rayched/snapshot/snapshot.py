@@ -22,36 +22,28 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import Message
-from numpy.typing import NDArray
 
-from rayched.api import quantity
 from rayched.api.node_difference import EVERYTHING, NodeDifference
 from rayched.snapshot.budgets import Budgets
 from rayched.snapshot.change_log import ChangeLog
-from rayched.snapshot.columns import IdColumn, Log
+from rayched.snapshot.columns import Log
 from rayched.snapshot.domains import Topology
 from rayched.snapshot.images import ImageCensus, ReportedImages, reported_images
-from rayched.snapshot.interning import Interner
+from rayched.snapshot.node_aspects import NodeAspects, allocatable_of, taints_of
 from rayched.snapshot.pod_counts import PodCounts
 from rayched.snapshot.pod_facts import NO_FACTS, PodFacts
 from rayched.snapshot.row_groups import RowGroups
-from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, clipped
+from rayched.snapshot.table import ALL_ASPECTS, NO_VALUE, NodeTable, TaintKey
 from rayched.snapshot.templates import PodTemplate
+from rayched.snapshot.unused_values import UnusedValues
 from rayched.snapshot.workloads import Workloads
 from rayched.v1.core_pb2 import Node
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
 
-INTERNED_MIN: Final = 4_096
-"""Interning tables of up to this many values are left alone."""
-INTERNED_PER_PLACE_MAX: Final = 8
-"""Values for each place they could stand in, above which values that no node has any more are dropped."""
-LABEL_KEYS_MIN: Final = 256
-"""So many label columns are kept even if no node has the label any more."""
 BUDGET_KIND: Final = "PodDisruptionBudget"
 TOPOLOGIES_MAX: Final = 256
 """Topology keys whose domains are kept."""
@@ -67,31 +59,20 @@ class BoundPod(NamedTuple):
     facts: PodFacts = NO_FACTS
 
 
-@dataclass(slots=True)
-class _NodeFacts:
-    """What scheduling reads of a node object, ready to compare."""
-
-    allocatable: Mapping[str, int]
-    labels: Mapping[str, str]
-    taints: tuple[tuple[str, str, str], ...]
-    unschedulable: bool
-    images: ReportedImages
-
-
 class Snapshot(NodeTable):
     """A NodeTable that is filled from node objects and bindings."""
 
     def __init__(self) -> None:
         super().__init__()
         self._nodes: dict[str, Node] = {}
-        self._facts: dict[str, _NodeFacts] = {}
+        self._facts: dict[str, NodeAspects] = {}
         self._free: list[int] = []
         self._pods: dict[str, BoundPod] = {}
         self._pods_by_node: dict[str, dict[str, PodTemplate]] = {}
         self._priorities: dict[int, int] = {}
         """Bound pods by priority."""
         self._images = ImageCensus(self.image_states)
-        self._label_keys_looked_at = LABEL_KEYS_MIN
+        self._unused = UnusedValues()
         self._counts = PodCounts(self.mentioned_labels, self.work)
         self._surroundings = Workloads(self.mentioned_labels)
         self.budgets = Budgets()
@@ -115,7 +96,7 @@ class Snapshot(NodeTable):
         name = node.metadata.name
         if name in self._facts:
             return self.update_node(node)
-        facts = _facts_of(node)
+        facts = NodeAspects.of(node)
         if self._free:
             row = heapq.heappop(self._free)
         else:
@@ -135,7 +116,7 @@ class Snapshot(NodeTable):
             self._counts.move(row, template, 1, terminating=self._pods[uid].terminating)
         self.record(ALL_ASPECTS, row)
         self._spread_changed()
-        self._drop_unused_values()
+        self._unused.drop(self)
         return row
 
     def update_node(self, node: Node, difference: NodeDifference = EVERYTHING) -> int:
@@ -148,7 +129,7 @@ class Snapshot(NodeTable):
         if facts is None:
             return self.add_node(node)
         row, changed = self.rows_by_name[name], list[Log]()
-        if difference.allocatable and (allocatable := _allocatable(node)) != facts.allocatable:
+        if difference.allocatable and (allocatable := allocatable_of(node)) != facts.allocatable:
             self._write_allocatable(row, allocatable)
             facts.allocatable = allocatable
             changed.append(Log.USAGE)
@@ -156,7 +137,7 @@ class Snapshot(NodeTable):
             self._write_labels(row, facts.labels, labels)
             facts.labels = labels
             changed.append(Log.LABELS)
-        if difference.taints and (taints := _taints(node)) != facts.taints:
+        if difference.taints and (taints := taints_of(node)) != facts.taints:
             self._write_taints(row, taints)
             facts.taints = taints
             changed.append(Log.TAINTS)
@@ -172,7 +153,7 @@ class Snapshot(NodeTable):
             self.record(changed, row)
             if Log.IMAGES in changed:
                 self._spread_changed()
-            self._drop_unused_values()
+            self._unused.drop(self)
         return row
 
     def remove_node(self, name: str) -> int | None:
@@ -368,7 +349,7 @@ class Snapshot(NodeTable):
             if old.get(key) != text:
                 self.label_column(key)[row] = self.label_interner.intern(text, text)
 
-    def _write_taints(self, row: int, taints: tuple[tuple[str, str, str], ...]) -> None:
+    def _write_taints(self, row: int, taints: TaintKey) -> None:
         self.taint_set[row] = self.intern_taints(taints)
 
     def _write_images(self, row: int, old: ReportedImages, new: ReportedImages) -> None:
@@ -381,56 +362,3 @@ class Snapshot(NodeTable):
         """The share of nodes that have an image counts on every row. Nothing to do while no node reports any image."""
         if self.image_states:
             self.logs[Log.IMAGES].cut()
-
-    # ---------------------------------------------------------------------------------------- values nobody has any more
-
-    def _drop_unused_values(self) -> None:
-        """Bound the interning tables: names of nodes and sets of images come and go for as long as the cluster lives."""
-        rows = self.n_rows
-        if len(self.labels) > 2 * self._label_keys_looked_at:
-            self.labels = {key: column for key, column in self.labels.items() if (column != NO_VALUE).any()}
-            self._label_keys_looked_at = max(LABEL_KEYS_MIN, len(self.labels))
-        if _is_crowded(len(self.label_interner), rows * len(self.labels)):
-            self._renumber(self.label_interner, list(self.labels.values()), Log.LABELS)
-            self.forget_label_integers()
-        if _is_crowded(len(self.taint_interner), rows):
-            self._renumber(self.taint_interner, [self.taint_set], Log.TAINTS)
-        if _is_crowded(len(self.image_interner), rows):
-            self._renumber(self.image_interner, [self.image_set], Log.IMAGES)
-
-    def _renumber(self, interner: Interner[Any, Any], columns: list[IdColumn], aspect: Log) -> None:
-        used = {int(number) for column in columns for number in np.unique(column)} - {NO_VALUE}
-        old_length = len(interner)
-        new_numbers: NDArray[np.int32] = np.full(old_length + 1, NO_VALUE, np.int32)
-        for old, new in interner.keep(used).items():
-            new_numbers[old] = new
-        for column in columns:
-            # NO_VALUE is -1 and so reads the last place, which says NO_VALUE again.
-            column[:] = new_numbers[column]
-        self.logs[aspect].cut()
-        self.generation += 1
-
-
-def _is_crowded(values: int, places: int) -> bool:
-    return values > max(INTERNED_MIN, INTERNED_PER_PLACE_MAX * places)
-
-
-def _facts_of(node: Node) -> _NodeFacts:
-    return _NodeFacts(
-        allocatable=_allocatable(node),
-        labels=dict(node.metadata.labels),
-        taints=_taints(node),
-        unschedulable=node.spec.unschedulable,
-        images=reported_images(node),
-    )
-
-
-def _allocatable(node: Node) -> dict[str, int]:
-    return {
-        name: clipped(quantity.milli_value(amount.string) if name == "cpu" else quantity.value(amount.string))
-        for name, amount in node.status.allocatable.items()
-    }
-
-
-def _taints(node: Node) -> tuple[tuple[str, str, str], ...]:
-    return tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rayched.snapshot import snapshot as snapshot_module
+from rayched.snapshot import unused_values
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
@@ -193,9 +193,9 @@ def test_any_change_of_images_or_of_the_number_of_nodes_concerns_all_rows(snapsh
 def test_interned_values_that_no_node_has_any_more_go_when_there_are_many(
     snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_module, "INTERNED_MIN", 20)
-    monkeypatch.setattr(snapshot_module, "LABEL_KEYS_MIN", 4)
-    snapshot._label_keys_looked_at = 4
+    monkeypatch.setattr(unused_values, "INTERNED_MIN", 20)
+    monkeypatch.setattr(unused_values, "LABEL_KEYS_MIN", 4)
+    snapshot._unused._label_keys_looked_at = 4
     generations = set()
     for number in range(200):
         snapshot.remove_node(f"n{number - 2}")

@@ -7,8 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from rayched.snapshot import change_log
-from rayched.snapshot import snapshot as snapshot_module
+from rayched.snapshot import change_log, unused_values
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.table import NodeTable
@@ -47,8 +46,8 @@ def assert_same_rows(copy: NodeTable, snapshot: Snapshot, rows: slice) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_copies_follow_random_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_log, "ENTRIES_MAX", 12)
-    monkeypatch.setattr(snapshot_module, "INTERNED_MIN", 10)
-    monkeypatch.setattr(snapshot_module, "INTERNED_PER_PLACE_MAX", 1)
+    monkeypatch.setattr(unused_values, "INTERNED_MIN", 10)
+    monkeypatch.setattr(unused_values, "INTERNED_PER_PLACE_MAX", 1)
     world = World(seed)
     copies = [TableCopy(), TableCopy()]
     full = 0
