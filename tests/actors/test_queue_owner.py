@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import Callable
 from itertools import permutations
@@ -12,9 +13,13 @@ import pytest
 
 from rayched.actors import queue_actor
 from rayched.actors.configured import ProfilesText
-from rayched.actors.queue_actor import QueueActor
+from rayched.actors.queue_actor import QueueActor, log_moves
+from rayched.configuration.configuration import Configuration
+from rayched.core.exchange.queue_core import QueueCore, queue_factory
 from rayched.queue.flags import DEFAULT_FLAGS
+from rayched.queue.queued_pod import Move, Place
 from rayched.v1.services_pb2 import ListQueueRequest
+from tests.core.test_queue_metrics import a_leader, put, put_node
 
 PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")
 HELD_SECONDS = 0.3
@@ -70,3 +75,22 @@ def test_whoever_comes_while_another_one_is_served_waits(
     for thread in threads:
         thread.join(10)
     assert door.visits == ["first, alone", "second"]
+
+
+@pytest.mark.row("Q64")
+def test_every_move_is_logged_with_pod_event_and_queue(caplog: pytest.LogCaptureFixture) -> None:
+    replica = a_leader()
+    replica.queue = QueueCore(queue_factory(Configuration(), replica.profiles), moved=log_moves)
+    replica.core.queue_lost()
+    put(replica, "large", cpu="6")
+    with caplog.at_level(logging.DEBUG, logger="rayched.actors.queue_actor"):
+        replica.settle()
+        put_node(replica.store, "n2", "8")
+        replica.settle()
+        log_moves((Move("uid-x", "default/x", "BackoffComplete", Place.ACTIVE),))
+    assert [record.getMessage() for record in caplog.records] == [
+        "pod default/large moved to queue active by UnschedulablePodAdd",
+        "pod default/large moved to queue unschedulable by ScheduleAttemptFailure",
+        "pod default/large moved to queue backoff by NodeAdd",
+        "pod default/x moved to queue active by BackoffComplete",
+    ]

@@ -25,7 +25,7 @@ from rayched.snapshot.templates import TemplateTable
 from rayched.snapshot.transfer import OutOfStep
 from rayched.snapshot.work_budget import AttemptAwaits
 from rayched.v1.core_pb2 import Node, Pod
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 PROFILES = ProfilesText("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n", "default")
 NODES = 30

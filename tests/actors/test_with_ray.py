@@ -40,7 +40,7 @@ from rayched.store.keys import Keys, KeyTextError
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import ExplainRequest
 from rayched.v1.storage_pb2 import Stored
-from tests.actors.builders import a_node, a_pod, stored
+from tests.core.builders import a_node, a_pod, stored
 
 pytestmark = pytest.mark.cluster
 

@@ -26,7 +26,7 @@ from rayched.plugins.node_resources.fit import NodeResourcesFit
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 STEPS = 60
 SEEDS = 6

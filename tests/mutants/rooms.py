@@ -53,9 +53,9 @@ ROOMS: Final = {
         (
             "tests/queue",
             "tests/transcripts",
-            "tests/actors/test_queue_audit.py",
-            "tests/actors/test_queue_metrics.py",
-            "tests/actors/test_queue_sessions.py",
+            "tests/core/test_queue_audit.py",
+            "tests/core/test_queue_metrics.py",
+            "tests/core/test_queue_sessions.py",
         ),
     ),
     "engine": Room(
@@ -81,9 +81,9 @@ ROOMS: Final = {
         ("rayched/store",),
         (
             "tests/store",
-            "tests/actors/test_fenced_writes.py",
-            "tests/actors/test_pods_alike.py",
-            "tests/actors/test_pods_by_bytes.py",
+            "tests/core/test_fenced_writes.py",
+            "tests/core/test_pods_alike.py",
+            "tests/core/test_pods_by_bytes.py",
         ),
         "not slow and not planted",
     ),

@@ -1,4 +1,4 @@
-"""What the audit says of one pod, one fault a case; the faults of a whole queue behind the exchange are in tests/actors."""
+"""What the audit says of one pod, one fault a case; the faults of a whole queue behind the exchange are in tests/core."""
 
 from __future__ import annotations
 

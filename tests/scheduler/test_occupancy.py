@@ -10,7 +10,7 @@ from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.snapshot.verification import verify
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 UIDS, NODES = ("a", "b", "c"), ("n1", "n2")
 OPERATIONS = st.lists(

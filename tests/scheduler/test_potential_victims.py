@@ -15,7 +15,7 @@ from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.template_amounts import TemplateAmounts
 from rayched.snapshot.templates import PodTemplate, TemplateTable
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 N_NODES = 6
 

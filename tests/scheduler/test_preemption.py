@@ -28,7 +28,7 @@ from rayched.snapshot.snapshot import BoundPod, Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 NOW = 1_000_000.0
 

@@ -14,7 +14,7 @@ from rayched.snapshot.pod_facts import PodFacts
 from rayched.snapshot.snapshot import BoundPod, Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
-from tests.actors.builders import a_pod
+from tests.core.builders import a_pod
 
 TEMPLATES = TemplateTable()
 

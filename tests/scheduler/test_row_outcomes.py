@@ -25,7 +25,7 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 STEPS = 90
 ALL = DefaultPreemptionArgs(min_candidate_nodes_percentage=100)

@@ -16,7 +16,7 @@ from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Node, Pod
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 
 @pytest.mark.row("K7.1", "K7.2")

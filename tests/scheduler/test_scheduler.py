@@ -24,7 +24,7 @@ from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Pod
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 
 
 @dataclass

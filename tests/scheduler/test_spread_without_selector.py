@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.actors.builders import a_node, a_pod
+from tests.core.builders import a_node, a_pod
 from tests.scheduler.test_nominations import Bench
 
 

@@ -23,7 +23,7 @@ from rayched.store.entries import Deleted, Reading
 from rayched.store.keys import Keys
 from rayched.store.transactions import Guard, Outcome, Write, build, read, split
 from rayched.v1.core_pb2 import Namespace, Pod
-from tests.actors.model_store import ModelStore
+from tests.core.model_store import ModelStore
 
 KEYS = Keys()
 

@@ -34,10 +34,10 @@ from rayched.core.exchange.messages import (
     PendingPodGone,
     PendingPodSeen,
 )
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import key_of, put_node, put_pod
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import Clock, Replica
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import key_of, put_node, put_pod
+from tests.core.model_store import ModelStore
+from tests.core.replica import Clock, Replica
 from tests.transcripts.transcript import Command, unknown
 
 

@@ -21,7 +21,7 @@ from rayched.scheduler.attempt import AttemptFailure, Preemption
 from rayched.store.errors import StoreBusy, StoreUnavailable
 from rayched.store.transactions import Committed, Conflict
 from rayched.v1.core_pb2 import Node
-from tests.actors.replica import Clock
+from tests.core.replica import Clock
 
 PROFILES = ("one", "two")
 

@@ -6,10 +6,10 @@ import pytest
 
 from rayched.core.term import Step, Term
 from rayched.store.list_watch_effects import Resumed
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 # ------------------------------------------------------------------------------------------------------------ freshness
 

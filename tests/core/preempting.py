@@ -10,10 +10,10 @@ from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 from rayched.v1.workloads_pb2 import PodDisruptionBudget, PodDisruptionBudgetStatus
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.leading import key_of
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.leading import key_of
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 
 def put(store: ModelStore, pod: Pod) -> None:

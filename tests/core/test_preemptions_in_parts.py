@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rayched.store.transactions import ALSO_MAX, WRITE_BYTES_MAX
-from tests.actors.builders import a_pod
-from tests.actors.leading import key_of, reason_of
-from tests.actors.preempting import a_leader, budget_key, budget_status, ending, hard_budget, pod_of, put, until_sent
-from tests.actors.replica import Clock, Replica
+from tests.core.builders import a_pod
+from tests.core.leading import key_of, reason_of
+from tests.core.preempting import a_leader, budget_key, budget_status, ending, hard_budget, pod_of, put, until_sent
+from tests.core.replica import Clock, Replica
 
 
 def guarded(count: int) -> Replica:

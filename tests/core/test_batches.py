@@ -6,9 +6,9 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.core.exchange.queue_session import GATHER_SECONDS
-from tests.actors.builders import a_pod
-from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_pod
-from tests.actors.replica import default_profiles
+from tests.core.builders import a_pod
+from tests.core.leading import a_replica, assumed, decide, having_decided, key_of, put_pod
+from tests.core.replica import default_profiles
 
 
 @pytest.mark.row("D2", "D5", "K1.5")

@@ -12,10 +12,10 @@ from rayched.snapshot.columns import Log
 from rayched.store.entries import Entry
 from rayched.store.list_watch_effects import ListedAll
 from rayched.v1.core_pb2 import Pod
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.leading import a_replica, decide, key_of, put_node, put_pod, reason_of
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica, default_profiles
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.leading import a_replica, decide, key_of, put_node, put_pod, reason_of
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica, default_profiles
 
 # --------------------------------------------------------------------------------------------------- what breaks, parks
 

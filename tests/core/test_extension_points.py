@@ -16,9 +16,9 @@ from rayched.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from rayched.snapshot.columns import Log
 from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Pod
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica, default_profiles
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica, default_profiles
 
 BINDING_CYCLE = ("reserve", "permit", "pre_bind", "bind", "post_bind", "unreserve")
 

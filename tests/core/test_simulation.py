@@ -18,10 +18,10 @@ from rayched.api.quantity import milli_value
 from rayched.snapshot.verification import verify
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.storage_pb2 import Stored
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.leading import take_room
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.leading import take_room
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 STEPS = 350
 

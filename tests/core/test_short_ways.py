@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rayched.actors.inbox import Inbox
-from rayched.actors.scheduler_actor import SchedulerActor
 from rayched.api import kinds
 from rayched.api.stages import Stage
 from rayched.core.cache.records import KeptPod, PodRecord
@@ -36,11 +32,11 @@ from rayched.store.entries import Entry
 from rayched.store.list_watch_effects import Changed
 from rayched.v1.core_pb2 import Pod, PodSpec, PodStatus
 from rayched.v1.storage_pb2 import LeaderWrite, Stored
-from tests.actors.builders import a_pod
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import Clock, Replica
-from tests.actors.test_pods_alike import KEYS, a_cache
-from tests.actors.test_preemptions import a_leader, put
+from tests.core.builders import a_pod
+from tests.core.model_store import ModelStore
+from tests.core.replica import Clock, Replica
+from tests.core.test_pods_alike import KEYS, a_cache
+from tests.core.test_preemptions import a_leader, put
 
 WRITE = LeaderWrite(op="bind", epoch=3, attempt="i-7", decided_at_revision=9)
 NOW = 1_700_000_000.6
@@ -268,29 +264,6 @@ def test_a_call_is_as_long_as_the_hand_keeps_the_scheduler_busy(in_hand: int, cr
     crossing(link, replica, pods(1))
     link.answered(ExchangeAnswer(1, uids), dict.fromkeys(uids, 0))
     assert crossing(link, replica, pods(2 * ENTRIES_IN_A_BURST, first=1))[0] == crosses
-
-
-def test_inputs_wait_for_a_turn_once_there_is_a_full_call_for_the_queue() -> None:
-    link, inbox = QueueLink(1), Inbox()
-    roll_call = RollCall(Replica(ModelStore(), Clock()).core.cache, lambda record: True)
-    actor = SchedulerActor.__new__(SchedulerActor)
-    actor._inbox, actor._core = inbox, SimpleNamespace(link=link)  # type: ignore[assignment]
-
-    def told(entries: list[LogEntry]) -> None:
-        for entry in entries:
-            link.tell(entry)
-
-    for first in range(0, 4 * ENTRIES_AT_FIRST, ENTRIES_AT_FIRST // 2):
-        inbox.put(partial(told, pods(ENTRIES_AT_FIRST // 2, first=first)))
-    actor._take_inputs(0.0)
-    assert link.backlog == ENTRIES_AT_FIRST
-    assert link.request(1.0, roll_call) is not None
-    actor._take_inputs(0.0)
-    assert link.backlog == 3 * ENTRIES_AT_FIRST, "the queue has something to do"
-    actor._core.link = None  # type: ignore[misc]
-    inbox.put(lambda: None)
-    actor._take_inputs(0.0)
-    assert inbox.take() is None
 
 
 def test_pods_that_got_their_nodes_cross_together_but_never_across_the_begin_of_a_cycle() -> None:

@@ -28,10 +28,10 @@ from rayched.scheduler.scheduler import ATTEMPT_SECONDS
 from rayched.snapshot.templates import PodTemplate, TemplateTable
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Suspect
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import put_node, put_pod, reason_of
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import put_node, put_pod, reason_of
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 HOST = "kubernetes.io/hostname"
 

@@ -7,9 +7,9 @@ import pytest
 from rayched.store.transactions import ALSO_MAX
 from rayched.v1.core_pb2 import Event
 from rayched.v1.storage_pb2 import Stored
-from tests.actors.builders import a_pod
-from tests.actors.leading import key_of
-from tests.actors.preempting import (
+from tests.core.builders import a_pod
+from tests.core.leading import key_of
+from tests.core.preempting import (
     a_leader,
     ending,
     full_of,
@@ -20,7 +20,7 @@ from tests.actors.preempting import (
     stop_ending,
     until_sent,
 )
-from tests.actors.replica import KEYS, Replica
+from tests.core.replica import KEYS, Replica
 
 
 @pytest.mark.row("F14", "F15", "K9.7")

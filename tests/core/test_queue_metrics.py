@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rayched.actors.queue_actor import log_moves
 from rayched.api import kinds
 from rayched.configuration.configuration import Configuration
 from rayched.core.exchange.queue_core import QueueCore, queue_factory
@@ -20,12 +18,11 @@ from rayched.framework.cluster_event import NODE_ADD
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.queue.audit import Invariant
-from rayched.queue.queued_pod import Move, Place
 from rayched.replica.families import merged
 from rayched.v1.core_pb2 import Pod
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica, default_profiles
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica, default_profiles
 
 Scrape = dict[str, dict[tuple[str, ...], float]]
 
@@ -221,22 +218,3 @@ def test_families_of_several_processes_become_one_of_each_name() -> None:
     found = merged(queue, other)
     assert len({family.name for family in found}) == len(found) == len(queue) + 1
     assert scraped(found)["scheduler_pending_pods"]["elsewhere",] == 5
-
-
-@pytest.mark.row("Q64")
-def test_every_move_is_logged_with_pod_event_and_queue(caplog: pytest.LogCaptureFixture) -> None:
-    replica = a_leader()
-    replica.queue = QueueCore(queue_factory(Configuration(), replica.profiles), moved=log_moves)
-    replica.core.queue_lost()
-    put(replica, "large", cpu="6")
-    with caplog.at_level(logging.DEBUG, logger="rayched.actors.queue_actor"):
-        replica.settle()
-        put_node(replica.store, "n2", "8")
-        replica.settle()
-        log_moves((Move("uid-x", "default/x", "BackoffComplete", Place.ACTIVE),))
-    assert [record.getMessage() for record in caplog.records] == [
-        "pod default/large moved to queue active by UnschedulablePodAdd",
-        "pod default/large moved to queue unschedulable by ScheduleAttemptFailure",
-        "pod default/large moved to queue backoff by NodeAdd",
-        "pod default/x moved to queue active by BackoffComplete",
-    ]

@@ -22,10 +22,10 @@ from rayched.store.transactions import (
     Write,
     bytes_of,
 )
-from tests.actors.builders import a_pod
-from tests.actors.leading import a_replica, decide, put_pod, reason_of
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import Replica
+from tests.core.builders import a_pod
+from tests.core.leading import a_replica, decide, put_pod, reason_of
+from tests.core.model_store import ModelStore
+from tests.core.replica import Replica
 
 EPOCH = b"/epoch"
 TOO_LARGE = RequestTooLarge("etcd: request is too large")

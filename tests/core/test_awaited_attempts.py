@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rayched.engine.prepared import Answer
 from rayched.engine.shards import ColumnRequest
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import key_of, put_node, put_pod
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import Clock, Replica
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import key_of, put_node, put_pod
+from tests.core.model_store import ModelStore
+from tests.core.replica import Clock, Replica
 
 
 class Work:

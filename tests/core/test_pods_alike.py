@@ -20,7 +20,7 @@ from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
-from tests.actors.builders import a_pod
+from tests.core.builders import a_pod
 
 KEYS = Keys()
 

@@ -10,9 +10,9 @@ from rayched.framework.cycle_state import CycleState
 from rayched.framework.status import SUCCESS, Code, Status
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, key_of, put_node, put_pod, reason_of
-from tests.actors.replica import Replica, default_profiles
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import a_replica, assumed, key_of, put_node, put_pod, reason_of
+from tests.core.replica import Replica, default_profiles
 
 
 class Doorman:

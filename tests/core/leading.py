@@ -8,9 +8,9 @@ from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.store.transactions import GuardedPut, build
 from rayched.v1.core_pb2 import Node, Pod
-from tests.actors.builders import a_node, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 
 def put_node(store: ModelStore, node: Node) -> int:

@@ -23,9 +23,9 @@ from rayched.queue.queued_pod import Place
 from rayched.queue.requeue_matcher import RequeueMatcher
 from rayched.queue.scheduling_queue import SchedulingQueue
 from rayched.queue.unschedulable import UnschedulablePods
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 
 def put_node(store: ModelStore, name: str, cpu: str) -> None:

@@ -11,10 +11,10 @@ from rayched.core.exchange.messages import AssignedPods, ExchangeAnswer, Exchang
 from rayched.core.exchange.queue_core import SLICE_SECONDS, LogGap, QueueCore, queue_factory
 from rayched.framework.cluster_event import ASSIGNED_POD_ADD
 from rayched.v1.core_pb2 import Pod
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import put_node, put_pod
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import Clock, Replica
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import put_node, put_pod
+from tests.core.model_store import ModelStore
+from tests.core.replica import Clock, Replica
 
 
 class SlowQueue(QueueCore):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, decide, nowhere, put_node, put_pod, reason_of
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import a_replica, assumed, decide, nowhere, put_node, put_pod, reason_of
 
 
 def test_a_binding_waits_for_the_status_write_under_way_and_is_built_on_its_result() -> None:

@@ -10,9 +10,9 @@ from rayched.api import kinds
 from rayched.core.exchange.queue_listing import list_queue
 from rayched.core.exchange.queue_session import GATHER_SECONDS
 from rayched.v1.services_pb2 import ListQueueRequest, ListQueueResponse, PendingPod
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 
 def put(store: ModelStore, name: str, **fields: Any) -> None:

@@ -23,7 +23,7 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.store.errors import NotApplied, StoreUnavailable
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery
-from tests.actors.model_store import ModelStore
+from tests.core.model_store import ModelStore
 
 KEYS = Keys("/t")
 

@@ -19,11 +19,11 @@ from rayched.store.transactions import ALSO_MAX
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import Stored
 from rayched.v1.workloads_pb2 import PodDisruptionBudget
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.leading import reason_of
-from tests.actors.model_store import ModelStore
-from tests.actors.preempting import budget_key, on_node, put
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.leading import reason_of
+from tests.core.model_store import ModelStore
+from tests.core.preempting import budget_key, on_node, put
+from tests.core.replica import KEYS, Clock, Replica
 
 LARGEST_POD, LARGEST_OBJECT = POD_BYTES - 2_048, OBJECT_BYTES - 2_048
 """Less what else they hold."""

@@ -29,9 +29,9 @@ from rayched.core.writes.events import (
 from rayched.store.transactions import WRITES_MAX, Guard, GuardedPut, build, read
 from rayched.v1.core_pb2 import Event, Node, Pod
 from rayched.v1.storage_pb2 import Stored
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 UNIX = 1_700_000_000
 

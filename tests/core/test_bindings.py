@@ -8,9 +8,9 @@ from leader.etcd_shim import rpc
 from rayched.core.exchange.messages import GivenBack
 from rayched.store.errors import RequestTooLarge, StoreFull
 from rayched.store.list_watch_effects import Changed
-from tests.actors.builders import a_node, a_pod
-from tests.actors.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod, take_room
-from tests.actors.replica import KEYS
+from tests.core.builders import a_node, a_pod
+from tests.core.leading import a_replica, assumed, decide, having_decided, key_of, put_node, put_pod, take_room
+from tests.core.replica import KEYS
 
 # --------------------------------------------------------------------------------------------------------- lost answers
 

@@ -18,9 +18,9 @@ from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import LeaderWrite
-from tests.actors.builders import a_pod
-from tests.actors.test_pods_alike import KEYS, a_cache, entry
 from tests.api.random_objects import SEEDS, random_pod
+from tests.core.builders import a_pod
+from tests.core.test_pods_alike import KEYS, a_cache, entry
 
 FACTS = [name for name in PodTemplate.__slots__ if name != "id" and not name.startswith("_")] + ["pod"]
 

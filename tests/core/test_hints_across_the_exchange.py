@@ -22,9 +22,9 @@ from rayched.queue.queued_pod import Place
 from rayched.snapshot.templates import TemplateTable
 from rayched.store.codec import encode
 from rayched.v1.core_pb2 import Namespace, Pod
-from tests.actors.builders import a_node, a_pod, stored
-from tests.actors.model_store import ModelStore
-from tests.actors.replica import KEYS, Clock, Replica
+from tests.core.builders import a_node, a_pod, stored
+from tests.core.model_store import ModelStore
+from tests.core.replica import KEYS, Clock, Replica
 
 PROFILES = build_profiles(Configuration(), IN_TREE).profiles
 
