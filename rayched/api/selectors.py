@@ -219,11 +219,6 @@ class NodeSelectorMatcher:
         return any(term.matches(name, labels) for term in self.terms)
 
 
-def match_node_selector_term(term: NodeSelectorTerm, name: str, labels: Labels) -> bool:
-    """Whether a node of this name and labels satisfies one term; for single questions, a loop compiles the term first."""
-    return NodeTermMatcher(term).matches(name, labels)
-
-
 def field_requirement(expression: NodeSelectorRequirement) -> FieldRequirement:
     """A condition on a node's field; raises SelectorError."""
     if expression.operator not in ("In", "NotIn"):

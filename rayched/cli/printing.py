@@ -69,14 +69,14 @@ def wrong(text: str) -> NoReturn:
     fail(text, code=2)
 
 
-def fail_all(texts: Iterable[str], code: int = 1, raised: Iterable[BaseException] = ()) -> NoReturn:
+def fail_all(texts: Iterable[str], raised: Iterable[BaseException] = ()) -> NoReturn:
     """Ends the command with one line for each of several errors; RAYCHED_TRACEBACK shows what was `raised` before them."""
     if os.environ.get("RAYCHED_TRACEBACK"):
         for problem in raised:
             _errors.print(printable.lines("".join(traceback.format_exception(problem))), markup=False)
     for text in texts:
         note(f"error: {' '.join(text.split())}")
-    raise SystemExit(code)
+    raise SystemExit(1)
 
 
 def widths(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int]:

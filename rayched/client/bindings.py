@@ -93,7 +93,7 @@ class BoundWait:
         elif stage_of(pod) is Stage.OVER:
             raise self._failure(f"pod {wanted_pod} ended before it was bound: {pod.status.phase}")
         else:
-            self._seen[wanted_pod] = _reason(pod)
+            self._seen[wanted_pod] = waiting_reason(pod)
 
     def result(self) -> tuple[Pod, ...]:
         """The pods as they were when they had just been bound, in the order asked for."""
@@ -138,8 +138,8 @@ def _of(item: Object) -> _WantedPods | None:
     return _WantedPods(metadata.namespace or "default", metadata.name, metadata.uid)
 
 
-def _reason(pod: Pod) -> str:
-    """What the scheduler says about a pod that waits."""
+def waiting_reason(pod: Pod) -> str:
+    """What the scheduler says about a pod that has no node; "" while it has said nothing."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return str(condition.message or condition.reason)

@@ -58,11 +58,6 @@ class Evaluation:
         return self.best >= 0
 
     @property
-    def has_all_rows(self) -> bool:
-        """Whether no rows were left out from the beginning."""
-        return self._rows is None
-
-    @property
     def _total(self) -> TotalColumn:
         """With all scores, of the rows that were looked at."""
         if self._added is not None:

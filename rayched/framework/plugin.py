@@ -182,12 +182,6 @@ class CountingScorePlugin(CountingPlugin, ScorePlugin, Protocol):
 # --------------------------------------------------------------------------------------------------- per-pod plugins
 
 
-@dataclass(frozen=True, slots=True)
-class NodeScore:
-    name: str
-    score: int
-
-
 @runtime_checkable
 class PreEnqueuePlugin(Plugin, Protocol):
     def pre_enqueue(self, pod: Pod) -> Status:

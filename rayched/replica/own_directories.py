@@ -79,12 +79,13 @@ def _locked_of_ours(path: Path) -> Iterator[bool]:
         found = os.fstat(descriptor)
         # One that is just being made is not locked yet.
         is_new = path.name.startswith(".") and time.time() - found.st_mtime < _DRAFT_SECONDS_MAX
-        yield found.st_uid == os.getuid() and not is_new and _try_lock(descriptor)
+        yield found.st_uid == os.getuid() and not is_new and try_lock(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock the file; False: another process has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -25,8 +25,6 @@ V = TypeVar("V")
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _CONTROLLERS: Final = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
-KINDS_READ: Final = frozenset(("Namespace", "Service", "ReplicationController", "ReplicaSet", "StatefulSet"))
-"""Names of the kinds that are kept; others are let pass."""
 
 
 class Workloads:

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from rayched.api.kinds import AnyObject
 from rayched.client import Client, EventType
+from rayched.client.bindings import waiting_reason
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_start import NotUpInTime, wait_until_up
 from rayched.replica.cluster.session import ClusterSession
@@ -108,7 +109,7 @@ class RunningCluster(ClusterSession):
                 if pod.spec.node_name:
                     nodes[name] = pod.spec.node_name
                     reasons.pop(name, None)
-                elif reason := _refusal(pod):
+                elif reason := waiting_reason(pod):
                     reasons[name] = reason
                 if len(nodes) + len(reasons) == len(set(names.values())):
                     return Placements(nodes, reasons)
@@ -122,11 +123,3 @@ class RunningCluster(ClusterSession):
             # A temporary directory is gone before anybody could look.
             logs = [f"{replica.log_file.name} ends with:\n{replica.log_tail()}" for replica in self.local.replicas]
             raise NotUpInTime("\n".join([f"{error}; start_seconds_max gives more time", *logs])) from None
-
-
-def _refusal(pod: Pod) -> str:
-    """What the scheduler says about a pod that has no node; "" while it has said nothing."""
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return str(condition.message or condition.reason)
-    return ""

@@ -12,8 +12,8 @@ from rayched.api import fields, kinds
 from rayched.api.selectors import (
     LabelSelectorMatcher,
     NodeSelectorMatcher,
+    NodeTermMatcher,
     SelectorError,
-    match_node_selector_term,
     matches_all,
     parse_field_selector,
     parse_label_selector,
@@ -116,7 +116,7 @@ def test_node_selector_terms_are_ored_and_their_expressions_anded(
     ],
 )
 def test_operators_of_node_affinity(operator: str, values: list[str], labels: dict[str, str], expected: bool) -> None:
-    assert match_node_selector_term(node_term(("k", operator, values)), "n", labels) is expected
+    assert NodeTermMatcher(node_term(("k", operator, values))).matches("n", labels) is expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_operators_of_node_affinity(operator: str, values: list[str], labels: di
     ],
 )
 def test_conditions_on_the_name_of_a_node(condition: tuple[str, str, list[str]], matches: bool) -> None:
-    assert match_node_selector_term(node_term(fields=(condition,)), "n", {}) is matches
+    assert NodeTermMatcher(node_term(fields=(condition,))).matches("n", {}) is matches
 
 
 @pytest.mark.parametrize(

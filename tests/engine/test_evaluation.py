@@ -10,7 +10,7 @@ from rayched.engine.evaluation import NOT_FEASIBLE, Evaluation
 
 def test_it_reads_the_total() -> None:
     found = Evaluation(5, np.array([7, -3, 9, 9, 0], np.int16), 9)
-    assert found.is_feasible and found.n_feasible == 4 and found.has_all_rows
+    assert found.is_feasible and found.n_feasible == 4
     assert found.best_rows.tolist() == [2, 3] == list(found.ties)
     assert found.feasible.tolist() == [True, False, True, True, True]
     nowhere = Evaluation(2, np.array([-3, -3], np.int16), NOT_FEASIBLE, n_feasible=0)
@@ -19,7 +19,6 @@ def test_it_reads_the_total() -> None:
 
 def test_of_some_rows_all_others_are_not_feasible() -> None:
     found = Evaluation(6, np.array([4, 8, 8], np.int16), 8, rows=np.array([1, 3, 5], np.intp))
-    assert not found.has_all_rows
     assert found.total.tolist() == [-1, 4, -1, 8, -1, 8] and found.best_rows.tolist() == [3, 5]
     assert found.runners_up([3, 5], 4) == [(1, 4)]
 

@@ -18,7 +18,6 @@ Source: etcd 3.4 and 3.5, their flags and exit behaviour. Cost: ready after 0.1 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -38,6 +37,7 @@ from leader.etcd_shim import rpc
 from rayched.replica.cluster.free_ports import free_port
 from rayched.replica.etcd.etcd_binary import EtcdBinary, EtcdServerError, etcd_environment, find_etcd, version_in
 from rayched.replica.log_file import LOG_BYTES_MAX, cut
+from rayched.replica.own_directories import try_lock
 from rayched.replica.ray.processes import dying_with_us
 
 _log = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ class EtcdServer:
         """The descriptor of the lock file, locked; etcd inherits it and so keeps the lock after it is closed here."""
         lock = os.open(self._beside(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not _try_lock(lock):
+            if not try_lock(lock):
                 owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
                 raise EtcdServerError(self._in_use(f"by the etcd with pid {owner}" if owner else "by another etcd"))
             self._refuse_foreign_etcd()
@@ -250,7 +250,7 @@ class EtcdServer:
     def _refuse_foreign_etcd(self) -> None:
         """An etcd that somebody else started locks its own file, and ours would wait for it silently."""
         with contextlib.suppress(FileNotFoundError), (self._data_dir / "member" / "snap" / "db").open("rb") as database:
-            if not _try_lock(database.fileno()):
+            if not try_lock(database.fileno()):
                 raise EtcdServerError(self._in_use("by another etcd"))
 
     def _in_use(self, by: str) -> str:
@@ -294,14 +294,6 @@ def _port_in_use(port: int) -> str:
 
 def _connect(port: int) -> None:
     socket.create_connection((_HOST, port), timeout=_READY_READ_SECONDS).close()
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _last_complaint(log_path: Path, offset: int) -> str:
