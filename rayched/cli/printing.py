@@ -2,9 +2,9 @@
 
 Standard output carries results, standard error everything else, so that a pipe gets results alone.
 
-Nothing that is printed here reaches a terminal raw: what is not printable is escaped (api/printable.py). Line breaks are the
-command's own, except in the cells of tables and in notes, which are one line each whatever text they show. So whoever puts text
-of an object into lines of its own passes it through `shown`.
+Nothing that is printed here reaches a terminal raw, but for what programs in containers wrote (`raw`): what is not printable is
+escaped (api/printable.py). Line breaks are the command's own, except in the cells of tables and in notes, which are one line each
+whatever text they show. So whoever puts text of an object into lines of its own passes it through `shown`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ def out(text: str) -> None:
 def out_json(text: str) -> None:
     """A JSON document."""
     _write(printable.json_text(text if text.endswith("\n") else text + "\n"))
+
+
+def raw(data: bytes) -> None:
+    """What a program of the user's own wrote, as it is, also to a terminal."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def clear_screen() -> None:

@@ -1,11 +1,14 @@
 """The Python SDK of rayched."""
 
 from rayched.client.async_client import AsyncClient
+from rayched.client.async_streaming import AsyncLogStream
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
 from rayched.client.bindings import NotBound
 from rayched.client.calls import Listing
 from rayched.client.client import Client
 from rayched.client.errors import ApiError, Violation
+from rayched.client.log_following import LogChunk
+from rayched.client.streaming import LogStream
 from rayched.client.submissions import NotAllSubmitted, Submitted
 from rayched.client.watch import LeaderStream, WatchStream
 from rayched.client.watching import Event, EventType
@@ -14,12 +17,15 @@ __all__ = [
     "ApiError",
     "AsyncClient",
     "AsyncLeaderStream",
+    "AsyncLogStream",
     "AsyncWatchStream",
     "Client",
     "Event",
     "EventType",
     "LeaderStream",
     "Listing",
+    "LogChunk",
+    "LogStream",
     "NotAllSubmitted",
     "NotBound",
     "Submitted",

@@ -19,15 +19,17 @@ from google.protobuf.message import Message
 from rayched.api.kinds import AnyObject, Kind
 from rayched.client import calls, pinned
 from rayched.client.async_bulk_submission import AsyncBulkSubmission
+from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.calls import Listing, UnaryCall
-from rayched.client.client import BOUND_SECONDS, STREAM_PATIENCE_SECONDS
+from rayched.client.client import BOUND_SECONDS
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
 from rayched.client.sources import Manifest, Source, objects_of
+from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
@@ -53,7 +55,7 @@ from rayched.v1.workloads_pb2 import Object
 R = TypeVar("R")
 
 
-class AsyncClient:
+class AsyncClient(AsyncStreamingCalls):
     """Connections to all replicas. Close it, or use it in an `async with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:

@@ -29,6 +29,7 @@ from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
 from rayched.client.sources import Manifest, Source, objects_of
+from rayched.client.streaming import STREAM_PATIENCE_SECONDS, StreamingCalls
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
 from rayched.client.transport import Transport
 from rayched.client.watch import LeaderStream, WatchStream
@@ -53,13 +54,12 @@ from rayched.v1.services_pb2 import (
 )
 from rayched.v1.workloads_pb2 import Object
 
-STREAM_PATIENCE_SECONDS: Final = 60.0
 BOUND_SECONDS: Final = 60.0
 
 R = TypeVar("R")
 
 
-class Client:
+class Client(StreamingCalls):
     """Connections to all replicas. Close it, or use it in a `with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:

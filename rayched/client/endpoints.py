@@ -21,8 +21,8 @@ import tenacity
 from google.protobuf import message_factory
 from google.protobuf.message import Message
 
+from rayched.api.services import DESCRIPTORS
 from rayched.client.errors import ApiError, ClientClosed, api_error
-from rayched.v1 import services_pb2
 
 ENVIRONMENT_VARIABLE: Final = "RAYCHED_SERVER"
 DEFAULT_ENDPOINTS: Final = ("127.0.0.1:7420", "127.0.0.1:7421", "127.0.0.1:7422")
@@ -90,7 +90,8 @@ class Method:
 
     path: str
     response: type[Message]
-    streaming: bool
+    kind: str
+    """As gRPC's channels name the makers of calls: unary_unary, unary_stream or stream_stream."""
 
 
 def serialized(request: Message | bytes) -> bytes:
@@ -101,9 +102,10 @@ def serialized(request: Message | bytes) -> bytes:
 def method(name: str) -> Method:
     """The method of a name such as "Submission.Submit"."""
     service_name, _, method_name = name.partition(".")
-    found = services_pb2.DESCRIPTOR.services_by_name[service_name].methods_by_name[method_name]
+    found = DESCRIPTORS[service_name].methods_by_name[method_name]
     path = f"/{found.containing_service.full_name}/{found.name}"
-    return Method(path, message_factory.GetMessageClass(found.output_type), found.server_streaming)
+    kind = "_".join("stream" if streams else "unary" for streams in (found.client_streaming, found.server_streaming))
+    return Method(path, message_factory.GetMessageClass(found.output_type), kind)
 
 
 class Endpoints:

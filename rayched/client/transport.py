@@ -84,7 +84,7 @@ class Transport:
                 if channel is None:
                     channel = self._channels[endpoint] = grpc.insecure_channel(endpoint, options=_OPTIONS)
                 target = method(name)
-                make = channel.unary_stream if target.streaming else channel.unary_unary
+                make = getattr(channel, target.kind)
                 found = make(target.path, serialized, target.response.FromString)
                 self._methods[endpoint, name] = found
             return found

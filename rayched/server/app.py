@@ -34,6 +34,7 @@ from prometheus_client import Metric
 from leader.channel import open_aio_channel, open_channel
 from rayched.api.defaulting import default
 from rayched.api.kinds import EVENT, NAMESPACE, POD, wrap
+from rayched.api.services import DESCRIPTORS
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.server.admission.admission import Admission
 from rayched.server.admission.attempt_delays import AttemptDelays
@@ -49,6 +50,8 @@ from rayched.server.services.admin_service import AdminService
 from rayched.server.services.eviction_service import EvictionService
 from rayched.server.services.leader_service import LeadershipService, SchedulingService
 from rayched.server.services.node_service import NodeService
+from rayched.server.services.node_streams import NodeStreams
+from rayched.server.services.stream_services import streaming_services
 from rayched.server.services.submission_service import SubmissionService
 from rayched.server.services.watch_service import WatchLimits, WatchService, WatchSource
 from rayched.server.watching.changes import EventEncoder
@@ -63,7 +66,6 @@ from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.keys import Keys, ObjectKey
 from rayched.store.space import SpaceGate
 from rayched.store.transactions import Committed, Conflict, GuardedPut
-from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Namespace
 
 _log = logging.getLogger(__name__)
@@ -132,8 +134,7 @@ class ApiServer:
         running = _Running(self._options, self._leadership, self._scheduler)
         server = running.server
         for name, service in running.services.items():
-            descriptor = services_pb2.DESCRIPTOR.services_by_name[name]
-            server.add_generic_rpc_handlers((handler_of(descriptor, service, running.gate),))
+            server.add_generic_rpc_handlers((handler_of(DESCRIPTORS[name], service, running.gate),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, server)
         health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
         reflection.enable_server_reflection((*SERVICES.values(), health_name, reflection.SERVICE_NAME), server)
@@ -202,6 +203,7 @@ class ApiServer:
             return
         await self.announce_stop()
         await running.watch.close()
+        await running.streams.close()
         await running.leadership.close()
         await running.server.stop(_CALLS_GRACE_SECONDS)
         for task in self._tasks:
@@ -301,6 +303,7 @@ class _Running:
         self.creator = creator = Creator(self.objects, admission)
         deleter = Deleter(self.objects)
         self.watch = WatchService(self.sources, encoder, options.watch)
+        self.streams = NodeStreams(self.objects, hub)
         self.leadership = LeadershipService(leadership, options.version, options.problems)
         self.services: dict[str, object] = {
             "Submission": SubmissionService(self.objects, admission, creator, deleter),
@@ -310,6 +313,7 @@ class _Running:
             "Admin": AdminService(self.objects),
             "Leadership": self.leadership,
             "Scheduling": SchedulingService(leadership, scheduler),
+            **streaming_services(self.streams),
         }
         self.server: Any = grpc.aio.server(options=_OPTIONS)
 

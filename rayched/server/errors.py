@@ -133,6 +133,11 @@ def unavailable(message: str) -> ApiFailure:
     return ApiFailure(Code.UNAVAILABLE, message)
 
 
+def not_now(message: str, retry_seconds: float) -> ApiFailure:
+    """Nothing was done, and after that time, or elsewhere, it may be possible."""
+    return ApiFailure(Code.UNAVAILABLE, message, [_retry_after(retry_seconds)])
+
+
 def ask_the_leader(leader: Leader, why: str) -> ApiFailure:
     """Only the leader answers; its address goes along."""
     detail = LeaderAddress(holder=leader.holder, address=leader.address, epoch=leader.epoch)

@@ -1,7 +1,8 @@
 """Puts services on a gRPC server: from the generated descriptors to handlers, with one edge around every call.
 
 A service is a plain object whose methods have the names of the RPCs in snake case: `async def submit_many(request, call)`. Each
-RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call. The edge
+RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call; one whose caller
+streams gets the call alone, and reads from it. The edge
 
 * lets calls that write pass the gate (write_gate.py), before anything is read of their requests,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
@@ -51,16 +52,24 @@ def malformed(name: str, error: DecodeError) -> ApiFailure:
 class Call:
     """One call in progress, as a method of a service sees it."""
 
-    __slots__ = ("_context", "name")
+    __slots__ = ("_context", "_parse", "name")
 
-    def __init__(self, context: Any, name: str) -> None:
+    def __init__(self, context: Any, name: str, parse: Callable[[bytes], Message]) -> None:
+        """`parse`: a message of the caller's stream from its bytes."""
         self._context = context
+        self._parse = parse
         self.name = name
 
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
         with _caller_may_leave():
             await self._context.send_initial_metadata(())
+
+    async def read(self) -> Any:
+        """The next message of the caller's stream; None: there will be no more, or the caller has left."""
+        with _caller_may_leave():
+            data = await self._context.read()
+        return None if data is grpc.aio.EOF else self._parse(data)
 
     async def write(self, response: Message | bytes) -> None:
         """Sends on the stream; waits while the caller does not read. CancelledError: the caller has left."""
@@ -96,11 +105,13 @@ def _method_handler(service: ServiceDescriptor, method: MethodDescriptor, implem
         except DecodeError as error:
             raise malformed(method.input_type.name, error) from None
 
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler(_edge(name, _streamed(function), read), response_serializer=_write)
     make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
     called = function if getattr(function, "takes_bytes", False) else _reading(read, function)
     if name in CALLS:
         called = _gated(gate, name, called)
-    return make(_edge(name, called), response_serializer=_write)
+    return make(_edge(name, called, read), response_serializer=_write)
 
 
 _Function = Callable[[Any, Call], Awaitable[Any]]
@@ -113,6 +124,13 @@ def _reading(read: Callable[[bytes], Message], function: _Function) -> _Function
     return call
 
 
+def _streamed(function: Callable[[Call], Awaitable[Any]]) -> _Function:
+    async def call(_: Any, call: Call) -> Any:
+        return await function(call)
+
+    return call
+
+
 def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
         async with gate.passed(name, len(data), large_part(name, data)):
@@ -121,10 +139,10 @@ def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
     return call
 
 
-def _edge(name: str, function: _Function) -> Callable[[bytes, Any], Awaitable[Any]]:
+def _edge(name: str, function: _Function, parse: Callable[[bytes], Message]) -> Callable[[bytes, Any], Awaitable[Any]]:
     async def handle(request: bytes, context: Any) -> Any:
         try:
-            return await function(request, Call(context, name))
+            return await function(request, Call(context, name, parse))
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.
             failure: ApiFailure = failure_of(error, name)

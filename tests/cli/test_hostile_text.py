@@ -47,8 +47,11 @@ SHOWING = [
     "drain none-such",
     "delete pod none-such",
     "leader",
+    "logs db",
+    "logs none-such",
+    "logs db -c odd\x1b[2J",
 ]
-NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete")
+NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs")
 WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node")
 
 

@@ -21,6 +21,7 @@ COMPLETE = {
     "taint": "nodes node-1 a=b:NoSchedule",
     "label": "nodes node-1 a=b",
     "explain": "pod-1",
+    "logs": "pod-1",
     "node": "node-1",
     "hollow-nodes": "1",
 }
@@ -91,6 +92,9 @@ def test_a_wrong_value_is_told_in_a_line_with_the_option_and_exit_code_2(option:
         ("get pod/a -A", "cannot be combined"),
         ("get pods,nodes -w", "--watch follows one type of object"),
         ("explain a -o yaml", "json"),
+        ("logs a --tail=-2", "--tail must be greater than or equal to -1"),
+        ("logs a --all-containers -c b", "--all-containers and --container: only one of them is possible"),
+        ("logs node/a", "node/a: only pods have logs"),
         ("demo --examples nowhere", "--examples nowhere: no such directory; the manifests are in the repository"),
         ("plan --like node-1", "--add-nodes and --like belong together"),
     ],

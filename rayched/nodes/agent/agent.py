@@ -38,6 +38,8 @@ from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.running_pods import RunningPods
 from rayched.nodes.agent.shim_link import ShimLink
 from rayched.nodes.agent.stats import NodeStats
+from rayched.nodes.agent.streams.attending import AgentStreaming
+from rayched.nodes.agent.streams.targets import StreamTargets
 from rayched.nodes.node_admission import NodeRefusal
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate, RegisterNodeRequest
@@ -87,22 +89,16 @@ class NodeAgent:
             lambda: self._loop.post(self._register_again),
         )
         self._reporter = Reporter(client, settings.node, settings.heartbeat_seconds, outcomes)
-        running = RunningPods(self._runners, self._directory.logs)
+        running, post = RunningPods(self._runners, self._directory.logs), self._loop.post
         reserved = [one.get("memory", 0) for one in (settings.size.system_reserved, settings.size.agent_reserved)]
         self._pressure = PressureMonitor(
             settings.eviction,
             NodeStats(settings.root, settings.bounds, settings.size.capacity["memory"] - sum(reserved)),
             PressurePorts(
-                self._loop.post,
-                self._clock,
-                running.places,
-                running.lives,
-                running.evict,
-                self._pressures,
-                running.kill,
-                running.reclaim,
+                post, self._clock, running.places, running.lives, running.evict, self._pressures, running.kill, running.reclaim
             ),
         )
+        self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), post)
         self._context = RunnerContext(
             node=settings.node,
             address=settings.address,
@@ -137,9 +133,11 @@ class NodeAgent:
             self._follower = NodeFollower(self._client, request, self._ports())
             self._reporter.start()
             self._follower.start()
+            self._streaming.start(agent_id)
             if settings.eviction.thresholds:
                 self._pressure.start()
             self._loop.run(self._wakes_at, self._turn)
+            self._streaming.stop(_FLUSH_SECONDS)
             self._pressure.stop(_FLUSH_SECONDS)
             self._follower.stop(_FLUSH_SECONDS)
             self._reporter.stop(_FLUSH_SECONDS)
@@ -288,6 +286,7 @@ class NodeAgent:
         log.info("node %s registered, incarnation %d", self._settings.node, incarnation)
         self._intake.update(node)
         self._reporter.incarnation = incarnation
+        self._streaming.registered(incarnation)
         self._status_due = 0.0
 
     def _registration_refused(self, error: ApiError) -> None:

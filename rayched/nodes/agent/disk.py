@@ -135,11 +135,15 @@ class PodDirectory:
     def write_exit(self, container: str, attempt: int, values: dict[str, Any]) -> None:
         write_json(str(self.attempt_path(container, attempt) / "exit.json"), values)
 
-    def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
+    def log_directory(self, pod: Pod, container: str) -> Path:
         owner = f"{pod.metadata.namespace}_{pod.metadata.name}"
         if len(owner) > _OWNER_BYTES_MAX:
             owner = f"{owner[:_OWNER_BYTES_MAX]}-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
-        directory = self._root.logs / f"{owner}_{self.uid}" / container
+        return self._root.logs / f"{owner}_{self.uid}" / container
+
+    def log_path(self, pod: Pod, container: str, attempt: int) -> Path:
+        """Its directory is made."""
+        directory = self.log_directory(pod, container)
         directory.mkdir(0o700, parents=True, exist_ok=True)
         return directory / f"{attempt}.log"
 

@@ -3,8 +3,8 @@
 | service | SERVING |
 |---|---|
 | "" | while the process is live |
-| Submission, Eviction, Watch, Admin, Nodes, Leadership | once this replica has read the cluster's state; a standby too |
 | Scheduling | while this replica holds the epoch |
+| all others | once this replica has read the cluster's state; a standby too |
 
 An outage of etcd changes none of these: all replicas would fail at once, and calls say UNAVAILABLE by themselves. Only a feed
 that ended by a bug takes Watch and Submission off, and the replica ends. At the shutdown all become NOT_SERVING before anything
@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from grpc_health.v1 import health, health_pb2
 
-from rayched.v1 import services_pb2
+from rayched.api.services import DESCRIPTORS
 
-SERVICES: Final = {name: service.full_name for name, service in services_pb2.DESCRIPTOR.services_by_name.items()}
+SERVICES: Final = {name: service.full_name for name, service in DESCRIPTORS.items()}
 LEADERS_OWN: Final = "Scheduling"
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING

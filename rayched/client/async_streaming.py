@@ -1,0 +1,79 @@
+"""What an AsyncClient can do that reaches into nodes; as streaming.py."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rayched.client.async_transport import AsyncTransport
+from rayched.client.async_watch import AsyncResumingStream
+from rayched.client.log_following import LogChunk, LogProgress, logs_request
+from rayched.client.streaming import STREAM_PATIENCE_SECONDS
+from rayched.client.watching import StreamClosed
+
+
+class AsyncLogStream:
+    """Iterates over a log until its end, or until it is closed. Use it in an `async with`, or close it."""
+
+    def __init__(self, transport: AsyncTransport, progress: LogProgress, patience_seconds: float) -> None:
+        self._progress = progress
+        self._stream = AsyncResumingStream(transport, "Logs.Get", progress.request, patience_seconds)
+
+    def __aiter__(self) -> AsyncLogStream:
+        return self
+
+    async def __anext__(self) -> LogChunk:
+        try:
+            while not self._progress.is_done:
+                chunk = self._progress.take(await self._stream.next())
+                if chunk is not None:
+                    return chunk
+        except StreamClosed:
+            pass
+        self.close()
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> AsyncLogStream:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class AsyncStreamingCalls:
+    """A part of AsyncClient."""
+
+    _transport: AsyncTransport
+
+    def logs(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: float | None = None,
+        since_time: datetime | None = None,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+        patience_seconds: float | None = None,
+    ) -> AsyncLogStream:
+        """As Client.logs."""
+        request = logs_request(
+            name,
+            namespace,
+            container,
+            follow=follow,
+            previous=previous,
+            tail_lines=tail_lines,
+            since_seconds=since_seconds,
+            since_time=since_time,
+            timestamps=timestamps,
+            limit_bytes=limit_bytes,
+        )
+        own = STREAM_PATIENCE_SECONDS if follow else self._transport.patience.total_seconds
+        return AsyncLogStream(self._transport, LogProgress(request), own if patience_seconds is None else patience_seconds)

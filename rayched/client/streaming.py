@@ -1,0 +1,91 @@
+"""What a Client can do that reaches into nodes: logs, programs in containers, ports, use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from rayched.client.log_following import LogChunk, LogProgress, logs_request
+from rayched.client.transport import Transport
+from rayched.client.watch import ResumingStream, StreamClosed
+
+STREAM_PATIENCE_SECONDS: Final = 60.0
+
+
+class LogStream:
+    """Iterates over a log until its end, or until it is closed. Use it in a `with`, or close it."""
+
+    def __init__(self, transport: Transport, progress: LogProgress, patience_seconds: float) -> None:
+        self._progress = progress
+        self._stream = ResumingStream(transport, "Logs.Get", patience_seconds)
+        self._chunks = self._run()
+
+    def __iter__(self) -> LogStream:
+        return self
+
+    def __next__(self) -> LogChunk:
+        return next(self._chunks)
+
+    def __enter__(self) -> LogStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the iteration, also one that waits in another thread."""
+        self._stream.close()
+
+    def _run(self) -> Iterator[LogChunk]:
+        progress = self._progress
+        try:
+            for response in self._stream.responses(progress.request):
+                chunk = progress.take(response)
+                if chunk is not None:
+                    yield chunk
+                if progress.is_done:
+                    return
+        except StreamClosed:
+            return
+
+
+class StreamingCalls:
+    """A part of Client."""
+
+    _transport: Transport
+
+    def logs(
+        self,
+        name: str,
+        namespace: str = "default",
+        *,
+        container: str = "",
+        follow: bool = False,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: float | None = None,
+        since_time: datetime | None = None,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+        patience_seconds: float | None = None,
+    ) -> LogStream:
+        """What a container wrote, as bytes; `container` may be left out where the pod has one.
+
+        With `follow` it goes on until the container ends, over restarts of the node's agent and of replicas; no line comes twice.
+        Raises ApiError when it cannot be read for `patience_seconds`: 60 with `follow`, else the client's own time.
+        """
+        request = logs_request(
+            name,
+            namespace,
+            container,
+            follow=follow,
+            previous=previous,
+            tail_lines=tail_lines,
+            since_seconds=since_seconds,
+            since_time=since_time,
+            timestamps=timestamps,
+            limit_bytes=limit_bytes,
+        )
+        own = STREAM_PATIENCE_SECONDS if follow else self._transport.patience.total_seconds
+        return LogStream(self._transport, LogProgress(request), own if patience_seconds is None else patience_seconds)

@@ -1,0 +1,196 @@
+"""The agent's end of the streams: one call to each replica that waits for offers, one more for each session that a client opens.
+
+A thread with an event loop of its own: a client that reads slowly waits in its own session, and holds up no other one, nor the
+agent's loop. What has to be known of pods is asked of that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from rayched.client.endpoints import CHANNEL_OPTIONS, method, serialized
+from rayched.nodes.agent.agent_settings import AgentSettings
+from rayched.nodes.agent.streams.log_session import LogSession
+from rayched.nodes.agent.streams.refusals import Code, StreamRefusal
+from rayched.nodes.agent.streams.replica_stream import HungUp, ReplicaStream, while_heard
+from rayched.nodes.agent.streams.targets import StreamTargets
+from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, ReplicaFrame, StreamEnd
+
+SESSIONS_MAX: Final = 64
+"""Through all replicas together."""
+_READERS: Final = 4
+_PAUSE_SECONDS: Final = (0.2, 2.0)
+"""Between two attempts to reach a replica: at first, and at most."""
+_END_SECONDS: Final = 5.0
+
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+class AgentStreaming:
+    """Start it once, stop it once. Nothing is offered before the node is `registered`."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        endpoints: Sequence[str],
+        targets: StreamTargets,
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`post` runs something in the agent's loop."""
+        self._node = settings.node
+        self._endpoints = endpoints
+        self._targets = targets
+        self._post = post
+        self._agent_id = ""
+        self._incarnation = 0
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        self._registered = asyncio.Event()
+        self._attending: set[Any] = set()
+        self._sessions: set[asyncio.Task[None]] = set()
+        self._readers = ThreadPoolExecutor(_READERS, "node-logs")
+        self._thread = threading.Thread(target=self._run, name="node-streams", daemon=True)
+
+    def start(self, agent_id: str) -> None:
+        self._agent_id = agent_id
+        self._thread.start()
+
+    def registered(self, incarnation: int) -> None:
+        """From the agent's loop: the node is this agent's, from now on under that number."""
+        self._loop.call_soon_threadsafe(self._attend_as, incarnation)
+
+    def stop(self, seconds: float) -> None:
+        """Cuts what is open; clients go on at the next agent."""
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(seconds)
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    # -------------------------------------------------------------------------------------------------------------- loop
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        attending = [asyncio.create_task(self._attend(endpoint)) for endpoint in self._endpoints]
+        await self._stopped.wait()
+        for task in (*attending, *self._sessions):
+            task.cancel()
+        await asyncio.wait([*attending, *self._sessions], timeout=_END_SECONDS)
+
+    def _attend_as(self, incarnation: int) -> None:
+        self._incarnation = incarnation
+        self._registered.set()
+        for call in self._attending:
+            call.cancel()
+
+    async def _attend(self, endpoint: str) -> None:
+        said, pause = "", _PAUSE_SECONDS[0]
+        async with grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS) as channel:
+            while True:
+                await self._registered.wait()
+                begun = self._loop.time()
+                why = await self._attended(channel)
+                lasted = self._loop.time() - begun
+                pause = _PAUSE_SECONDS[0] if lasted > _PAUSE_SECONDS[1] else min(pause * 2, _PAUSE_SECONDS[1])
+                if why != said:
+                    log.info("replica %s has no stream to node %s now: %s", endpoint, self._node, why)
+                    said = why
+                await asyncio.sleep(pause)
+
+    async def _attended(self, channel: Any) -> str:
+        """Until that ends; why it did."""
+        request = AttendRequest(node=self._node, agent_id=self._agent_id, incarnation=self._incarnation)
+        target = method("AgentStreams.Attend")
+        call = channel.unary_stream(target.path, serialized, target.response.FromString)(request)
+        self._attending.add(call)
+        try:
+            while (offer := await call.read()) is not grpc.aio.EOF:
+                if offer.session:
+                    self._begin(channel, offer.session)
+        except grpc.RpcError as error:
+            return str(error.details())
+        except asyncio.CancelledError:
+            # Also what a read says of a call that was cancelled for a new incarnation.
+            if not call.cancelled():
+                raise
+            return "the node was registered again"
+        finally:
+            self._attending.discard(call)
+            call.cancel()
+        return "it has ended the stream"
+
+    # ---------------------------------------------------------------------------------------------------------- sessions
+
+    def _begin(self, channel: Any, session: str) -> None:
+        task = asyncio.create_task(self._serve(channel, session))
+        self._sessions.add(task)
+        task.add_done_callback(self._sessions.discard)
+
+    async def _serve(self, channel: Any, session: str) -> None:
+        target = method("AgentStreams.Serve")
+        call = channel.stream_stream(target.path, serialized, target.response.FromString)()
+        stream = ReplicaStream(call)
+        try:
+            await stream.write(AgentFrame(session=session))
+            first = await stream.read()
+            await stream.write(AgentFrame(end=await self._ended(first, stream)))
+            await call.done_writing()
+            async with asyncio.timeout(_END_SECONDS):
+                await stream.until_hung_up()
+        except (HungUp, TimeoutError):
+            return
+        finally:
+            stream.close()
+
+    async def _ended(self, first: ReplicaFrame, stream: ReplicaStream) -> StreamEnd:
+        """Carries out what is wanted; how that ended."""
+        try:
+            if len(self._sessions) > SESSIONS_MAX:
+                text = f"{SESSIONS_MAX} streams to node {self._node} are open, and no more are allowed"
+                raise StreamRefusal(Code.RESOURCE_EXHAUSTED, text)
+            await self._carry_out(first, stream)
+        except StreamRefusal as refusal:
+            return StreamEnd(code=refusal.code, message=refusal.message)
+        except HungUp:
+            raise
+        except Exception as error:
+            log.exception("a stream of node %s has failed", self._node)
+            return StreamEnd(
+                code=Code.DATA_LOSS.value[0], message=f"the agent has failed ({type(error).__name__}); its log says why"
+            )
+        return StreamEnd()
+
+    async def _carry_out(self, first: ReplicaFrame, stream: ReplicaStream) -> None:
+        match first.WhichOneof("frame"):
+            case "logs":
+                session = LogSession(first.uid, first.logs, stream, self._readers)
+                await while_heard(session.run(self._targets, self._ask), stream)
+            case what:
+                raise StreamRefusal(
+                    Code.UNIMPLEMENTED, f"the agent of node {self._node} does not know {what}; it is older than this replica"
+                )
+
+    async def _ask(self, question: Callable[[], _T]) -> _T:
+        """The answer of the agent's loop."""
+        answer: Future[_T] = Future()
+
+        def ask() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._post(ask)
+        return await asyncio.wrap_future(answer)

@@ -1,0 +1,83 @@
+"""The pods of a node as streams see them. Used in the agent's loop, which owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rayched.nodes.agent.container_life import CONTAINER_CREATING, ContainerLife, ContainerStep
+from rayched.nodes.agent.pod_runner import PodRunner
+from rayched.nodes.agent.streams.refusals import forbidden, not_there
+from rayched.v1.core_pb2 import ContainerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The log of one attempt, and the attempt's own directory, in which its exit will be."""
+
+    attempt: int
+    path: Path
+    directory: Path
+
+    def is_over(self) -> bool:
+        """Nothing more is written to the log. Looks at the disk."""
+        return (self.directory / "exit.json").exists() or not self.directory.exists()
+
+
+class NotStarted(Exception):
+    """The container may have a log later; why it has none now."""
+
+
+class StreamTargets:
+    """By the uids of pods; the runners are the agent's own."""
+
+    def __init__(self, runners: Mapping[str, PodRunner]) -> None:
+        self._runners = runners
+
+    def log(self, uid: str, pod: str, container: str, *, previous: bool) -> AttemptLog:
+        """Raises StreamRefusal and NotStarted."""
+        runner = self._runners.get(uid)
+        if runner is None:
+            raise NotStarted(CONTAINER_CREATING)
+        one, status = _container(runner, pod, container)
+        attempt = _previous_attempt(one, status) if previous else _present_attempt(one, status)
+        if attempt is None and previous:
+            raise forbidden(f'previous terminated container "{container}" in pod "{pod}" not found')
+        if attempt is None:
+            raise NotStarted(status.state.waiting.reason or CONTAINER_CREATING)
+        return self.log_of_attempt(uid, pod, container, attempt)
+
+    def log_of_attempt(self, uid: str, pod: str, container: str, attempt: int) -> AttemptLog:
+        """Raises StreamRefusal."""
+        runner = self._runners.get(uid)
+        if runner is None:
+            raise not_there(f'pod "{pod}" is not on this node any more')
+        directory = runner.directory
+        path = directory.log_directory(runner.life.pod, container) / f"{attempt}.log"
+        return AttemptLog(attempt, path, directory.attempt_path(container, attempt))
+
+
+def _container(runner: PodRunner, pod: str, name: str) -> tuple[ContainerLife, ContainerStatus]:
+    status = runner.status()
+    for one in (*status.container_statuses, *status.init_container_statuses):
+        if one.name == name:
+            return runner.life.container(name), one
+    raise not_there(f"container {name} is not valid for pod {pod}")
+
+
+def _last_ended(one: ContainerLife) -> int:
+    return one.attempt if one.step in (ContainerStep.WAITING, ContainerStep.ENDED) else one.attempt - 1
+
+
+def _present_attempt(one: ContainerLife, status: ContainerStatus) -> int | None:
+    """Of a container that waits for its next start the last one, as kubelet has it."""
+    if not status.state.HasField("waiting"):
+        return one.attempt
+    return _last_ended(one) if status.last_state.HasField("terminated") else None
+
+
+def _previous_attempt(one: ContainerLife, status: ContainerStatus) -> int | None:
+    if not status.last_state.HasField("terminated"):
+        return None
+    return _last_ended(one) if status.state.HasField("waiting") else one.attempt - 1

@@ -1,0 +1,45 @@
+"""The command in processes of its own, for what it does with standard input and output as they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS_MAX = 240.0
+
+
+def rayched(address: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "rayched.cli.main", *words]
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen(command, env={**os.environ, "RAYCHED_SERVER": address}, **options)
+
+
+def done(process: subprocess.Popen[bytes], data: bytes | None = None) -> tuple[int, bytes, str]:
+    """Its exit code, what it wrote, and its errors."""
+    out, errors = process.communicate(data, timeout=SECONDS_MAX)
+    return process.returncode, out, errors.decode()
+
+
+def run(address: str, *words: str) -> tuple[int, bytes, str]:
+    return done(rayched(address, *words))
+
+
+@contextmanager
+def running(address: str, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that is killed at the end, if it still runs."""
+    process = rayched(address, *words, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def memory_of(pid: int) -> int:
+    """Bytes."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
