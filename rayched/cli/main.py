@@ -21,6 +21,7 @@ from rayched.cli import (
     demo_command,
     drain_command,
     events_command,
+    exec_command,
     explain_command,
     get_command,
     logs_command,
@@ -28,6 +29,7 @@ from rayched.cli import (
     node_commands,
     object_commands,
     plan_command,
+    port_forward_command,
     queue_command,
 )
 from rayched.cli.printing import note, out
@@ -49,6 +51,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "describe": object_commands.describe,
     "events": events_command.events,
     "logs": logs_command.logs,
+    "exec": exec_command.execute,
+    "port-forward": port_forward_command.port_forward,
     "delete": delete_command.delete,
     "cordon": node_commands.cordon,
     "uncordon": node_commands.uncordon,

@@ -20,6 +20,7 @@ from rayched.cli.eviction_options import EvictionOptions
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import fail, out, wrong
+from rayched.cli.stream_token import stream_token
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.agent import NodeAgent
 from rayched.nodes.agent.agent_settings import AgentSettings
@@ -75,6 +76,9 @@ class NodeOptions:
     allow_root_pods: Annotated[bool, typer.Option("--allow-root-pods", help="Let pods run as root.")] = False
     allowed_host_paths: Annotated[list[Path] | None, _several("DIR", "A hostPath has to be in one of them.")] = None
     image_roots: Annotated[list[Path] | None, _several("DIR", "An image dir:PATH has to be in one of them.")] = None
+    stream_token_file: Annotated[
+        Path | None, _of_host("FILE", "The token that exec and port-forward need; none: both are off.")
+    ] = None
     take_over: Annotated[bool, typer.Option("--take-over", help="Take the node from another agent that still lives.")] = False
 
     def root(self) -> Path:
@@ -155,6 +159,7 @@ def node(
         heartbeat_seconds=options.heartbeat,
         restart_cap=options.restart_cap(),
         take_over=options.take_over,
+        stream_token=stream_token("--stream-token-file", options.stream_token_file),
         eviction=found,
         bounds=options.bounds(),
     )

@@ -51,6 +51,13 @@ def raw(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def raw_error(data: bytes) -> None:
+    """The same, of its standard error."""
+    sys.stderr.flush()
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+
+
 def clear_screen() -> None:
     _write(_CLEAR)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rayched.client.async_transport import AsyncTransport
+from rayched.client.async_two_way import AsyncExecStream, AsyncPortForwarder
 from rayched.client.async_watch import AsyncResumingStream
+from rayched.client.errors import ApiError
+from rayched.client.executing import exec_start
 from rayched.client.log_following import LogChunk, LogProgress, logs_request
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.watching import StreamClosed
+from rayched.v1.streams_pb2 import PortForwardStart
 
 
 class AsyncLogStream:
@@ -77,3 +82,35 @@ class AsyncStreamingCalls:
         )
         own = STREAM_PATIENCE_SECONDS if follow else self._transport.patience.total_seconds
         return AsyncLogStream(self._transport, LogProgress(request), own if patience_seconds is None else patience_seconds)
+
+    def exec(
+        self,
+        name: str,
+        command: Sequence[str],
+        namespace: str = "default",
+        *,
+        container: str = "",
+        stdin: bool = False,
+        tty: bool = False,
+        size: tuple[int, int] | None = None,
+        token: str = "",
+    ) -> AsyncExecStream:
+        """As Client.exec; it begins with `async with`."""
+        start = exec_start(name, command, namespace, container, stdin=stdin, tty=tty, size=size, token=token)
+        return AsyncExecStream(self._transport, start)
+
+    def port_forward(
+        self,
+        name: str,
+        port: int,
+        namespace: str = "default",
+        *,
+        local_port: int = 0,
+        address: str = "127.0.0.1",
+        token: str = "",
+        failed: Callable[[ApiError], None] = lambda _: None,
+        accepted: Callable[[], None] = lambda: None,
+    ) -> AsyncPortForwarder:
+        """As Client.port_forward; it begins with `async with`."""
+        start = PortForwardStart(namespace=namespace, pod=name, port=port, token=token)
+        return AsyncPortForwarder(self._transport, start, address, local_port, failed=failed, accepted=accepted)

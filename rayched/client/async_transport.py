@@ -60,6 +60,11 @@ class AsyncTransport:
         endpoint = self.endpoints.current()
         return endpoint, self._method(endpoint, name)(request)
 
+    def two_way(self, name: str) -> tuple[str, Any]:
+        """Opens a stream both ways at the current endpoint; no deadline."""
+        endpoint = self.endpoints.current()
+        return endpoint, self._method(endpoint, name)()
+
     async def close(self) -> None:
         self._closed = True
         channels = list(self._channels.values())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from rayched.client.errors import ApiError
+from rayched.client.executing import ExecStream, exec_start
+from rayched.client.forwarding import PortForwarder
 from rayched.client.log_following import LogChunk, LogProgress, logs_request
 from rayched.client.transport import Transport
 from rayched.client.watch import ResumingStream, StreamClosed
+from rayched.v1.streams_pb2 import PortForwardStart
 
 STREAM_PATIENCE_SECONDS: Final = 60.0
 
@@ -89,3 +93,42 @@ class StreamingCalls:
         )
         own = STREAM_PATIENCE_SECONDS if follow else self._transport.patience.total_seconds
         return LogStream(self._transport, LogProgress(request), own if patience_seconds is None else patience_seconds)
+
+    def exec(
+        self,
+        name: str,
+        command: Sequence[str],
+        namespace: str = "default",
+        *,
+        container: str = "",
+        stdin: bool = False,
+        tty: bool = False,
+        size: tuple[int, int] | None = None,
+        token: str = "",
+    ) -> ExecStream:
+        """Runs a program in a container that runs, as the container's own user, with its environment.
+
+        `size` is the terminal's, columns and rows; `token` that of the pod's node. Closing the stream kills the program. Raises
+        ApiError when it cannot be started; tried again only where nothing was done.
+        """
+        start = exec_start(name, command, namespace, container, stdin=stdin, tty=tty, size=size, token=token)
+        return ExecStream(self._transport, start)
+
+    def port_forward(
+        self,
+        name: str,
+        port: int,
+        namespace: str = "default",
+        *,
+        local_port: int = 0,
+        address: str = "127.0.0.1",
+        token: str = "",
+        failed: Callable[[ApiError], None] = lambda _: None,
+        accepted: Callable[[], None] = lambda: None,
+    ) -> PortForwarder:
+        """Makes a port of a pod one of this host, until it is closed; `local_port` 0: one that is free, which `port` of it says.
+
+        `failed` and `accepted` are told of each connection. Raises OSError where nobody can listen there.
+        """
+        start = PortForwardStart(namespace=namespace, pod=name, port=port, token=token)
+        return PortForwarder(self._transport, start, address, local_port, failed=failed, accepted=accepted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import grpc
@@ -60,8 +60,8 @@ class Transport:
         """Attempts as long as the time lasts and `repeat` says so; the last one's error is raised."""
         return tenacity.Retrying(**retry_rules(self.patience, total_seconds, repeat))
 
-    def stream(self, name: str, request: Message, timeout_seconds: float | None = None) -> tuple[str, Any]:
-        """Opens a stream at the current endpoint."""
+    def stream(self, name: str, request: Message | Iterator[Message], timeout_seconds: float | None = None) -> tuple[str, Any]:
+        """Opens a stream at the current endpoint; `request`: of messages where the caller streams as well."""
         endpoint = self.endpoints.current()
         return endpoint, self._method(endpoint, name)(request, timeout=timeout_seconds)
 

@@ -50,8 +50,12 @@ SHOWING = [
     "logs db",
     "logs none-such",
     "logs db -c odd\x1b[2J",
+    "exec db -- true",
+    "exec none-such -- odd\x1b[2J",
+    "port-forward db 80",
+    "port-forward none-such 80",
 ]
-NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs")
+NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs", "port-forward")
 WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node")
 
 

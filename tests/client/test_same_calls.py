@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from rayched.client.async_client import AsyncClient
+from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.client import Client
+from rayched.client.streaming import StreamingCalls
 from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.io.client import StoreClient
 
@@ -24,12 +26,19 @@ def parameters(call: Callable[..., object]) -> list[tuple[str, object, object]]:
 
 def test_both_clients_have_the_same_calls() -> None:
     assert calls(Client).keys() == calls(AsyncClient).keys()
+    assert calls(StreamingCalls).keys() == calls(AsyncStreamingCalls).keys()
 
 
 @pytest.mark.parametrize("name", sorted(calls(Client)))
 def test_a_call_takes_the_same_arguments(name: str) -> None:
     sync, asynchronous = calls(Client)[name], calls(AsyncClient)[name]
     assert parameters(sync) == parameters(asynchronous)
+
+
+@pytest.mark.parametrize("name", sorted(calls(StreamingCalls)))
+def test_a_stream_takes_the_same_arguments(name: str) -> None:
+    sync, asynchronous = calls(StreamingCalls)[name], calls(AsyncStreamingCalls)[name]
+    assert [one[:2] for one in parameters(sync)] == [one[:2] for one in parameters(asynchronous)]
 
 
 def test_the_stores_client_for_an_event_loop_has_no_call_of_its_own() -> None:

@@ -29,6 +29,8 @@ class AgentSettings:
     heartbeat_seconds: float = 10.0
     restart_cap: float = 300.0
     take_over: bool = False
+    stream_token: str = ""
+    """Who executes programs in pods, or reaches their ports, has to know it; empty: nobody may."""
     eviction: EvictionSettings = field(default_factory=lambda: EvictionSettings(()))
     bounds: NodeBounds = field(default_factory=NodeBounds)
 

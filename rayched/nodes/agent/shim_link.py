@@ -63,7 +63,7 @@ class ShimLink:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_SEND_SECONDS)
         try:
-            _connect(self._socket, directory / "shim")
+            connect_to_shim(self._socket, directory)
         except OSError as error:
             self._socket.close()
             raise ShimFault(f"the shim in {directory} cannot be reached: {error.strerror}") from None
@@ -126,9 +126,9 @@ class ShimLink:
         self._closed()
 
 
-def _connect(connection: socket.socket, directory: Path) -> None:
-    """The path may be longer than a socket's address can be."""
-    there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def connect_to_shim(connection: socket.socket, directory: Path) -> None:
+    """The path may be longer than a socket's address can be. Raises OSError."""
+    there = os.open(directory / "shim", os.O_RDONLY | os.O_DIRECTORY)
     try:
         connection.connect(f"/proc/self/fd/{there}/sock")
     finally:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, Final, cast
 
 from rayched.api.kinds import POD
-from rayched.server.errors import forbidden_by_state, invalid, not_found
+from rayched.server.errors import ApiFailure, Code, forbidden_by_state, invalid, not_found
 from rayched.server.rpc import Call
-from rayched.server.services.node_streams import NodeStreams
+from rayched.server.services.node_streams import AgentLink, NodeStreams
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.streams_pb2 import AttendRequest, LogsRequest, ReplicaFrame
+from rayched.v1.streams_pb2 import (
+    AttendRequest,
+    ExecRequest,
+    ExecStart,
+    LogsRequest,
+    PortForwardRequest,
+    PortForwardStart,
+    ReplicaFrame,
+)
+
+_ENDED: Final = ("Succeeded", "Failed")
+_COMMAND_BYTES_MAX: Final = 64 << 10
 
 
 def streaming_services(streams: NodeStreams) -> dict[str, object]:
     """By their names."""
     return {
         "Logs": LogsService(streams),
+        "Exec": ExecService(streams),
+        "PortForward": PortForwardService(streams),
         "AgentStreams": AgentStreamsService(streams),
     }
 
@@ -54,6 +70,111 @@ class LogsService:
         async with self._streams.to_node(_node_of(pod), _subject(pod), frame) as link:
             while (answer := await link.read()) is not None:
                 await call.write(answer.logs)
+
+
+class ExecService:
+    """Any replica serves it."""
+
+    def __init__(self, streams: NodeStreams) -> None:
+        self._streams = streams
+
+    async def stream(self, call: Call) -> None:
+        await self._streams.run(lambda: self._stream(call))
+
+    async def _stream(self, call: Call) -> None:
+        first: ExecRequest | None = await self._streams.first_of(call)
+        if first is None or not first.HasField("start"):
+            raise invalid("the first request of an exec is its start")
+        start: ExecStart = first.start
+        if not start.command:
+            raise invalid("command: you must specify at least one command for the container")
+        if start.ByteSize() > _COMMAND_BYTES_MAX:
+            raise invalid(f"command: found {start.ByteSize()} bytes, at most {_COMMAND_BYTES_MAX} are allowed")
+        pod = await _pod_of(self._streams, start.namespace, start.pod)
+        if pod.status.phase in _ENDED:
+            raise forbidden_by_state(
+                f"{_subject(pod)}: cannot exec into a container in a completed pod; current phase is {pod.status.phase}"
+            )
+        start.container = _container_of(pod, start.container)
+        frame = ReplicaFrame(uid=pod.metadata.uid, exec=first)
+        async with self._streams.to_node(_node_of(pod), _subject(pod), frame) as link:
+            relay = _Relay(call, link, self._streams.limits.frame_bytes)
+            await relay.run("exec", self._streams.limits.idle_seconds, ReplicaFrame(exec=ExecRequest(end_of_input=True)))
+
+
+class PortForwardService:
+    """Any replica serves it."""
+
+    def __init__(self, streams: NodeStreams) -> None:
+        self._streams = streams
+
+    async def stream(self, call: Call) -> None:
+        await self._streams.run(lambda: self._stream(call))
+
+    async def _stream(self, call: Call) -> None:
+        first: PortForwardRequest | None = await self._streams.first_of(call)
+        if first is None or not first.HasField("start"):
+            raise invalid("the first request of a port-forward is its start")
+        start: PortForwardStart = first.start
+        if not 0 < start.port < 1 << 16:
+            raise invalid(f"port: found {start.port}, want 1 to 65535")
+        pod = await _pod_of(self._streams, start.namespace, start.pod)
+        if pod.status.phase != "Running":
+            phase = pod.status.phase or "Pending"
+            raise forbidden_by_state(
+                f"{_subject(pod)}: unable to forward port because pod is not running. Current status={phase}"
+            )
+        frame = ReplicaFrame(uid=pod.metadata.uid, port_forward=first)
+        async with self._streams.to_node(_node_of(pod), _subject(pod), frame) as link:
+            relay = _Relay(call, link, self._streams.limits.frame_bytes)
+            end = ReplicaFrame(port_forward=PortForwardRequest(end=True))
+            await relay.run("port_forward", self._streams.limits.idle_seconds, end)
+
+
+class _Relay:
+    """Frames of a client and an agent, both ways at once, until the agent ends it."""
+
+    def __init__(self, call: Call, link: AgentLink, frame_bytes: int) -> None:
+        self._call = call
+        self._link = link
+        self._frame_bytes = frame_bytes
+        self._passed_at = time.monotonic()
+
+    async def run(self, field: str, idle_seconds: float, end: ReplicaFrame) -> None:
+        """`field`: where frames have what passes. `end`: told to the agent when the client has no more to send."""
+        down = asyncio.create_task(self._down(field))
+        up = asyncio.create_task(self._up(field, end))
+        try:
+            waiting: set[asyncio.Task[None]] = {down, up}
+            while down in waiting:
+                left = self._passed_at + idle_seconds - time.monotonic()
+                done, waiting = await asyncio.wait(waiting, timeout=max(left, 0.01), return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                if self._passed_at + idle_seconds <= time.monotonic():
+                    raise ApiFailure(Code.DEADLINE_EXCEEDED, f"nothing has passed for {idle_seconds:g} s; the stream has ended")
+        finally:
+            await _ended(down, up)
+
+    async def _down(self, field: str) -> None:
+        while (answer := await self._link.read()) is not None:
+            await self._call.write(getattr(answer, field))
+            self._passed_at = time.monotonic()
+
+    async def _up(self, field: str, end: ReplicaFrame) -> None:
+        while (request := await self._call.read()) is not None:
+            if request.ByteSize() > self._frame_bytes:
+                raise invalid(f"a message of {request.ByteSize()} bytes, at most {self._frame_bytes} are allowed")
+            await self._link.write(ReplicaFrame(**{field: request}))
+            self._passed_at = time.monotonic()
+        await self._link.write(end)
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # -------------------------------------------------------------------------------------------------------------------- pods

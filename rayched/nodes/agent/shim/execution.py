@@ -1,9 +1,11 @@
-"""A further process in a container that runs: a probe or a hook, whose output is kept."""
+"""A further process in a container that runs: a probe or a hook, whose output is kept, or what a client executes, whose input and
+output are the agent's ends of pipes or of a terminal, so that nothing of it passes through the shim."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,32 +15,29 @@ from rayched.nodes.agent.shim.spawning import spawn
 
 _OUTPUT_MAX: Final = 10 << 10
 _READ_BYTES: Final = 1 << 16
+NOBODY: Final = -1
+"""Of a peer that has hung up."""
 
 
 class Execution:
     """One process, from its start to its answer. `request` is what it answers."""
 
-    def __init__(self, request: Any, peer: int, container: ShimContainer, argv: list[str], ends_at: float) -> None:
+    def __init__(self, request: Any, peer: int, container: ShimContainer, pid: int, ends_at: float, pipe: int | None) -> None:
+        """`pipe`: its output, which is kept; None: that is somebody else's."""
         self.request = request
         self.peer = peer
         self.container = container
+        self.pid = pid
         self.ends_at = ends_at
+        self.pipe = pipe
         self.timed_out = False
         self.status: int | None = None
         self._output = b""
-        spec = replace(container.spec, argv=argv)
-        reading, writing = os.pipe()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        try:
-            self.pid = spawn(spec, nothing, writing, writing)
-        except BaseException:
-            os.close(reading)
-            raise
-        finally:
-            os.close(nothing)
-            os.close(writing)
-        os.set_blocking(reading, False)
-        self.pipe: int | None = reading
+
+    @property
+    def is_streamed(self) -> bool:
+        """It ends with the connection of who asked for it."""
+        return False
 
     def kill(self) -> None:
         for pid in reversed(proc_table.tree_of(self.pid)):
@@ -72,4 +71,51 @@ class Execution:
         number = os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
         code = 128 + number if number else os.WEXITSTATUS(self.status)
         text = self._output.decode(errors="replace")
-        return {"ok": True, "code": code, "timed_out": self.timed_out and number == signal.SIGKILL, "output": text}
+        timed_out = self.timed_out and number == signal.SIGKILL
+        return {"ok": True, "code": code, "signal": number, "timed_out": timed_out, "output": text}
+
+
+class StreamedExecution(Execution):
+    """What a client executes."""
+
+    @property
+    def is_streamed(self) -> bool:
+        return True
+
+    def kill(self) -> None:
+        """What it left to the shim, and is still of its session, dies as well."""
+        super().kill()
+        for pid in proc_table.children_of(os.getpid()):
+            if proc_table.session_of(pid) == self.pid:
+                proc_table.kill(pid)
+
+
+def kept_execution(request: Any, peer: int, container: ShimContainer, argv: list[str], ends_at: float) -> Execution:
+    """One whose output is kept. Raises SpawnError."""
+    reading, writing = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        pid = spawn(replace(container.spec, argv=argv), nothing, writing, writing)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(nothing)
+        os.close(writing)
+    os.set_blocking(reading, False)
+    return Execution(request, peer, container, pid, ends_at, reading)
+
+
+def streamed_execution(
+    request: Any, peer: int, container: ShimContainer, argv: list[str], fds: Sequence[int]
+) -> StreamedExecution:
+    """`fds`: its input, output and errors, or a terminal alone. They stay open here. Raises SpawnError."""
+    spec = replace(container.spec, argv=argv)
+    terminal = len(fds) == 1
+    if terminal:
+        spec = replace(spec, env={"TERM": "xterm", **spec.env})
+        if spec.user is not None:
+            # What opens the terminal by its name has to be allowed to.
+            os.fchown(fds[0], spec.user, -1)
+    pid = spawn(spec, fds[0], fds[0 if terminal else 1], fds[0 if terminal else 2], terminal=terminal)
+    return StreamedExecution(request, peer, container, pid, float("inf"), None)

@@ -3,8 +3,9 @@
     {"id": 1, "verb": "start", "container": "main", "attempt": 0}       → {"id": 1, "ok": true, "pid": 4711, ...}
     what happens without being asked                                    → {"event": "ended", "container": "main", ...}
 
-Verbs: hello, start, stop, signal, kill, exec, oom, quit. An answer has `ok`, and `error` where it is false. Starting an attempt
-that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
+Verbs: hello, start, stop, signal, kill, exec, run, oom, quit. An answer has `ok`, and `error` where it is false. Starting an
+attempt that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
+`run` is an exec whose input and output come with it as descriptors, and that is killed when the connection ends.
 
 One thread, one loop. The lock that is held while this process lives tells the agent that it does, whatever became of its pid. The
 process that the agent starts ends at once, when its child holds lock and socket: so a shim has never been the agent's child.
@@ -27,14 +28,15 @@ from typing import Any, Final
 
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim.container import ShimContainer, write_json
-from rayched.nodes.agent.shim.execution import Execution
+from rayched.nodes.agent.shim.execution import NOBODY, Execution, kept_execution, streamed_execution
 from rayched.nodes.agent.shim.spawning import SpawnError, become_subreaper, lower_oom_score
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 _SWEEP_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 3600.0
 _LAST_WRITES_SECONDS: Final = 10.0
 _LINE_MAX: Final = 1 << 20
+_DESCRIPTORS_MAX: Final = 3
 _OWN_SCORE: Final = -998
 
 
@@ -49,6 +51,8 @@ class Shim:
         self._containers: dict[tuple[str, int], ShimContainer] = {}
         self._executions: dict[int, Execution] = {}
         self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._descriptors: dict[int, list[int]] = {}
+        """By peer: what came with a request that is not read yet."""
         self._quits = False
         self._quits_by = 0.0
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
@@ -179,12 +183,15 @@ class Shim:
 
     def _heard(self, fd: int) -> None:
         peer, buffer = self._peers[fd]
+        descriptors: list[int] = []
         try:
-            data = peer.recv(1 << 16)
+            data, descriptors, _, _ = socket.recv_fds(peer, 1 << 16, _DESCRIPTORS_MAX)
         except OSError:
             data = b""
+        held = self._descriptors.setdefault(fd, [])
+        held += descriptors
         buffer += data
-        if not data or len(buffer) > _LINE_MAX:
+        if not data or len(buffer) > _LINE_MAX or len(held) > _DESCRIPTORS_MAX:
             self._hang_up(fd)
             return
         *lines, rest = bytes(buffer).split(b"\n")
@@ -209,6 +216,17 @@ class Shim:
         peer, _ = self._peers.pop(fd)
         self._selector.unregister(peer)
         peer.close()
+        self._close_descriptors(fd)
+        for execution in self._executions.values():
+            if execution.peer == fd:
+                # The next peer may have the same number.
+                execution.peer = NOBODY
+                if execution.is_streamed:
+                    execution.kill()
+
+    def _close_descriptors(self, fd: int) -> None:
+        for descriptor in self._descriptors.pop(fd, ()):
+            os.close(descriptor)
 
     def _send(self, fd: int, message: dict[str, Any]) -> None:
         if fd not in self._peers:
@@ -247,6 +265,12 @@ class Shim:
             case "exec":
                 self._execute(fd, message)
                 return None
+            case "run":
+                try:
+                    self._run_streamed(fd, message)
+                finally:
+                    self._close_descriptors(fd)
+                return None
             case "quit":
                 self._quits, self._quits_by = True, time.monotonic() + _LAST_WRITES_SECONDS
                 for one in self._containers.values():
@@ -274,13 +298,25 @@ class Shim:
         return container
 
     def _execute(self, fd: int, message: dict[str, Any]) -> None:
-        container = self._containers[message["container"], message["attempt"]]
-        if not container.is_running:
-            raise ValueError(f"container {container.name!r} does not run")
-        execution = Execution(message.get("id"), fd, container, message["argv"], time.monotonic() + message["seconds"])
+        container = self._running(message)
+        execution = kept_execution(message.get("id"), fd, container, message["argv"], time.monotonic() + message["seconds"])
         self._executions[execution.pid] = execution
         assert execution.pipe is not None
         self._selector.register(execution.pipe, selectors.EVENT_READ, lambda _: self._output_ready(execution))
+
+    def _run_streamed(self, fd: int, message: dict[str, Any]) -> None:
+        descriptors = self._descriptors.get(fd, [])
+        if len(descriptors) not in (1, _DESCRIPTORS_MAX):
+            raise ValueError(f"{len(descriptors)} descriptors came with it, want 1 or {_DESCRIPTORS_MAX}")
+        execution = streamed_execution(message.get("id"), fd, self._running(message), message["argv"], descriptors)
+        self._executions[execution.pid] = execution
+        self._send(fd, {"event": "runs", "id": message.get("id"), "pid": execution.pid})
+
+    def _running(self, message: dict[str, Any]) -> ShimContainer:
+        container = self._containers[message["container"], message["attempt"]]
+        if not container.is_running:
+            raise ValueError(f"container {container.name!r} does not run")
+        return container
 
     def _output_ready(self, execution: Execution) -> None:
         pipe = execution.pipe

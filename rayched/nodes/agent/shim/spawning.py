@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
 import signal
+import termios
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -65,14 +67,17 @@ def lower_oom_score(wanted: int) -> int:
     return present
 
 
-def spawn(spec: ProcessSpec, stdin: int, stdout: int, stderr: int) -> int:
-    """The pid of the new process, which leads a session of its own. Raises SpawnError."""
+def spawn(spec: ProcessSpec, stdin: int, stdout: int, stderr: int, *, terminal: bool = False) -> int:
+    """The pid of the new process, which leads a session of its own. `terminal`: its input is one, which will be that session's.
+
+    Raises SpawnError.
+    """
     reading, writing = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _become(spec, (stdin, stdout, stderr), writing, parent)
+        _become(spec, (stdin, stdout, stderr), writing, parent, terminal=terminal)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         told = pipe.read()
@@ -82,7 +87,7 @@ def spawn(spec: ProcessSpec, stdin: int, stdout: int, stderr: int) -> int:
     return pid
 
 
-def _become(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent: int) -> NoReturn:
+def _become(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent: int, *, terminal: bool) -> NoReturn:
     """In the child: never returns."""
     try:
         os.setsid()
@@ -92,6 +97,8 @@ def _become(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent: i
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         report = _arrange(fds, report)
+        if terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if spec.oom_score_adj is not None:
             lower_oom_score(spec.oom_score_adj)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

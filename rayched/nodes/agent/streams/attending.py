@@ -7,6 +7,7 @@ agent's loop. What has to be known of pods is asked of that loop.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -17,8 +18,10 @@ import grpc
 
 from rayched.client.endpoints import CHANNEL_OPTIONS, method, serialized
 from rayched.nodes.agent.agent_settings import AgentSettings
+from rayched.nodes.agent.streams.exec_session import ExecSession
 from rayched.nodes.agent.streams.log_session import LogSession
-from rayched.nodes.agent.streams.refusals import Code, StreamRefusal
+from rayched.nodes.agent.streams.port_session import PortSession
+from rayched.nodes.agent.streams.refusals import Code, StreamRefusal, refused
 from rayched.nodes.agent.streams.replica_stream import HungUp, ReplicaStream, while_heard
 from rayched.nodes.agent.streams.targets import StreamTargets
 from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, ReplicaFrame, StreamEnd
@@ -47,6 +50,7 @@ class AgentStreaming:
     ) -> None:
         """`post` runs something in the agent's loop."""
         self._node = settings.node
+        self._token = settings.stream_token
         self._endpoints = endpoints
         self._targets = targets
         self._post = post
@@ -175,10 +179,28 @@ class AgentStreaming:
             case "logs":
                 session = LogSession(first.uid, first.logs, stream, self._readers)
                 await while_heard(session.run(self._targets, self._ask), stream)
+            case "exec":
+                start = first.exec.start
+                self._check_token("exec", start.token)
+                target = await self._ask(lambda: self._targets.running(first.uid, start.pod, start.container))
+                await while_heard(ExecSession(start, target, stream).run(), stream)
+            case "port_forward":
+                port = first.port_forward.start
+                self._check_token("port-forward", port.token)
+                await self._ask(lambda: self._targets.check_pod(first.uid, port.pod))
+                await while_heard(PortSession(port, stream).run(), stream)
             case what:
                 raise StreamRefusal(
                     Code.UNIMPLEMENTED, f"the agent of node {self._node} does not know {what}; it is older than this replica"
                 )
+
+    def _check_token(self, what: str, token: str) -> None:
+        if not self._token:
+            raise refused(f"node {self._node}: {what} is off, for its agent has no token (rayched node --stream-token-file)")
+        if not token:
+            raise refused(f"node {self._node}: {what} needs the token of the node (--token-file)")
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
+            raise refused(f"node {self._node}: {what} with another token than that of the node")
 
     async def _ask(self, question: Callable[[], _T]) -> _T:
         """The answer of the agent's loop."""

@@ -25,6 +25,15 @@ class AttemptLog:
         return (self.directory / "exit.json").exists() or not self.directory.exists()
 
 
+@dataclass(frozen=True, slots=True)
+class RunningTarget:
+    """An attempt that runs, and the directory of its pod."""
+
+    directory: Path
+    container: str
+    attempt: int
+
+
 class NotStarted(Exception):
     """The container may have a log later; why it has none now."""
 
@@ -47,6 +56,22 @@ class StreamTargets:
         if attempt is None:
             raise NotStarted(status.state.waiting.reason or CONTAINER_CREATING)
         return self.log_of_attempt(uid, pod, container, attempt)
+
+    def running(self, uid: str, pod: str, container: str) -> RunningTarget:
+        """Raises StreamRefusal."""
+        runner = self._runners.get(uid)
+        if runner is None:
+            raise forbidden(f'pod "{pod}" does not run on this node')
+        one, _ = _container(runner, pod, container)
+        if one.step is not ContainerStep.RUNNING or not runner.has_shim:
+            raise forbidden(f'container "{container}" in pod "{pod}" does not run')
+        return RunningTarget(runner.directory.path, container, one.attempt)
+
+    def check_pod(self, uid: str, pod: str) -> None:
+        """Raises StreamRefusal where nothing of it runs."""
+        runner = self._runners.get(uid)
+        if runner is None or not any(one.step is ContainerStep.RUNNING for one in runner.life.containers):
+            raise forbidden(f'pod "{pod}" does not run on this node')
 
     def log_of_attempt(self, uid: str, pod: str, container: str, attempt: int) -> AttemptLog:
         """Raises StreamRefusal."""

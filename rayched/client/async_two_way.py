@@ -1,0 +1,207 @@
+"""Streams both ways for asyncio: programs in containers and ports of pods; the rules are those of two_way.py."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from rayched.client.async_transport import AsyncTransport
+from rayched.client.errors import ApiError, api_error
+from rayched.client.executing import ExecOutput
+from rayched.client.forwarding import CONNECTIONS_MAX
+from rayched.client.two_way import FRAME_BYTES, nothing_was_done
+from rayched.v1.streams_pb2 import ExecRequest, ExecStart, PortForwardRequest, PortForwardStart, TerminalSize
+
+
+class AsyncTwoWayStream:
+    """Messages to and from one call. One task reads, another one may send."""
+
+    def __init__(self, call: Any, endpoints: str) -> None:
+        self._call = call
+        self._endpoints = endpoints
+
+    @staticmethod
+    async def open(transport: AsyncTransport, name: str, start: Message) -> AsyncTwoWayStream:
+        """When the first message has come. Raises ApiError."""
+        async for attempt in transport.attempts(transport.patience.total_seconds, nothing_was_done):
+            with attempt:
+                endpoint, call = transport.two_way(name)
+                stream = AsyncTwoWayStream(call, ", ".join(transport.endpoints.all))
+                try:
+                    await call.write(start)
+                    if await call.read() is not grpc.aio.EOF:
+                        return stream
+                except grpc.RpcError as error:
+                    raise transport.endpoints.failed(endpoint, error) from None
+                except asyncio.InvalidStateError:
+                    # It ended before the start was written.
+                    pass
+                raise await stream.failure()
+        raise AssertionError("an attempt returns or raises")
+
+    async def send(self, message: Message) -> None:
+        """Waits while the network takes no more; nothing is sent any more once the stream has ended."""
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await self._call.write(message)
+
+    async def read(self) -> Any:
+        """The next message; None: the stream has ended. Raises ApiError."""
+        try:
+            response = await self._call.read()
+        except grpc.RpcError as error:
+            raise api_error(error, self._endpoints) from None
+        return None if response is grpc.aio.EOF else response
+
+    async def failure(self) -> ApiError:
+        """Of a stream that ended before its first message."""
+        code, details = await self._call.code(), await self._call.details()
+        return ApiError(
+            grpc.StatusCode.ABORTED if code is grpc.StatusCode.OK else code, details or "the stream ended without a word"
+        )
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._call.cancel()
+
+
+class AsyncExecStream:
+    """Iterates over a program's output until its end; then `exit_code` is there. Closing kills the program."""
+
+    def __init__(self, transport: AsyncTransport, start: ExecStart) -> None:
+        """It begins when it is entered, in an `async with`."""
+        self._transport = transport
+        self._start = start
+        self._stream: AsyncTwoWayStream | None = None
+        self.exit_code: int | None = None
+        """128 + the number of the signal that killed it."""
+
+    async def __aenter__(self) -> AsyncExecStream:
+        """When the program runs. Raises ApiError."""
+        self._stream = await AsyncTwoWayStream.open(self._transport, "Exec.Stream", ExecRequest(start=self._start))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aiter__(self) -> AsyncIterator[ExecOutput]:
+        while (response := await self._opened().read()) is not None:
+            field = response.WhichOneof("frame")
+            if field == "exit":
+                self.exit_code = response.exit.code
+                return
+            if field in ("stdout", "stderr"):
+                yield ExecOutput(field, getattr(response, field))
+        raise ApiError(grpc.StatusCode.ABORTED, "the stream ended before the program did")
+
+    async def write(self, data: bytes) -> None:
+        """To its standard input; waits while the program reads slowly."""
+        for start in range(0, len(data), FRAME_BYTES):
+            await self._opened().send(ExecRequest(stdin=data[start : start + FRAME_BYTES]))
+
+    async def end_input(self) -> None:
+        """Nothing more comes on its standard input."""
+        await self._opened().send(ExecRequest(end_of_input=True))
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Of its terminal."""
+        await self._opened().send(ExecRequest(resize=TerminalSize(columns=columns, rows=rows)))
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _opened(self) -> AsyncTwoWayStream:
+        if self._stream is None:
+            raise RuntimeError("the program is not started; use `async with`")
+        return self._stream
+
+
+class AsyncPortForwarder:
+    """A port of this host that is one of a pod, while it is entered, in an `async with`."""
+
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        start: PortForwardStart,
+        address: str,
+        port: int,
+        *,
+        failed: Callable[[ApiError], None],
+        accepted: Callable[[], None],
+    ) -> None:
+        """`port` 0: one that is free. `failed` and `accepted` are told of each connection."""
+        self._transport = transport
+        self._start = start
+        self._address = address
+        self._failed = failed
+        self._accepted = accepted
+        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server | None = None
+        self.port = port
+        """Of this host."""
+
+    async def __aenter__(self) -> AsyncPortForwarder:
+        """Raises OSError where nobody can listen there."""
+        self._server = await asyncio.start_server(self._carry, self._address, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, to its end."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            async with self._turns:
+                self._accepted()
+                await self._carry_streamed(reader, writer)
+        except ApiError as error:
+            self._failed(error)
+        except OSError:
+            # The program on this side has left.
+            return
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _carry_streamed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        start = PortForwardRequest(start=self._start)
+        stream = await AsyncTwoWayStream.open(self._transport, "PortForward.Stream", start)
+        sending = asyncio.create_task(self._send(reader, stream))
+        try:
+            while (response := await stream.read()) is not None:
+                if response.WhichOneof("frame") == "data":
+                    writer.write(response.data)
+                    await writer.drain()
+                elif response.end:
+                    writer.write_eof()
+        finally:
+            stream.close()
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send(self, reader: asyncio.StreamReader, stream: AsyncTwoWayStream) -> None:
+        try:
+            while data := await reader.read(FRAME_BYTES):
+                await stream.send(PortForwardRequest(data=data))
+            await stream.send(PortForwardRequest(end=True))
+        except OSError:
+            # Reset by the program on this side: so is the other end.
+            stream.close()
