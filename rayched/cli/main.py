@@ -31,6 +31,7 @@ from rayched.cli import (
     plan_command,
     port_forward_command,
     queue_command,
+    top_command,
 )
 from rayched.cli.printing import note, out
 from rayched.cli.short_options import KubectlCommand
@@ -53,6 +54,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "logs": logs_command.logs,
     "exec": exec_command.execute,
     "port-forward": port_forward_command.port_forward,
+    "top": top_command.top,
     "delete": delete_command.delete,
     "cordon": node_commands.cordon,
     "uncordon": node_commands.uncordon,

@@ -13,7 +13,7 @@ from rayched.client.executing import exec_start
 from rayched.client.log_following import LogChunk, LogProgress, logs_request
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.watching import StreamClosed
-from rayched.v1.streams_pb2 import PortForwardStart
+from rayched.v1.streams_pb2 import PortForwardStart, UsageRequest, UsageResponse
 
 
 class AsyncLogStream:
@@ -114,3 +114,9 @@ class AsyncStreamingCalls:
         """As Client.port_forward; it begins with `async with`."""
         start = PortForwardStart(namespace=namespace, pod=name, port=port, token=token)
         return AsyncPortForwarder(self._transport, start, address, local_port, failed=failed, accepted=accepted)
+
+    async def usage(self, node: str = "", *, timeout_seconds: float | None = None) -> UsageResponse:
+        """As Client.usage."""
+        request = UsageRequest(node=node)
+        found: UsageResponse = await self._transport.call("Usage.GetUsage", request, total_seconds=timeout_seconds)
+        return found

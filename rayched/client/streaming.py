@@ -12,7 +12,7 @@ from rayched.client.forwarding import PortForwarder
 from rayched.client.log_following import LogChunk, LogProgress, logs_request
 from rayched.client.transport import Transport
 from rayched.client.watch import ResumingStream, StreamClosed
-from rayched.v1.streams_pb2 import PortForwardStart
+from rayched.v1.streams_pb2 import PortForwardStart, UsageRequest, UsageResponse
 
 STREAM_PATIENCE_SECONDS: Final = 60.0
 
@@ -132,3 +132,9 @@ class StreamingCalls:
         """
         start = PortForwardStart(namespace=namespace, pod=name, port=port, token=token)
         return PortForwarder(self._transport, start, address, local_port, failed=failed, accepted=accepted)
+
+    def usage(self, node: str = "", *, timeout_seconds: float | None = None) -> UsageResponse:
+        """What nodes and their pods use: of all whose agents have a stream to the replica that answers, or of one."""
+        request = UsageRequest(node=node)
+        found: UsageResponse = self._transport.call("Usage.GetUsage", request, total_seconds=timeout_seconds)
+        return found

@@ -54,6 +54,9 @@ SHOWING = [
     "exec none-such -- odd\x1b[2J",
     "port-forward db 80",
     "port-forward none-such 80",
+    "top pods",
+    "top nodes",
+    "top pod none-such",
 ]
 NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs", "port-forward")
 WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node")

@@ -18,12 +18,17 @@ from rayched.v1.streams_pb2 import (
     ExecRequest,
     ExecStart,
     LogsRequest,
+    NodeUsage,
     PortForwardRequest,
     PortForwardStart,
     ReplicaFrame,
+    UsageRequest,
+    UsageResponse,
 )
 
 _ENDED: Final = ("Succeeded", "Failed")
+_USAGE_AT_A_TIME: Final = 256
+_USAGE_SECONDS: Final = 3.5
 _COMMAND_BYTES_MAX: Final = 64 << 10
 
 
@@ -33,6 +38,7 @@ def streaming_services(streams: NodeStreams) -> dict[str, object]:
         "Logs": LogsService(streams),
         "Exec": ExecService(streams),
         "PortForward": PortForwardService(streams),
+        "Usage": UsageService(streams),
         "AgentStreams": AgentStreamsService(streams),
     }
 
@@ -129,6 +135,41 @@ class PortForwardService:
             relay = _Relay(call, link, self._streams.limits.frame_bytes)
             end = ReplicaFrame(port_forward=PortForwardRequest(end=True))
             await relay.run("port_forward", self._streams.limits.idle_seconds, end)
+
+
+class UsageService:
+    """Any replica serves it, as far as agents have streams to it."""
+
+    def __init__(self, streams: NodeStreams) -> None:
+        self._streams = streams
+        self._turns = asyncio.Semaphore(_USAGE_AT_A_TIME)
+
+    async def get_usage(self, request: UsageRequest, _: Call) -> UsageResponse:
+        if request.node:
+            return UsageResponse(nodes=[await self._usage_of(request.node)])
+        nodes = self._streams.nodes
+        found = await asyncio.gather(*(self._usage_of(node) for node in nodes), return_exceptions=True)
+        response = UsageResponse()
+        for node, usage in zip(nodes, found, strict=True):
+            if isinstance(usage, NodeUsage):
+                response.nodes.append(usage)
+            elif isinstance(usage, ApiFailure):
+                response.silent.append(node)
+            else:
+                raise usage
+        return response
+
+    async def _usage_of(self, node: str) -> NodeUsage:
+        subject = f"Node {node}"
+        frame = ReplicaFrame(usage=UsageRequest(node=node))
+        try:
+            async with asyncio.timeout(_USAGE_SECONDS), self._turns, self._streams.to_node(node, subject, frame) as link:
+                answer = await link.read()
+        except TimeoutError:
+            raise ApiFailure(Code.UNAVAILABLE, f"{subject}: its agent says nothing of what is used") from None
+        if answer is None:
+            raise ApiFailure(Code.DATA_LOSS, f"{subject}: its agent ended without an answer")
+        return answer.usage
 
 
 class _Relay:

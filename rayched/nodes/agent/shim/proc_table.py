@@ -44,6 +44,12 @@ def session_of(pid: int) -> int | None:
     return None if fields is None else int(fields[3])
 
 
+def cpu_ticks(pid: int) -> int:
+    """Its own, and those of its children that have ended and were waited for; 0: there is no such process."""
+    fields = _stat(pid)
+    return 0 if fields is None else sum(map(int, fields[11:15]))
+
+
 def children_of(pid: int) -> list[int]:
     """Children of all threads, zombies among them."""
     found: list[int] = []

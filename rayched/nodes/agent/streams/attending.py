@@ -24,7 +24,8 @@ from rayched.nodes.agent.streams.port_session import PortSession
 from rayched.nodes.agent.streams.refusals import Code, StreamRefusal, refused
 from rayched.nodes.agent.streams.replica_stream import HungUp, ReplicaStream, while_heard
 from rayched.nodes.agent.streams.targets import StreamTargets
-from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, ReplicaFrame, StreamEnd
+from rayched.nodes.agent.streams.usage import usage_sampler
+from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, NodeUsage, ReplicaFrame, StreamEnd
 
 SESSIONS_MAX: Final = 64
 """Through all replicas together."""
@@ -51,6 +52,8 @@ class AgentStreaming:
         """`post` runs something in the agent's loop."""
         self._node = settings.node
         self._token = settings.stream_token
+        self._sampler = usage_sampler(settings.node, settings.bounds)
+        self._sampling = asyncio.Lock()
         self._endpoints = endpoints
         self._targets = targets
         self._post = post
@@ -189,10 +192,17 @@ class AgentStreaming:
                 self._check_token("port-forward", port.token)
                 await self._ask(lambda: self._targets.check_pod(first.uid, port.pod))
                 await while_heard(PortSession(port, stream).run(), stream)
+            case "usage":
+                await stream.write(AgentFrame(usage=await self._usage()))
             case what:
                 raise StreamRefusal(
                     Code.UNIMPLEMENTED, f"the agent of node {self._node} does not know {what}; it is older than this replica"
                 )
+
+    async def _usage(self) -> NodeUsage:
+        pods = await self._ask(self._targets.with_processes)
+        async with self._sampling:
+            return await self._loop.run_in_executor(None, self._sampler.usage, pods)
 
     def _check_token(self, what: str, token: str) -> None:
         if not self._token:

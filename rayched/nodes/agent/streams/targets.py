@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rayched.nodes.agent.container_life import CONTAINER_CREATING, ContainerLife, ContainerStep
+from rayched.nodes.agent.disk import PodDirectory
 from rayched.nodes.agent.pod_runner import PodRunner
 from rayched.nodes.agent.streams.refusals import forbidden, not_there
 from rayched.v1.core_pb2 import ContainerStatus
@@ -32,6 +33,17 @@ class RunningTarget:
     directory: Path
     container: str
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTarget:
+    """A pod of which something may run."""
+
+    namespace: str
+    name: str
+    uid: str
+    containers: Sequence[str]
+    directory: PodDirectory
 
 
 class NotStarted(Exception):
@@ -66,6 +78,15 @@ class StreamTargets:
         if one.step is not ContainerStep.RUNNING or not runner.has_shim:
             raise forbidden(f'container "{container}" in pod "{pod}" does not run')
         return RunningTarget(runner.directory.path, container, one.attempt)
+
+    def with_processes(self) -> list[UsageTarget]:
+        """By name."""
+        found = []
+        for uid, runner in self._runners.items():
+            metadata, containers = runner.life.pod.metadata, [one.name for one in runner.life.containers if one.is_present]
+            if containers:
+                found.append(UsageTarget(metadata.namespace, metadata.name, uid, containers, runner.directory))
+        return sorted(found, key=lambda one: (one.namespace, one.name))
 
     def check_pod(self, uid: str, pod: str) -> None:
         """Raises StreamRefusal where nothing of it runs."""
