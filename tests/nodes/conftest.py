@@ -10,6 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from rayched.nodes.agent.shim import proc_table
+from tests.nodes.streaming import Agents
+
+
+@pytest.fixture
+def agents() -> Iterator[Agents]:
+    with Agents() as found:
+        yield found
 
 
 @pytest.fixture(scope="session", autouse=True)

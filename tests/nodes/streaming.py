@@ -7,7 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from tests.nodes.real_node import AgentProcess
 
 SECONDS_MAX = 240.0
 
@@ -37,6 +40,25 @@ def running(address: str, *words: str, **options: Any) -> Iterator[subprocess.Po
     finally:
         process.kill()
         process.communicate()
+
+
+class Agents:
+    """Agents in processes of their own; those that run at the end are killed."""
+
+    def __init__(self) -> None:
+        self._begun: list[AgentProcess] = []
+
+    def __call__(self, root: Path, node: str, address: str, *options: str) -> AgentProcess:
+        self._begun.append(AgentProcess(root, node, address, *options))
+        return self._begun[-1]
+
+    def __enter__(self) -> Agents:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for one in self._begun:
+            if one.process.poll() is None:
+                one.kill()
 
 
 def memory_of(pid: int) -> int:

@@ -29,7 +29,7 @@ from rayched.store.keys import Keys
 from rayched.v1.streams_pb2 import ExecRequest, ExecStart
 from rayched.v1.streams_pb2_grpc import ExecStub
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, processes, ready, registered, sh, status, until
-from tests.nodes.streaming import done, rayched, run, running
+from tests.nodes.streaming import Agents, done, rayched, run, running
 from tests.server.serving import Serving, serving
 
 NODE = "executes"
@@ -71,10 +71,10 @@ def token_file(directory: Path, text: str, mode: int = 0o600) -> str:
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory, client: Client, token: str) -> Iterator[AgentProcess]:
     """It runs."""
-    found = AgentProcess(tmp_path_factory.mktemp("node"), NODE, client.endpoints[0], "--stream-token-file", token)
-    registered(client, NODE)
-    yield found
-    found.kill()
+    with Agents() as begin:
+        found = begin(tmp_path_factory.mktemp("node"), NODE, client.endpoints[0], "--stream-token-file", token)
+        registered(client, NODE)
+        yield found
 
 
 def running_pod(client: Client, *command: str, node: str = NODE) -> str:
@@ -176,10 +176,10 @@ def test_who_hangs_up_ends_the_program_and_all_it_began(client: Client, agent: A
 
 @pytest.mark.row("N122")
 def test_it_ends_with_its_container_and_with_the_agent(
-    client: Client, agent: AgentProcess, address: str, token: str, tmp_path: Path
+    client: Client, agents: Agents, address: str, token: str, tmp_path: Path
 ) -> None:
     node = f"node-{next(_numbers)}"
-    own = AgentProcess(tmp_path, node, address, "--stream-token-file", token)
+    own = agents(tmp_path, node, address, "--stream-token-file", token)
     registered(client, node)
     short, long = running_pod(client, "sleep", "1000", node=node), running_pod(client, node=node)
     (main,), (other,) = processes(client, short), processes(client, long)
@@ -266,12 +266,12 @@ def test_without_the_token_of_the_node_nothing_is_executed(
 
 
 @pytest.mark.row("N124")
-def test_another_nodes_pods_are_not_served(client: Client, agent: AgentProcess, address: str, tmp_path: Path) -> None:
+def test_another_nodes_pods_are_not_served(client: Client, agents: Agents, address: str, tmp_path: Path) -> None:
     node = f"node-{next(_numbers)}"
-    own = AgentProcess(tmp_path, node, address)
+    agents(tmp_path, node, address)
     registered(client, node)
     name = running_pod(client, node=node)
-    # The token is that of the first node; this one's agent has none.
+    # The token is that of another node; this one's agent has none.
     with pytest.raises(ApiError, match=f"node {node}: exec is off, for its agent has no token"):
         client.exec(name, ["true"], token=TOKEN).close()
     failures: list[ApiError] = []
@@ -282,7 +282,6 @@ def test_another_nodes_pods_are_not_served(client: Client, agent: AgentProcess, 
         assert one.recv(1) == b""
         until(lambda: failures, "the failure is told")
     assert failures[0].code is grpc.StatusCode.PERMISSION_DENIED
-    own.kill()
 
 
 def test_a_message_that_is_too_large_ends_the_stream_and_the_program(

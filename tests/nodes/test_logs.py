@@ -21,7 +21,7 @@ from rayched.v1.core_pb2 import Node
 from rayched.v1.streams_pb2 import AttendRequest
 from rayched.v1.streams_pb2_grpc import AgentStreamsStub
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, registered, sh, status, until
-from tests.nodes.streaming import memory_of, run, running
+from tests.nodes.streaming import Agents, memory_of, run, running
 from tests.server.serving import Serving, serving
 
 NODE = "has-logs"
@@ -56,10 +56,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def agent(root: Path, address: str, client: Client) -> Iterator[AgentProcess]:
     """It runs."""
-    found = AgentProcess(root, NODE, address)
-    registered(client, NODE)
-    yield found
-    found.kill()
+    with Agents() as begin:
+        found = begin(root, NODE, address)
+        registered(client, NODE)
+        yield found
 
 
 def submitted(client: Client, *command: str, policy: str = "Never") -> str:
@@ -199,6 +199,28 @@ def test_any_replica_passes_logs_on(client: Client, agent: AgentProcess, replica
     assert asyncio.run(read(replicas[0].address)) == b"here\n"
 
 
+def test_a_log_is_followed_past_the_end_of_a_replica(
+    etcd: EtcdServer, replicas: list[Serving], client: Client, agents: Agents, tmp_path: Path
+) -> None:
+    node, found, is_stopped = f"node-{next(_numbers)}", b"", False
+    options = ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(f"/logs-{os.getpid()}"))
+    with serving(options, "replica-2") as short:
+        both = (short.address, replicas[0].address)
+        agents(tmp_path, node, ",".join(both))
+        registered(client, node)
+        pod = a_pod(node, f"pod-{next(_numbers)}", *sh("for i in $(seq 1 200); do echo $i; sleep 0.05; done"))
+        client.submit(pod)
+        with Client(both) as following:
+            following._transport.endpoints.prefer(short.address)
+            with following.logs(pod.metadata.name, follow=True) as chunks:
+                for chunk in chunks:
+                    found += chunk.data
+                    if not is_stopped and b"\n20\n" in found:
+                        is_stopped = True
+                        short.stop()
+    assert is_stopped and found == numbered(1, 200)
+
+
 @pytest.mark.row("N124")
 def test_only_the_nodes_own_agent_may_attend(agent: AgentProcess, replicas: list[Serving]) -> None:
     request = AttendRequest(node=NODE, agent_id="somebody-else", incarnation=1)
@@ -227,9 +249,11 @@ def test_who_reads_slowly_holds_up_nobody_and_costs_no_memory(
         assert rest == numbered(1, 400_000) + b"end\n"
 
 
-def test_an_agent_that_is_away_is_told_with_the_condition_of_its_node(client: Client, address: str, tmp_path: Path) -> None:
+def test_an_agent_that_is_away_is_told_with_the_condition_of_its_node(
+    client: Client, address: str, agents: Agents, tmp_path: Path
+) -> None:
     node = f"node-{next(_numbers)}"
-    agent = AgentProcess(tmp_path, node, address)
+    agent = agents(tmp_path, node, address)
     registered(client, node)
     pod = a_pod(node, f"pod-{next(_numbers)}", *sh("echo here"))
     client.submit(pod)
@@ -240,15 +264,16 @@ def test_an_agent_that_is_away_is_told_with_the_condition_of_its_node(client: Cl
     assert told.value.code is grpc.StatusCode.UNAVAILABLE
     said = f"Pod default/{pod.metadata.name}: the agent of node {node} has no stream to this replica; the node's Ready is "
     assert told.value.message.startswith(said)
-    again = AgentProcess(tmp_path, node, address)
+    agents(tmp_path, node, address)
     assert run(address, "logs", pod.metadata.name)[1] == b"here\n"
-    again.kill()
 
 
 @pytest.mark.row("N119")
-def test_a_million_lines_are_followed_over_rotation_and_a_killed_agent(client: Client, address: str, tmp_path: Path) -> None:
+def test_a_million_lines_are_followed_over_rotation_and_a_killed_agent(
+    client: Client, address: str, agents: Agents, tmp_path: Path
+) -> None:
     node = f"node-{next(_numbers)}"
-    agent = AgentProcess(tmp_path / "node", node, address)
+    agent = agents(tmp_path / "node", node, address)
     registered(client, node)
     pod = a_pod(
         node, f"pod-{next(_numbers)}", *sh("for i in $(seq 0 19); do seq $((i*50000+1)) $((i*50000+50000)); sleep 0.7; done")
@@ -260,10 +285,9 @@ def test_a_million_lines_are_followed_over_rotation_and_a_killed_agent(client: C
             until(lambda at=killed_at: got.stat().st_size > at, "lines come")
             agent.kill()
             time.sleep(1.0)
-            agent = AgentProcess(tmp_path / "node", node, address)
+            agent = agents(tmp_path / "node", node, address)
         code = following.wait(timeout=240)
         errors = following.stderr.read().decode() if following.stderr is not None else ""
     assert (code, errors) == (0, "")
     assert got.read_bytes() == numbered(1, LINES)
     assert len(list((tmp_path / "node").glob("logs/*/main/0.log*"))) > 3
-    agent.kill()

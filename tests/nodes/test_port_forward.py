@@ -20,7 +20,7 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.real_node import AgentProcess, a_pod, ready, registered, until
-from tests.nodes.streaming import run, running
+from tests.nodes.streaming import Agents, run, running
 from tests.server.serving import serving
 
 NODE = "forwards"
@@ -56,10 +56,10 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def agent(client: Client, token: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    found = AgentProcess(tmp_path_factory.mktemp("node"), NODE, client.endpoints[0], "--stream-token-file", token)
-    registered(client, NODE)
-    yield found
-    found.kill()
+    with Agents() as begin:
+        found = begin(tmp_path_factory.mktemp("node"), NODE, client.endpoints[0], "--stream-token-file", token)
+        registered(client, NODE)
+        yield found
 
 
 def running_pod(client: Client, *arguments: str) -> str:

@@ -14,8 +14,8 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node
-from tests.nodes.real_node import AgentProcess, a_pod, ready, registered, until
-from tests.nodes.streaming import run
+from tests.nodes.real_node import a_pod, ready, registered, until
+from tests.nodes.streaming import Agents, run
 from tests.server.serving import serving
 
 NODE = "is-used"
@@ -35,11 +35,10 @@ _numbers = itertools.count(1)
 def client(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """With a node of 2 CPUs and 4 GiB, whose agent runs."""
     options = ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(f"/top-{os.getpid()}"))
-    with serving(options) as found, Client(found.address, timeout_seconds=20.0) as asking:
-        agent = AgentProcess(tmp_path_factory.mktemp("node"), NODE, found.address, "--memory", "4Gi", "--cpu", "2")
+    with serving(options) as found, Client(found.address, timeout_seconds=20.0) as asking, Agents() as begin:
+        begin(tmp_path_factory.mktemp("node"), NODE, found.address, "--memory", "4Gi", "--cpu", "2")
         registered(asking, NODE)
         yield asking
-        agent.kill()
 
 
 def running_pod(client: Client, *arguments: str) -> str:
