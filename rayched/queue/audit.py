@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from rayched.framework.cluster_event import (
@@ -239,10 +240,10 @@ class QueueAudit:
             if now <= self._places.flush_due(pod):
                 yield Invariant.CAUSE, "left the unschedulable pods before its time"
         elif pod.woken_at:
-            event = self._event_at(pod.woken_at, label)
-            if event is not None and not self._is_worth(event, pod):
-                yield Invariant.CAUSE, f"was woken by {event.event.label}, which is not worth an attempt"
-            elif event is None and self._remembers(pod.woken_at):
+            events = self._events_at(pod.woken_at, label)
+            if events and not any(self._is_worth(event, pod) for event in events):
+                yield Invariant.CAUSE, f"was woken by {events[0].event.label}, which is not worth an attempt"
+            elif not events and self._remembers(pod.woken_at):
                 yield Invariant.CAUSE, f"was woken by {label}, which did not happen"
 
     def _concerns(self, event: _Event, pod: QueuedPodInfo) -> bool:
@@ -268,17 +269,11 @@ class QueueAudit:
             for old, new in event.changes()
         )
 
-    def _event_at(self, position: int, label: str) -> _Event | None:
-        """A pod's own update may be several events at one position."""
-        at = [event for event in self._newest_through(position) if event.position == position]
-        named = [event for event in at if event.event.label == label]
-        return next(iter(named or at if label == SCHEDULE_ATTEMPT_FAILURE else named), None)
-
-    def _newest_through(self, position: int) -> Iterable[_Event]:
-        for event in reversed(self._journal):
-            if event.position < position:
-                return
-            yield event
+    def _events_at(self, position: int, label: str) -> list[_Event]:
+        """Those that may have woken a pod: an update of its own may be several, and a replay does not say which one it was."""
+        newer = takewhile(lambda event: event.position >= position, reversed(self._journal))
+        at = [event for event in newer if event.position == position]
+        return at if label == SCHEDULE_ATTEMPT_FAILURE else [event for event in at if event.event.label == label]
 
     def _remembers(self, position: int) -> bool:
         return len(self._journal) < JOURNAL_MAX or self._journal[0].position < position
@@ -291,7 +286,7 @@ class QueueAudit:
         flight = places.in_flight.get(uid)
         held = next((pod for _, pod in places.holders(key) if pod.uid == uid), None)
         pod = flight.pod if flight is not None else held
-        if pod is None or (flight is not None and standing is Standing.IN_FLIGHT and held is None):
+        if pod is None:
             return
         is_gone = standing is Standing.NOWHERE or (flight is not None and flight.deleted)
         places.in_flight.end(uid)

@@ -23,7 +23,9 @@ from rayched.queue.heap import KeyedHeap
 from rayched.queue.queued_pod import Place, QueuedPodInfo
 
 WINDOW_SECONDS: Final = 1
-"""Ends of waits fall on multiples of this."""
+"""Ends of waits fall on whole seconds."""
+_DOUBLINGS_MAX: Final = 1_000
+"""Any maximum is reached long before; a float cannot hold 2**1024."""
 
 
 class BackoffSettingsError(ValueError):
@@ -50,10 +52,7 @@ class BackoffPolicy:
         """Seconds to wait after so many failures; 0 after none."""
         if failures <= 0:
             return 0.0
-        doublings = failures - 1
-        # Compared by exponents first: a float cannot hold 2**1024.
-        if doublings > math.log2(self.max_seconds / self.initial_seconds):
-            return self.max_seconds
+        doublings = min(failures - 1, _DOUBLINGS_MAX)
         return min(self.initial_seconds * 2.0**doublings, self.max_seconds)
 
 
@@ -89,7 +88,7 @@ class BackoffQueue:
 
     def seconds_left(self, pod: QueuedPodInfo, now: float) -> float:
         """Until the pod may be moved to activeQ; 0 where it may be already."""
-        return max(0.0, self.ends(pod) + WINDOW_SECONDS - now) if self.is_backing_off(pod, now) else 0.0
+        return max(0.0, self.ends(pod) + WINDOW_SECONDS - now)
 
     def add(self, pod: QueuedPodInfo) -> None:
         """Also puts a pod that changed to its new place."""
@@ -160,7 +159,7 @@ class BackoffQueue:
 
 
 def _window(seconds: float) -> float:
-    return math.floor(seconds / WINDOW_SECONDS) * float(WINDOW_SECONDS)
+    return float(math.floor(seconds))
 
 
 def _key(pod: QueuedPodInfo) -> str:

@@ -16,6 +16,7 @@ removal O(1) amortised. A sift written in Python, with positions kept in step, t
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -50,7 +51,7 @@ class EmptyHeap(LookupError):
 class KeyedHeap(Generic[T]):
     """A heap whose items can be found, changed and removed by key."""
 
-    __slots__ = ("_heap", "_key_of", "_number", "_recorder", "_slots", "_sort_key")
+    __slots__ = ("_heap", "_key_of", "_numbers", "_recorder", "_slots", "_sort_key")
 
     def __init__(self, key_of: Callable[[T], str], sort_key: Callable[[T], Any], recorder: HeapRecorder | None = None) -> None:
         self._key_of = key_of
@@ -58,7 +59,7 @@ class KeyedHeap(Generic[T]):
         self._recorder = recorder
         self._slots: dict[str, tuple[int, Any, T]] = {}
         self._heap: list[tuple[Any, int, str]] = []
-        self._number = 0
+        self._numbers = itertools.count()
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -81,7 +82,7 @@ class KeyedHeap(Generic[T]):
         if known is not None and known[1] == order:
             self._slots[key] = (known[0], order, item)
             return False
-        number = self._number = self._number + 1
+        number = next(self._numbers)
         try:
             heapq.heappush(self._heap, (order, number, key))
         except TypeError as problem:
@@ -137,9 +138,8 @@ class KeyedHeap(Generic[T]):
     def in_order(self, limit: int | None = None) -> list[T]:
         """All items, or the first ones, as pops would return them. O(n log n), O(n log limit)."""
         slots = self._slots.values()
-        if limit is None or limit >= len(slots):
-            return [item for _, _, item in sorted(slots, key=_place)]
-        return [item for _, _, item in heapq.nsmallest(limit, slots, key=_place)]
+        ordered = sorted(slots, key=_place) if limit is None else heapq.nsmallest(limit, slots, key=_place)
+        return [item for _, _, item in ordered]
 
     def clear(self) -> None:
         self._slots.clear()

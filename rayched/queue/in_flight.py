@@ -88,7 +88,7 @@ class InFlightPods:
         self._limit = limit
         self.n_events = 0
         """Events that are kept."""
-        self._forgotten_through = -1
+        self._forgotten_through = 0
         """The last position of which an event was dropped that a pod in flight may need."""
         self.position = 0
         """Position of the last event."""

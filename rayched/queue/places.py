@@ -236,9 +236,10 @@ class Places:
                     yield "is still in backoff after its end"
             case Place.UNSCHEDULABLE | Place.GATED:
                 yield from self.pool.wrong_timers(pod)
-                if pod.place is Place.UNSCHEDULABLE and (pod.flush_due or 0.0) > self.flush_due(pod):
+                due = pod.flush_due
+                if due is not None and pod.place is Place.UNSCHEDULABLE and due > self.flush_due(pod):
                     yield "has a timer that rings too late"
-                if flushed and pod.flush_due is not None and now > pod.flush_due:
+                if due is not None and flushed and now > due:
                     yield "is still unschedulable after its time"
             case _:
                 pass

@@ -135,11 +135,12 @@ class QueuedPodInfo:
         self.askings: tuple[HintEntry, ...] = ()
         """Where it lies under what the hints ask about it, while it is unschedulable."""
         self.place = Place.NOWHERE
-        self.seen_through = 0
-        """Position in the log up to which its last attempt has seen everything, or its hints have judged it as it is now."""
-        self.woken_by = ""
+        self.seen_through: int
+        """Of a pod that was rejected: position in the log up to which its last attempt has seen everything, or its hints have
+        judged it as it is now."""
+        self.woken_by: str
         """Label of what brought it to its place."""
-        self.woken_at = 0
+        self.woken_at: int
         """Position in the log of the event that was worth this attempt; 0 where it was none, or the pod has changed since."""
 
     @property

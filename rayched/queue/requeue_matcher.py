@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from rayched.framework.cluster_event import ClusterEvent
-from rayched.framework.queueing_hints import Hint, HintFunction, HintQuestion, Look, PreparedHint
+from rayched.framework.queueing_hints import Hint, HintQuestion, Look, PreparedHint
 from rayched.framework.raised import Raised
 from rayched.queue.hint_index import HintIndex
 from rayched.queue.hints import HintTable, Requeue
@@ -62,14 +62,11 @@ class RequeueMatcher:
     ) -> Iterator[None]:
         pool = self._places.pool
         profile, rejected, pending = rejection
-        rejectors = rejected | pending
-        if event.is_wildcard or not rejectors or not self._hints.knows(profile):
+        if event.is_wildcard or not self._hints.knows(profile):
             _all_worth(pool.pods_of(rejection), Requeue.AFTER_BACKOFF, found)
             return
-        # Those for whom it is pending come first: what they say cannot be outdone.
-        asked = self._hints.asked(profile, event, rejectors)
-        plain: list[tuple[str, HintFunction]] = []
-        for plugin, hint in sorted(asked, key=lambda one: one[0] not in pending):
+        are_plain = False
+        for plugin, hint in self._hints.asked(profile, event, rejected | pending):
             requeue = Requeue.IMMEDIATELY if plugin in pending else Requeue.AFTER_BACKOFF
             if hint is None:
                 _all_worth(pool.pods_of(rejection), requeue, found)
@@ -80,8 +77,8 @@ class RequeueMatcher:
                     return
                 yield from self._ask(plugin, hint, index, (old, new), requeue, found, anew=anew)
             else:
-                plain.append((plugin, hint))
-        if plain:
+                are_plain = True
+        if are_plain:
             yield from self._ask_each_template(rejection, event, old, new, found)
 
     def _ask(
@@ -104,7 +101,7 @@ class RequeueMatcher:
         for concerned in index.concerned(look, anew=anew):
             for askings in _pieces(concerned):
                 for asking in askings:
-                    if asking.pods and self._helps(plugin, hint, asking.question, look):
+                    if self._helps(plugin, hint, asking.question, look):
                         _all_worth((asking.pods,), requeue, found)
                 yield
 

@@ -347,8 +347,7 @@ class SchedulingQueue(QueueState):
                 continue
             pod.woken_at = self.places.in_flight.position
             self.places.requeue(pod, requeue, event.label, now, moves)
-            if pod.place not in (Place.UNSCHEDULABLE, Place.GATED):
-                break
+            break
         return tuple(moves)
 
     def _not_in_flight(self, uid: str) -> Exception:

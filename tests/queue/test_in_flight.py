@@ -251,3 +251,56 @@ def test_no_more_is_called_forgotten_than_was(limit: int) -> None:
         happened(pods, str(position), position)
         kept = pods.n_events
         assert replayed(pods, "a", position - kept) == [str(later) for later in range(position - kept + 1, position + 1)]
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 2, 5])
+@pytest.mark.parametrize("limit", range(2, 12))
+def test_all_up_to_the_limit_are_kept_and_beyond_it_the_newer_half(limit: int, dropped: int) -> None:
+    pods = InFlightPods(limit=limit)
+    began(pods, "early")
+    for number in range(min(dropped, limit)):
+        happened(pods, f"dropped {number}")
+    began(pods, "a")
+    pods.end("uid-early")
+    names = [str(number) for number in range(limit + 1)]
+    for name in names[:-1]:
+        happened(pods, name)
+    assert pods.n_events == limit and replayed(pods, "a") == names[:-1]
+    happened(pods, names[-1])
+    kept = (limit + 1) // 2
+    assert pods.n_events == kept and replayed(pods, "a") is None
+    assert replayed(pods, "a", pods.position - kept) == names[-kept:]
+
+
+@pytest.mark.parametrize("dropped", [0, 3])
+def test_a_batch_that_is_larger_than_the_limit_is_kept_until_something_else_happens(dropped: int) -> None:
+    pods = InFlightPods(limit=5)
+    began(pods, "early")
+    for _ in range(dropped):
+        happened(pods, "dropped")
+    began(pods, "a")
+    pods.end("uid-early")
+    pods.advance(None)
+    pods.record(NODE_ADD, None, None, news=EventBatch(20, lambda: list(range(20))))
+    assert (pods.n_events, len(replayed(pods, "a") or [])) == (20, 1)
+    happened(pods, "next")
+    assert pods.n_events == 1 and replayed(pods, "a") is None
+    assert replayed(pods, "a", pods.position - 1) == ["next"]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "rest", "length"), [(1023, 0, 1023), (1024, 0, 0), (1024, 1024, 1024), (1024, 1025, 2049), (2000, 1999, 1999)]
+)
+def test_dropped_events_are_cut_off_once_they_are_many_and_half_of_the_list(dropped: int, rest: int, length: int) -> None:
+    pods = InFlightPods()
+    began(pods, "a")
+    for number in range(dropped):
+        happened(pods, str(number))
+    began(pods, "b")
+    for number in range(rest):
+        happened(pods, f"rest {number}")
+    pods.end("uid-a")
+    assert len(pods._events) == length and pods.n_events == rest
+    assert replayed(pods, "b") == [f"rest {number}" for number in range(rest)]
+    happened(pods, "last")
+    assert (replayed(pods, "b") or [])[-1:] == ["last"] and pods.n_events == rest + 1
