@@ -45,7 +45,7 @@ def encode(item: Object, leader_write: LeaderWrite | None = None) -> bytes:
         item = bare
     # As a Stored of the two would be, without a copy of the object in it.
     value = framed(_OBJECT, item.SerializeToString(deterministic=True))
-    return value if leader_write is None else value + framed(_LEADER_WRITE, leader_write.SerializeToString(deterministic=True))
+    return value if leader_write is None else value + framed(_LEADER_WRITE, leader_write.SerializeToString())
 
 
 def decode(value: bytes, mod_revision: int, key: bytes = b"") -> Object:

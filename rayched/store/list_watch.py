@@ -38,6 +38,7 @@ Source: etcd API v3 and its guarantees for watches; docs/adr/0013. Cost: a few m
 from __future__ import annotations
 
 import enum
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -60,6 +61,8 @@ from rayched.store.list_watch_effects import (
 )
 from rayched.store.page_size import PageSize
 
+PAGE_ENTRIES: Final = 2000
+"""Of a page of a list at most, where nobody says otherwise."""
 _DELETE: Final = kv.Event.DELETE
 _PROOF_CHANGES_MAX: Final = 1000
 """More deletions than so without any put are not remembered; a break then costs a listing."""
@@ -105,7 +108,7 @@ class ListWatchCore:
     RULE_COMPACTED_HISTORY_IS_LISTED: ClassVar[bool] = True
     """Broken by tests alone."""
 
-    def __init__(self, prefix: bytes, *, page_size: int = 2000, pace: Pace | None = None) -> None:
+    def __init__(self, prefix: bytes, *, page_size: int = PAGE_ENTRIES, pace: Pace | None = None) -> None:
         self._prefix = prefix
         self._range_end = prefix_end(prefix)
         self._pages = PageSize(page_size)
@@ -119,8 +122,7 @@ class ListWatchCore:
         self._held: list[Change] = []
         self._proof: tuple[Change, ...] = ()
         """What was delivered from the last put on; empty: a break is followed by a list."""
-        self._opened_at = 0.0
-        self._heard_at = 0.0
+        self._opened_at = self._heard_at = math.nan
         self._asked_at: float | None = None
         self._failures = 0
         self.revision = 0
@@ -197,12 +199,12 @@ class ListWatchCore:
 
     def stream_message(self, stream: int, message: Any, now: float) -> list[Effect]:
         """A WatchResponse."""
-        if stream != self._stream:
+        if not self._is_heard(stream):
             return []
         self._heard_at, self._asked_at = now, None
         if message.compact_revision and not self.RULE_COMPACTED_HISTORY_IS_LISTED:
             self.revision = message.compact_revision
-            self._proof = self._proof or (Deleted(b"", self.revision),)
+            self._proof = (Deleted(b"", self.revision),)
             return self._break(Break.COMPACTED, "what was compacted is left out", now)
         if message.compact_revision:
             return self._list_anew(Break.COMPACTED, f"etcd keeps revisions from {message.compact_revision} on", now)
@@ -214,9 +216,13 @@ class ListWatchCore:
 
     def stream_ended(self, stream: int, failure: CallFailure, now: float) -> list[Effect]:
         """The stream is over, for whatever reason."""
-        if stream != self._stream:
+        if not self._is_heard(stream):
             return []
         return self._break(Break.STREAM_ENDED, failure.message, now)
+
+    def _is_heard(self, stream: int) -> bool:
+        """Whether the stream is the one that is open: what comes late from one that was given up says nothing."""
+        return self._is_open and stream == self._stream
 
     def _created(self, header: Any, now: float) -> list[Effect]:
         if not self._proof:
@@ -234,7 +240,6 @@ class ListWatchCore:
     def _follow(self, now: float) -> list[Effect]:
         self._phase = _Phase.FOLLOWING
         self._opened_at = self._heard_at = now
-        self._asked_at = None
         return [Resumed(self.revision)]
 
     def _changed(self, message: Any, now: float) -> list[Effect]:
@@ -292,10 +297,9 @@ class ListWatchCore:
         if self._phase is _Phase.FOLLOWING and now - self._opened_at >= self._pace.pause_seconds_max:
             self._failures = 0
         # The stream behind a page without an answer stays: what happens meanwhile is told after the list.
-        if self._is_open and reason is not Break.LIST_FAILED:
+        if reason is not Break.LIST_FAILED:
             effects.append(CloseStream(self._stream))
             self._is_open = False
-            self._stream += 1
             self._held = []
         self.breaks[reason] += 1
         effects.append(Broken(reason, message))
@@ -325,7 +329,6 @@ class ListWatchCore:
             return [self._fetch()]
         self._phase = _Phase.OPENING
         self._heard_at = now
-        self._asked_at = None
         self._stream += 1
         self._is_open = True
         # 0 is the present.

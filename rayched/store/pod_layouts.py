@@ -83,7 +83,7 @@ class AlikePods(Generic[K]):
 
     def learn(self, value: bytes, known: K, layout: Layout | None = None) -> None:
         """Where it is too long, or not of the usual form, it is left alone. `layout` is the value's, where that is known."""
-        if len(value) > VALUE_BYTES_MAX or self._n_learned > LEARNED_AT_FIRST + self._n_found // FOUND_FOR_EACH_LEARNED:
+        if len(value) > VALUE_BYTES_MAX or self._n_learned >= LEARNED_AT_FIRST + self._n_found // FOUND_FOR_EACH_LEARNED:
             return
         self._n_learned += 1
         layout = layout or layout_of(value, stored=self._stored)

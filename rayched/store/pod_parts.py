@@ -24,10 +24,6 @@ VALUE_BYTES_MAX: Final = 8_192
 """Longer values are left to messages, as parts of them are kept."""
 
 
-_FRAME_MAX: Final = 3
-"""Bytes before a message of that length: its tag and its length."""
-
-
 def _tags(message: type[Stored | Object | Pod | ObjectMeta], *fields: str) -> list[int]:
     """First bytes of fields that hold messages or texts."""
     return [length_delimited(message.DESCRIPTOR.fields_by_name[field].number)[0] for field in fields]
@@ -39,7 +35,7 @@ _API_VERSION, _METADATA, _SPEC, _STATUS = _tags(Pod, "api_version", "metadata", 
 _NAME, _NAMESPACE, _UID, _TIME, _LABELS, _ANNOTATIONS, _OWNERS = _tags(
     ObjectMeta, "name", "namespace", "uid", "creation_timestamp", "labels", "annotations", "owner_references"
 )
-_KIND: Final = Pod(api_version="v1", kind="Pod").SerializeToString(deterministic=True)
+_KIND: Final = Pod(api_version="v1", kind="Pod").SerializeToString()
 _KEY, _VALUE = (length_delimited(number)[0] for number in (1, 2))
 """Of an entry of a map."""
 
@@ -89,22 +85,18 @@ def _plain_pod(value: bytes) -> PlainPod:
     namespace = value[start:namespace_end]
     uid, uid_end = _part(value, namespace_end, _UID)
     time = at = uid_end
-    if at < metadata_end and value[at] == _TIME:
+    # Behind the metadata another field of the pod has to stand: it has none of these tags, or the value is refused further down.
+    if value[at] == _TIME:
         time, at = _part(value, at, _TIME)
     time_end = first = at
     labels: dict[str, str] = {}
     last = b""
-    while at < metadata_end and value[at] == _LABELS:
-        entry, entry_end = at + 2, at + 2 + value[at + 1]
-        key, key_end = entry + 2, entry + 2 + value[entry + 1]
-        content = key_end + 2
-        if entry_end > at + 129 or value[entry] != _KEY or value[key_end] != _VALUE or content + value[key_end + 1] != entry_end:
-            # It is long, or nothing of the kind.
-            entry, entry_end = _part(value, at, _LABELS)
-            key, key_end = _part(value, entry, _KEY)
-            content, content_end = _part(value, key_end, _VALUE)
-            if content_end != entry_end:
-                raise ValueError("not an entry of a label")
+    while value[at] == _LABELS:
+        entry, entry_end = _part(value, at, _LABELS)
+        key, key_end = _part(value, entry, _KEY)
+        content, content_end = _part(value, key_end, _VALUE)
+        if content_end != entry_end:
+            raise ValueError("not an entry of a label")
         at = entry_end
         key_bytes = value[key:key_end]
         if labels and key_bytes <= last:
@@ -145,7 +137,7 @@ def _opening(size: int) -> bytes:
 
     Raises ValueError: there is none of so many bytes.
     """
-    for pod_size in range(max(0, size - 2 * _FRAME_MAX), size):
+    for pod_size in reversed(range(size)):
         opening = bytes((_POD,)) + varint(pod_size)
         opening = bytes((_OBJECT,)) + varint(len(opening) + pod_size) + opening
         if len(opening) + pod_size == size:
@@ -157,7 +149,7 @@ def _controllers(value: bytes, at: int, end: int) -> bytes:
     """The fields of owners that control the pod, where nothing but annotations stands before them, and nothing behind."""
     kept = b""
     before = at
-    while at < end and value[at] == _ANNOTATIONS:
+    while value[at] == _ANNOTATIONS:
         _, at = _part(value, at, _ANNOTATIONS)
     ObjectMeta.FromString(value[before:at])
     while at < end:
@@ -165,7 +157,7 @@ def _controllers(value: bytes, at: int, end: int) -> bytes:
         owner, at = _part(value, at, _OWNERS)
         content = value[owner:at]
         reference = OwnerReference.FromString(content)
-        if reference.SerializeToString(deterministic=True) != content:
+        if reference.SerializeToString() != content:
             raise ValueError("an owner is not written as it should be")
         if reference.controller:
             kept += value[begin:at]

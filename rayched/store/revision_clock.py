@@ -12,11 +12,14 @@ Pure: times are seconds of a clock that never goes back. Owner: one thread. Memo
 from __future__ import annotations
 
 import bisect
+import math
 from typing import Final
 
 _FINE_SECONDS: Final = 1.0
 _FINE_SPAN_SECONDS: Final = 120.0
 _COARSE_SECONDS: Final = 10.0
+_THIN_SECONDS: Final = 60.0
+"""Between two times that what has become old is thinned."""
 SPAN_SECONDS: Final = 7200.0
 
 
@@ -27,7 +30,7 @@ class RevisionClock:
         self._span_seconds = span_seconds
         self._revisions: list[int] = []
         self._times: list[float] = []
-        self._thin_at = 0.0
+        self._thin_at = -math.inf
 
     @property
     def revision(self) -> int:
@@ -62,7 +65,7 @@ class RevisionClock:
         return self._revisions[place - 1] if place else 0
 
     def _thin(self, now: float) -> None:
-        self._thin_at = now + _FINE_SPAN_SECONDS / 2
+        self._thin_at = now + _THIN_SECONDS
         kept: list[tuple[int, float]] = []
         for revision, time in zip(self._revisions, self._times, strict=True):
             if len(kept) > 1 and time < now - _FINE_SPAN_SECONDS and time - kept[-2][1] < _COARSE_SECONDS:
@@ -71,5 +74,5 @@ class RevisionClock:
                 kept.append((revision, time))
         # The oldest that is left stands for all before it.
         old = bisect.bisect_left([time for _, time in kept], now - self._span_seconds)
-        kept = kept[min(old, len(kept) - 1) :]
+        kept = kept[old:]
         self._revisions, self._times = [revision for revision, _ in kept], [time for _, time in kept]

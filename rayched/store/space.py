@@ -115,8 +115,7 @@ class Space:
         if self.state is SpaceState.TIGHT:
             helps = f"it wants {steps}" if self.wants_defragmentation else "delete what is not needed, or raise the quota"
             return f"etcd's space is nearly used up: {self.words}. Nothing new is taken; {helps}"
-        other = [alarm for alarm in self.alarms if alarm != NOSPACE]
-        return f"etcd has raised the alarm {', '.join(other)}: see etcd's documentation" if other else None
+        return f"etcd has raised the alarm {', '.join(self.alarms)}: see etcd's documentation" if self.alarms else None
 
     def commands(self) -> tuple[str, ...]:
         """Of etcdctl, in order; the runbook in docs/operations.md has them too."""
@@ -200,7 +199,7 @@ class SpaceGate:
     def _expected(self) -> int:
         """Bytes in use when all is written that is on its way."""
         with self._lock:
-            in_use = max(self._space.in_use_bytes, 0)
+            in_use = self._space.in_use_bytes
             grown = in_use - min(self._lately, default=in_use)
             return in_use + _WRITES_TO_COME * grown + (1 + _WRITES_TO_COME) * self._written
 

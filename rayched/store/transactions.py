@@ -172,8 +172,7 @@ def split(writes: Iterable[Write], *, writes_max: int = WRITES_MAX, bytes_max: i
         size += own
         written.update(writing)
         relied_on |= relying
-    if batch:
-        yield batch
+    yield batch
 
 
 def _are_one_batch(writes: Sequence[Write], bytes_max: int) -> bool:

@@ -66,7 +66,8 @@ def unchanged(key: bytes, mod_revision: int) -> bytes:
     return before + key + between + revision + behind + key
 
 
-unchanged_often: Final = lru_cache(maxsize=8192)(unchanged)
+_OFTEN_MAX: Final = 8_192
+unchanged_often: Final = lru_cache(maxsize=_OFTEN_MAX)(unchanged)
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +61,66 @@ def test_hours_of_looks_take_some_hundred_samples() -> None:
         clock.observed(second, float(second))
     assert len(clock._times) < 1200
     assert clock.since(0, 14400.0) >= 14400 - 7200 - 130
+
+
+def test_a_clock_that_has_seen_nothing_knows_nothing() -> None:
+    clock = RevisionClock()
+    assert (clock.revision, clock.revision_at(5.0), clock.since(7, 5.0)) == (0, 0, 5.0)
+
+
+def test_a_revision_that_is_seen_again_keeps_the_time_at_which_it_was_seen_first() -> None:
+    clock = RevisionClock()
+    for revision, time in ((10, 0.0), (10, 4.0), (20, 5.0), (30, 5.9), (30, 5.95), (30, 9.0)):
+        clock.observed(revision, time)
+    assert [clock.since(revision, 10.0) for revision in (10, 20, 30)] == [0.0, 5.0, 5.9]
+    assert clock.revision == 30
+
+
+def test_a_revision_between_those_that_were_seen_is_another_history_too() -> None:
+    clock = RevisionClock()
+    for revision, time in ((10, 0.0), (20, 5.0), (30, 10.0), (25, 15.0)):
+        clock.observed(revision, time)
+    assert clock.revision == 25
+    assert [clock.since(revision, 16.0) for revision in (5, 10, 25, 26)] == [15.0, 15.0, 15.0, 16.0]
+    assert [clock.revision_at(time) for time in (14.0, 15.0)] == [0, 25]
+
+
+def test_looks_half_a_second_apart_are_all_known_and_closer_ones_are_told_from_them_by_half_a_second() -> None:
+    clock = RevisionClock()
+    for look in range(100):
+        clock.observed(look + 1, look / 2)
+    assert [clock.since(look + 1, 50.0) for look in range(100)] == [look / 2 for look in range(100)]
+    clock = RevisionClock()
+    for look in range(1000):
+        clock.observed(look + 1, look / 100)
+    assert len(clock._times) <= 21
+    assert all(later - earlier >= 1.0 for earlier, later in zip(clock._times[:-2], clock._times[2:-1], strict=False))
+
+
+class NotedClock(RevisionClock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thinned: list[float] = []
+
+    def _thin(self, now: float) -> None:
+        self.thinned.append(now)
+        super()._thin(now)
+
+
+def test_what_is_old_is_thinned_once_a_minute() -> None:
+    clock = NotedClock()
+    for second in range(601):
+        clock.observed(second + 1, float(second))
+    assert clock.thinned == [60.0 * minute for minute in range(11)]
+    old = [time for time in clock._times if time < 600.0 - 120.0]
+    assert all(later - earlier <= 10.0 for earlier, later in itertools.pairwise(old))
+    assert all(later - earlier >= 10.0 for earlier, later in zip(old, old[2:], strict=False))
+
+
+def test_beyond_the_span_the_oldest_that_is_left_stands_for_all_before_it() -> None:
+    clock = RevisionClock(span_seconds=500.0)
+    for second in range(0, 2000, 10):
+        clock.observed(second, float(second))
+    assert 500.0 <= 1990.0 - clock.since(0, 1990.0) <= 570.0
+    clock.observed(5000, 9000.0)
+    assert [clock.since(revision, 9001.0) for revision in (0, 5000, 5001)] == [9000.0, 9000.0, 9001.0]

@@ -125,3 +125,65 @@ def test_the_sizes_are_told_in_parts_of_the_quota() -> None:
     space = judge([a_status(60, 30)], QUOTA, SpaceState.AMPLE)
     assert space.words.startswith("30 % of etcd's quota of ") and space.words.endswith(" are in use, its file takes 60 %")
     assert "quota is not known" in judge([a_status(60, 30)], 0, SpaceState.AMPLE).words
+
+
+@pytest.mark.parametrize(
+    ("file", "in_use", "before", "state"),
+    [
+        (80, 75, SpaceState.TIGHT, SpaceState.TIGHT),
+        (80, 76, SpaceState.FULL, SpaceState.TIGHT),
+        (80, 40, SpaceState.AMPLE, SpaceState.FILLING),
+        (80, 39, SpaceState.AMPLE, SpaceState.AMPLE),
+        (96, 10, SpaceState.AMPLE, SpaceState.AMPLE),
+        (69, 69, SpaceState.AMPLE, SpaceState.FILLING),
+    ],
+)
+def test_the_shares_count_from_their_very_values_on(file: int, in_use: int, before: SpaceState, state: SpaceState) -> None:
+    assert judge([a_status(file, in_use)], QUOTA, before).state is state
+
+
+@pytest.mark.parametrize(("in_use", "wanted"), [(90, True), (91, False)])
+def test_a_twentieth_of_the_quota_is_worth_a_defragmentation(in_use: int, wanted: bool) -> None:
+    assert judge([a_status(95, in_use)], QUOTA, SpaceState.AMPLE).wants_defragmentation is wanted
+    assert not judge([a_status(95, 10)], 0, SpaceState.AMPLE).wants_defragmentation
+
+
+def test_a_tight_etcd_is_told_with_what_helps() -> None:
+    by_use = judge([a_status(85, 84)], QUOTA, SpaceState.AMPLE)
+    told = "etcd's space is nearly used up: 84 % of etcd's quota of 100 MiB are in use, its file takes 85 %. Nothing new is taken"
+    told += "; "
+    assert by_use.problem() == told + "delete what is not needed, or raise the quota"
+    by_file = [judge([a_status(97, 10)] * members, QUOTA, SpaceState.AMPLE) for members in (1, 2)]
+    told = told.replace("84 %", "10 %").replace("85 %", "97 %")
+    assert [one.problem() for one in by_file] == [
+        told + "it wants `etcdctl compact REVISION`, `etcdctl defrag`",
+        told + "it wants `etcdctl compact REVISION`, `etcdctl defrag --cluster`",
+    ]
+    gate = SpaceGate()
+    gate.found(by_use)
+    refusal = gate.refusal()
+    assert refusal is not None and (refusal.why, refusal.retry_seconds) == (by_use.problem(), 30.0)
+
+
+@pytest.mark.parametrize(
+    ("quota", "told"),
+    [(1023 * MIB, "1023 MiB"), (1024 * MIB, "1.0 GiB"), (1536 * MIB, "1.5 GiB"), (8 << 30, "8.0 GiB"), (2 * MIB, "2 MiB")],
+)
+def test_sizes_are_told_in_the_unit_that_is_read_at_a_glance(quota: int, told: str) -> None:
+    space = judge([MemberStatus(1, "3.5.1", quota * 4 // 5, 1, 7, quota * 4 // 5, 0, ())], quota, SpaceState.AMPLE)
+    assert space.words == f"80 % of etcd's quota of {told} are in use, its file takes 80 %"
+
+
+def test_the_gate_refuses_from_the_byte_on_with_which_it_would_be_tight() -> None:
+    gate = SpaceGate()
+    gate.wrote(5)
+    assert gate.refusal() is None and gate.space.state is SpaceState.AMPLE
+    for looks in (1, 2):
+        gate.found(judge([a_status(50, 50)], QUOTA, SpaceState.AMPLE))
+        gate.wrote(10 * MIB - 1)
+        assert gate.refusal() is None, looks
+    gate.wrote(1)
+    assert gate.refusal() is not None
+    gate.found(judge([a_status(4000, 4000)], 0, SpaceState.AMPLE))
+    gate.wrote(1 << 40)
+    assert gate.refusal() is None, "of a quota that nobody knows no share is known"

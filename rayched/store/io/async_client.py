@@ -112,8 +112,12 @@ class AsyncStoreClient:
         spared = bare_deletions(batch, outcomes)
         if spared:
             for place, outcome in zip(spared, await self._send_once(guard, list(spared.values())), strict=True):
-                full = isinstance(outcome, TransactionRefused) and isinstance(outcome.error, StoreFull) and guard is None
-                outcomes[place] = await self._delete_in_full(spared[place]) if full else outcome
+                outcomes[place] = outcome
+        if guard is None:
+            for place, (write, outcome) in enumerate(zip(batch, outcomes, strict=True)):
+                bare = spared.get(place, write)
+                if isinstance(bare, GuardedDelete) and not bare.with_puts and _is_full(outcome):
+                    outcomes[place] = await self._delete_in_full(bare)
         return outcomes
 
     async def _delete_in_full(self, write: GuardedDelete) -> Outcome:
@@ -210,6 +214,10 @@ class AsyncStoreClient:
         if self._times is not None:
             self._times.answered(sent)
         return answer
+
+
+def _is_full(outcome: Outcome) -> bool:
+    return isinstance(outcome, TransactionRefused) and isinstance(outcome.error, StoreFull)
 
 
 async def _once_async(call: Any, request: Any, timeout_seconds: float) -> Any:
