@@ -109,5 +109,5 @@ def _resolved(host: str, port: int) -> str:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise EndpointError(f"etcd endpoint {host}:{port}: the host name does not resolve ({error})") from error
-    addresses = sorted((str(answer[4][0]) for answer in answers), key=lambda address: _ip_version(address) or 0)
+    addresses = sorted((str(answer[4][0]) for answer in answers), key=lambda address: ipaddress.ip_address(address).version)
     return addresses[0]

@@ -17,6 +17,8 @@ from typing import Final, Protocol
 NS_PER_SECOND: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_US: Final = 1_000
+BOOT_NS: Final = 0
+"""The earliest moment of CLOCK_BOOTTIME: what waits until then waits for nothing."""
 
 _BOOTTIME: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

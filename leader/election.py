@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from leader import effects as fx
 from leader import events as ev
-from leader.clock import Instant
+from leader.clock import BOOT_NS, Instant
 from leader.election_state import NewTerm, State
 from leader.flight import Sent
 from leader.leading_ends import LeadingEnds
@@ -91,7 +91,7 @@ class Election(LeadingEnds):
             case ev.ProgressReported(last_tick_ns):
                 self._progress.report(last_tick_ns)
                 if self._state is State.FOLLOWER and self._progress.ticked_since(self._drain.since_ns):
-                    self._hung_until_ns = 0
+                    self._hung_until_ns = BOOT_NS
             case ev.NewTermRequested():
                 self._request_new_term()
             case ev.ResignRequested(reason):
@@ -105,7 +105,7 @@ class Election(LeadingEnds):
             self._next_try_ns = now_ns + self._jittered_retry_ns()
         match sent.request, outcome:
             case fx.Get(), ev.Found(view):
-                self._read_back, self._next_try_ns = False, 0
+                self._read_back, self._next_try_ns = False, BOOT_NS
                 self._observe(view)
                 self._settle_unknown_acquire()
             case fx.Get(), _:
@@ -121,13 +121,12 @@ class Election(LeadingEnds):
                 self._observe(view)
                 if self._own_unfinished():  # a BeginTerm that was in flight when leading was given up
                     self._adopt(self._seen.epoch_revision)
-                    self._next_try_ns = now_ns
                 else:
                     self._finish()
             case fx.Acquire(record_revision=record, epoch_revision=epoch), ev.Refused(view):
                 self._observe(view)
                 if (record, epoch) != (self._seen.record_revision, self._seen.epoch_revision):
-                    self._next_try_ns = 0
+                    self._next_try_ns = BOOT_NS
             case (fx.Renew() | fx.BeginTerm()) as write, ev.Refused(view):
                 self._guard_refused(write, view)
             case fx.Acquire(), ev.Unknown(reason):
@@ -203,7 +202,7 @@ class Election(LeadingEnds):
             self._out.append(fx.NewLeader(self._seen.holder, self.record))
         if self._state is State.FOLLOWER:
             if not self._read_back:
-                self._next_try_ns = 0
+                self._next_try_ns = BOOT_NS
             if self._seen.complete and self._takeover_ns() > self._at.boot_ns:
                 self._note(f"lock is held by {self._seen.holder} and has not yet expired")
         elif self._state in (State.LEADING, State.SUSPENDED):
@@ -281,7 +280,6 @@ class Election(LeadingEnds):
             return  # of a term that this candidate has ended itself
         if self._new_term is NewTerm.WANTED and self._own_unfinished():
             self._adopt(self._seen.epoch_revision)
-            self._next_try_ns = self._at.boot_ns
         else:
             self._lose("the guard was refused")
 

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable, Iterable
 
 from leader import effects as fx
-from leader.clock import NS_PER_SECOND, Instant
+from leader.clock import BOOT_NS, NS_PER_SECOND, Instant
 from leader.config import JITTER_FACTOR, ElectionConfig
 from leader.drain import Drain
 from leader.flight import Flight, Sent
@@ -44,7 +44,8 @@ class ElectionState:
         self._config = config
         self._candidate = Candidate(config, instance)
         self._uniform = uniform
-        self._at = Instant(0, 0)
+        self._at: Instant
+        """Of the event that is taken in."""
         self._out: list[fx.Effect] = []
         self._armed_ns: int | None = None
 
@@ -53,9 +54,9 @@ class ElectionState:
         self._seen = Observation()
         self._reported_holder = ""
         self._flight = Flight()
-        self._next_try_ns = 0
-        self._resigned_until_ns = 0
-        self._hung_until_ns = 0
+        self._next_try_ns = BOOT_NS
+        self._resigned_until_ns = BOOT_NS
+        self._hung_until_ns = BOOT_NS
         """No acquisition before either of them."""
         self._read_back = False
         """The keys must be read before a follower writes again."""
@@ -67,9 +68,9 @@ class ElectionState:
         self._epoch = 0
         """Of the term that is led or being given up; 0: none."""
         self._last_epoch = 0
-        self._renewed_ns = 0
+        self._renewed_ns = BOOT_NS
         """When the last successful renewal was sent."""
-        self._heard_ns = 0
+        self._heard_ns: int
         """When the last answer to a successful renewal came. The term is kept for a lease duration from there, for who needs
         a second for an answer needs another one for the next; its guard tells whether somebody else led meanwhile."""
         self._new_term = NewTerm.NONE
@@ -77,7 +78,7 @@ class ElectionState:
 
         self._stop_wanted = False
         self._drain = Drain()
-        self._release_until_ns = 0
+        self._release_until_ns: int
 
     @property
     def state(self) -> State:

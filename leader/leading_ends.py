@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from leader import effects as fx
+from leader.clock import BOOT_NS
 from leader.election_state import ElectionState, NewTerm, State
 
 _PROGRESS_HOLD_OFF_LEASES = 5
@@ -35,7 +36,7 @@ class LeadingEnds(ElectionState):
         self._stop_work(may_release=True)
 
     def _resume(self) -> None:
-        self._state, self._hung_until_ns = State.LEADING, 0
+        self._state, self._hung_until_ns = State.LEADING, BOOT_NS
         self._progress.restart(self._at.boot_ns)
         self._out.append(fx.PublishBelief(self._epoch, self._valid_until_ns))
         self._announce("resumed leading")

@@ -28,6 +28,8 @@ RECORD, EPOCH = LeaderRecord("a"), Epoch(0, "a")
         (["127.0.0.1:2379"], "ipv4:127.0.0.1:2379"),
         (["http://10.0.0.1:1", "10.0.0.2:2/"], "ipv4:10.0.0.1:1,10.0.0.2:2"),
         (["[::1]:2379"], "ipv6:[::1]:2379"),
+        (["[::1]:65535", "[::2]:1"], "ipv6:[::1]:65535,[::2]:1"),
+        ([" 127.0.0.1:65535 "], "ipv4:127.0.0.1:65535"),
         (["etcd.example:2379"], "dns:///etcd.example:2379"),
         (["127.0.0.2:1", "localhost:2"], "ipv4:127.0.0.2:1,127.0.0.1:2"),
         (["unix:/run/etcd.sock"], "unix:/run/etcd.sock"),
@@ -50,6 +52,9 @@ def test_endpoints_become_one_target(endpoints: list[str], target: str) -> None:
         "::1:5",
         "https://a:1",
         "a:1/b",
+        "[::1:5",
+        "::1]:5",
+        "unix:/run/etcd.sock",
         "a:\u0664\u0662",
         "a:\u00b2",
     ],
@@ -64,6 +69,10 @@ def test_no_endpoints_or_a_mix_of_families_are_refused() -> None:
     for endpoints in ([], ["127.0.0.1:1", "[::1]:1"]):
         with pytest.raises(EndpointError):
             target_of(endpoints)
+    with pytest.raises(EndpointError, match="none given"):
+        target_of([])
+    with pytest.raises(EndpointError, match=r"nowhere\.invalid:1: the host name does not resolve"):
+        target_of(["nowhere.invalid:1", "127.0.0.1:1"])
     with pytest.raises(EndpointError, match="want a list"):
         target_of("127.0.0.1:1")
     with pytest.raises(EndpointError):
@@ -132,6 +141,28 @@ def test_a_compaction_or_a_store_that_went_back_makes_it_read_anew() -> None:
     created.header.revision = 9
     assert back.receive(created) is None and back.must_list
     assert back.listed(ev.Found(View(None, None, 9))).went_back
+
+
+def answered_at(revision: int, **fields: object) -> rpc.WatchResponse:
+    return rpc.WatchResponse(header=rpc.ResponseHeader(revision=revision), **fields)
+
+
+@pytest.mark.parametrize(("revision", "is_back"), [(14, True), (15, False), (16, False)])
+def test_a_store_went_back_where_it_is_below_what_was_seen_of_either_key(revision: int, is_back: bool) -> None:
+    cursor = listed_at(10)
+    assert [(one.create_request.key, one.create_request.watch_id) for one in cursor.requests()] == [
+        (KEYS.record, 1),
+        (KEYS.epoch, 2),
+    ]
+    assert cursor.receive(answered_at(10, created=True, watch_id=1)) == []
+    assert cursor.receive(rpc.WatchResponse(watch_id=1, events=[watch_event(KEYS.record, 15, RECORD.to_json())]))
+    assert cursor.receive(rpc.WatchResponse(watch_id=2, events=[watch_event(KEYS.epoch, 12, EPOCH.to_json())]))
+    assert cursor.receive(answered_at(3, watch_id=1)) == [], "what is no beginning of a watch says nothing of the store"
+    assert starts(cursor) == [16, 13]
+    found = cursor.receive(answered_at(revision, created=True, watch_id=2))
+    assert found == (None if is_back else []) and cursor.must_list is is_back
+    assert cursor.listed(ev.Found(View(None, None, revision))).went_back is is_back and not cursor.must_list
+    assert starts(cursor) == [revision + 1, revision + 1]
 
 
 def test_installing_twice_does_nothing_and_the_fields_of_a_newer_etcd_are_there() -> None:

@@ -109,3 +109,63 @@ def test_without_an_etcd_whoever_asks_is_told_why_there_is_no_lease() -> None:
         eventually(lambda: failures)
         assert not given and "no etcd lease was granted" in failures[0]
         lease.close()
+
+
+def seconds_until_failure(lease: EtcdLease, seconds: float) -> tuple[float, str]:
+    failures: list[str] = []
+    began = time.monotonic()
+    lease.use(began + seconds, lambda _: failures.append("a lease was given"), failures.append)
+    eventually(lambda: failures)
+    return time.monotonic() - began, failures[0]
+
+
+def test_whoever_asks_is_told_within_its_own_time_whether_a_lease_is_known_or_not(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path / "data", unsafe_no_fsync=True) as server, open_channel([server.endpoint]) as channel:
+        known, unknown = EtcdLease(channel, TTL_SECONDS), EtcdLease(channel, TTL_SECONDS)
+        used(known)
+        time.sleep(TTL_SECONDS / 3 + 0.05)
+        assert server.pid is not None
+        hang(server.pid)
+        try:
+            for lease, told in ((known, "could not be kept alive"), (unknown, "no etcd lease was granted")):
+                took, why = seconds_until_failure(lease, 0.3)
+                assert told in why and 0.25 <= took < 0.9, (took, why)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        known.close()
+        unknown.close()
+
+
+def test_of_two_who_ask_while_a_lease_is_granted_the_later_one_gets_it_and_no_second_one_is_granted(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path / "data", unsafe_no_fsync=True) as server, open_channel([server.endpoint]) as channel:
+        rpc.KVStub(channel).Range(rpc.RangeRequest(key=b"\0"), timeout=5)
+        lease = EtcdLease(channel, TTL_SECONDS)
+        given: list[tuple[str, int]] = []
+        failures: list[str] = []
+        assert server.pid is not None
+        hang(server.pid)
+        for name in ("first", "second"):
+            lease.use(time.monotonic() + 5, lambda found, name=name: given.append((name, found)), failures.append)  # type: ignore[misc]
+        os.kill(server.pid, signal.SIGCONT)
+        eventually(lambda: given or failures)
+        time.sleep(0.2)
+        ((name, found),) = given
+        assert name == "second" and not failures and used(lease) == found
+        lease.close()
+
+
+def test_a_record_that_was_written_keeps_its_lease_fresh(lease: EtcdLease) -> None:
+    first = used(lease)
+    time.sleep(TTL_SECONDS / 3 + 0.05)
+    assert not lease._use.usable(time.monotonic())
+    lease.renewed()
+    assert eventually(lambda: lease._use.usable(time.monotonic())) == first
+
+
+def test_an_end_without_a_lease_revokes_nothing_and_ends_its_thread(channel: grpc.Channel) -> None:
+    made = EtcdLease(channel, TTL_SECONDS)
+    assert made._thread.daemon
+    made.revoke()
+    assert made._revocation is None
+    made.close()
+    eventually(lambda: not made._thread.is_alive())

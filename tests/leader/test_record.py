@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leader.record import Epoch, LeaderRecord, RecordError, read_stored_epoch, read_stored_record
+from leader.record import (
+    UNREADABLE_HOLDER,
+    Epoch,
+    LeaderRecord,
+    RecordError,
+    StoredEpoch,
+    StoredRecord,
+    read_stored_epoch,
+    read_stored_record,
+)
 
 texts = st.text(max_size=20)
 times = st.integers(0, 4 * 10**15)
@@ -69,4 +78,5 @@ def test_what_is_not_a_record_is_refused_with_the_field(value: bytes, text: str)
     assert str(refusal.value).startswith(text)
     stored = read_stored_record(value, 7)
     assert stored.record.holder and stored.record.lease_ms > 0, "held by nobody known, for a while"
-    assert read_stored_epoch(b"nonsense", 7).mod_revision == 7
+    assert read_stored_epoch(b"nonsense", 7) == StoredEpoch(Epoch(0, UNREADABLE_HOLDER), 7)
+    assert stored == StoredRecord(LeaderRecord(UNREADABLE_HOLDER, lease_ms=15_000), 7)
