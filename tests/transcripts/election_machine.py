@@ -9,7 +9,8 @@ NAME wants-a-new-term                    the process that writes under its epoch
 NAME drains                              its work has stopped; without `slow` at `joins` it does so at once
 NAME cut off                             its requests do not arrive any more, and it sees no change
 NAME loses-answers                       its requests arrive and it sees changes, but no answer comes back
-NAME connected                           both work again
+NAME gets-late-answers SECONDS           its requests arrive and it sees changes, but each answer takes so long
+NAME connected                           all works again
 wait SECONDS                             time passes for all
 show                                     what is in the store, and what each candidate believes
 
@@ -29,7 +30,8 @@ from leader.election import Election
 from tests.leader.model import ModelStore
 from tests.transcripts.transcript import Command, TranscriptError, unknown
 
-CONNECTED, CUT_OFF, LOSES_ANSWERS = "connected", "cut", "loses-answers"
+CONNECTED, CUT_OFF, LOSES_ANSWERS, LATE = "connected", "cut", "loses-answers", "gets-late-answers"
+_ACTS = "joins, stops, resigns, wants-a-new-term, drains, cut, loses-answers, gets-late-answers, connected"
 
 
 class _Member:
@@ -46,6 +48,7 @@ class _Member:
         self.election = Election(config, f"of-{name}", lambda: 0.0)
         self.drains_at_once = "slow" not in command.arguments
         self.network = CONNECTED
+        self.late_seconds = 0.0
         self.due: float | None = None
         self.belief: tuple[int, float] | None = None
 
@@ -55,6 +58,8 @@ class ElectionMachine:
         self._now = 0.0
         self._store = ModelStore()
         self._members: dict[str, _Member] = {}
+        self._answers: list[tuple[float, int, _Member, ev.Event]] = []
+        """Late ones: when they come, and in which order they were sent."""
 
     def run(self, command: Command) -> Iterator[str]:
         if command.verb == "wait":
@@ -80,13 +85,14 @@ class ElectionMachine:
                 event = ev.NewTermRequested()
             case "drains":
                 event = ev.Drained()
-            case "cut" | "loses-answers" | "connected":
+            case "cut" | "loses-answers" | "gets-late-answers" | "connected":
                 member.network = act
+                member.late_seconds = float(command.arguments[1]) if act == LATE else 0.0
                 if act == CONNECTED:
                     yield from self._step(member, ev.Listed(self._store.view(), went_back=False))
                 return
             case _:
-                raise unknown(Command(act, ()), "joins, stops, resigns, wants-a-new-term, drains, cut, loses-answers, connected")
+                raise unknown(Command(act, ()), _ACTS)
         yield from self._step(member, event)
 
     def _step(self, first: _Member, event: ev.Event) -> Iterator[str]:
@@ -122,12 +128,23 @@ class ElectionMachine:
                     seen.append((other, ev.RecordChanged(self._store.record, self._store.revision)))
         if member.network == LOSES_ANSWERS:
             return f"{text} -> {_became(outcome)}, but the answer is lost", seen
+        if member.network == LATE:
+            answer = ev.Answered(request.number, outcome)
+            self._answers.append((self._now + member.late_seconds, len(self._answers), member, answer))
+            return f"{text} -> {_became(outcome)}, but the answer takes {member.late_seconds:g} s", seen
         return f"{text} -> {_became(outcome)}", [(member, ev.Answered(request.number, outcome)), *seen]
 
     def _wait(self, seconds: float) -> Iterator[str]:
         until = self._now + seconds
         while True:
             due = [(member.due, name) for name, member in self._members.items() if member.due is not None]
+            late = min(self._answers, default=None, key=lambda answer: answer[:2])
+            if late is not None and late[0] <= min([until, *(at for at, _ in due)]):
+                self._answers.remove(late)
+                self._now, _, member, answer = late
+                yield f"{self._now:5.1f} {member.name}: an answer comes"
+                yield from self._step(member, answer)
+                continue
             if not due or min(due)[0] > until:
                 break
             at, name = min(due)
