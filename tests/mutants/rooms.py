@@ -57,6 +57,8 @@ ROOMS: Final = {
             "tests/core/test_queue_metrics.py",
             "tests/core/test_queue_sessions.py",
         ),
+        # The slow ones measure time.
+        "not cluster and not slow and not planted",
     ),
     "engine": Room(
         ("rayched/engine", "rayched/framework", "rayched/snapshot", "rayched/scheduler"),
