@@ -66,6 +66,25 @@ def test_pods_without_a_template_that_ask_the_same_are_asked_together() -> None:
     assert q.queue.verify() == []
 
 
+def test_what_a_hint_asks_about_a_pod_is_worked_out_once_for_its_template() -> None:
+    worked_out: list[str] = []
+
+    def question(pod: Pod) -> Wants:
+        worked_out.append(pod.metadata.name)
+        return Wants(pod.metadata.labels["app"], [])
+
+    hint = PreparedHint(question, lambda old, new: Look(after={"app": str(new)}))
+    q = a_queue({"Fit": [Registration(NODE_ADD, hint)]})
+    for name in "ab":
+        q.add(name, labels={"app": "web"}, template="web")
+        q.pop()
+    for app in ("db", "cache", "db"):
+        q.queue.move_all(NODE_ADD, q.now, new=app)
+    for name in "ab":
+        assert to(Place.UNSCHEDULABLE, q.fail(name, "Fit")) == [name]
+    assert worked_out == ["a"]
+
+
 def test_a_class_whose_pods_have_all_left_has_nobody_to_ask() -> None:
     q = a_queue({"Fit": [Registration(NODE_ADD, prepared([]))]})
     q.unschedulable("a", labels={"app": "web"})
