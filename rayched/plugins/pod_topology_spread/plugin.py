@@ -33,14 +33,9 @@ from rayched.framework.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadAr
 from rayched.framework.queueing_hints import Registration
 from rayched.framework.status import Code
 from rayched.plugins.pod_topology_spread import hints as pod_topology_spread_hints
-from rayched.plugins.pod_topology_spread.counts import (
-    HOSTNAME,
-    NO_DOMAIN_MIN,
-    Constraint,
-    ConstraintCounts,
-    SpreadCounts,
-    Spreading,
-)
+from rayched.plugins.pod_topology_spread.constraint_counts import NO_DOMAIN_MIN, ConstraintCounts
+from rayched.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint, Spreading
+from rayched.plugins.pod_topology_spread.counts import SpreadCounts
 from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
 from rayched.snapshot.domains import BlockedDomains
 from rayched.snapshot.pod_selection import LabelConditions, conditions_of
@@ -56,7 +51,6 @@ ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
-IGNORE: Final = "Ignore"
 
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),
@@ -146,7 +140,7 @@ class PodTopologySpread(DomainFilterPlugin, GroupingScorePlugin, PodReadingPlugi
         for one in state.soft:
             domains = one.topology.column[rows.selection]
             offset = float(one.constraint.max_skew - 1)
-            if one.constraint.topology_key == HOSTNAME:
+            if one.is_by_host:
                 pods: NDArray[np.float64] = one.on_node(state.cluster)[rows.selection].astype(np.float64)
                 total += np.where(domains >= 0, pods * math.log(n_scored + 2) + offset, 0.0)
                 continue
@@ -172,44 +166,13 @@ class PodTopologySpread(DomainFilterPlugin, GroupingScorePlugin, PodReadingPlugi
         return scores
 
     def groups(self, state: SpreadCounts) -> RowGroups | None:
-        return state.groups() if state.soft else None
+        return None if state.groups is None else state.groups.groups()
 
     def score_groups(
         self, state: SpreadCounts, groups: RowGroups, present: Sequence[int], feasible: BoolColumn
     ) -> Sequence[int] | None:
         """As `score` and `normalize_rows` over the feasible rows."""
-        frame = state.frame(groups, present)
-        total = [0.0] * len(present)
-        for one, place in zip(state.soft, state.places, strict=True):
-            offset = float(one.constraint.max_skew - 1)
-            if one.is_by_host:
-                counted = feasible
-                if frame.lacking:
-                    counted = feasible & ~np.isin(groups.ids[: len(feasible)], frame.lacking)
-                weight = math.log(int(np.count_nonzero(counted)) + 2)
-                for i, group in enumerate(frame.values):
-                    if group[place] >= 0:
-                        total[i] += group[place + 1] * weight + offset
-            else:
-                weight, empty = frame.domains[place]
-                # Where rows without the label count, they are one domain with those whose label is empty.
-                joined = 0 if empty is None else one.on_unlabelled(state.cluster)
-                pods_in = one.sums.item
-                for i, group in enumerate(frame.values):
-                    domain = group[place]
-                    if domain >= 0:
-                        pods = pods_in(domain)
-                        total[i] += (pods + joined if domain == empty else pods) * weight + offset
-        raw = [math.floor(one) + (one - math.floor(one) >= 0.5) for one in total]
-        if not frame.lacking:
-            low, high = min(raw), max(raw)
-            return [MAX_NODE_SCORE * (high + low - one) // high for one in raw] if high else [MAX_NODE_SCORE] * len(raw)
-        counted_raw = [one for one, scored in zip(raw, frame.scored, strict=True) if scored]
-        low, high = min(counted_raw, default=0), max(counted_raw, default=0)
-        return [
-            0 if not scored else MAX_NODE_SCORE * (high + low - one) // high if high else MAX_NODE_SCORE
-            for one, scored in zip(raw, frame.scored, strict=True)
-        ]
+        return None if state.groups is None else state.groups.scores(groups, present, feasible)
 
     def registrations(self) -> Sequence[Registration]:
         return pod_topology_spread_hints.registrations(self._defaults)
@@ -269,7 +232,7 @@ def _honors_affinity(constraint: TopologySpreadConstraint) -> bool:
 
 
 def _honors_taints(constraint: TopologySpreadConstraint) -> bool:
-    return (constraint.node_taints_policy or IGNORE) == HONOR
+    return constraint.node_taints_policy == HONOR
 
 
 def _compiled(constraints: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str]) -> tuple[Constraint, ...]:
@@ -277,7 +240,7 @@ def _compiled(constraints: Iterable[TopologySpreadConstraint], action: str, labe
         Constraint(
             max_skew=one.max_skew,
             topology_key=one.topology_key,
-            min_domains=one.min_domains if one.HasField("min_domains") else 1,
+            min_domains=max(1, one.min_domains),
             conditions=_conditions(one, labels),
             honors_affinity=_honors_affinity(one),
             honors_taints=_honors_taints(one),
