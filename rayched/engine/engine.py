@@ -52,7 +52,7 @@ from rayched.engine.score_sum import ScoreSum
 from rayched.engine.shards import ColumnBuilder, ShardEvaluator
 from rayched.engine.totals import KeptTotals
 from rayched.framework.diagnosis import Diagnosis
-from rayched.framework.plugin_error import PluginError
+from rayched.framework.plugin_error import GroupedScoreError, PluginError
 from rayched.framework.profile import Profile
 from rayched.framework.status import Code
 from rayched.snapshot.columns import RowIndex
@@ -128,13 +128,6 @@ class Engine:
             return
 
     def _evaluate(self, plan: Plan, without: RowIndex | None, nominated: Sequence[Nomination]) -> Evaluation:
-        scoring = plan.scoring
-        if not nominated and without is None and scoring is not None and scoring.bounds is not None:
-            try:
-                return self._added_up(plan, scoring, NO_ROWS)
-            except PluginError as problem:
-                if problem.point not in _SCORING:
-                    raise
         if not nominated or not plan.status.ok:
             return self._evaluated(plan, without)
         if plan.has_kept_free:
@@ -189,9 +182,14 @@ class Engine:
         except PluginError as problem:
             if problem.point not in _SCORING:
                 raise
-        # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
-        filtered = self._filtered(plan, left_out)
-        return filtered if filtered.n_feasible <= 1 else self._direct(plan, filtered.feasible.nonzero()[0], plan.filters)
+            # Columns hold scores of all rows, but only a feasible row's score may end an attempt.
+            filtered = self._filtered(plan, left_out)
+            if filtered.n_feasible <= 1:
+                return filtered
+            if isinstance(problem, GroupedScoreError):
+                # It is about feasible rows already.
+                raise
+            return self._direct(plan, filtered.feasible.nonzero()[0], plan.filters)
 
     def _added_up(self, plan: Plan, of: ScoreSum, left_out: RowSet) -> Evaluation:
         """By the sum, which has a total that is kept."""

@@ -26,7 +26,7 @@ from rayched.framework.plugin import (
     NormalizingPlugin,
     ScorePlugin,
 )
-from rayched.framework.plugin_error import PluginError
+from rayched.framework.plugin_error import GroupedScoreError, PluginError
 from rayched.framework.resource_needs import ResourceNeeds
 from rayched.framework.status import Code, Status
 from rayched.snapshot.columns import BoolColumn, CodeColumn, ScoreColumn
@@ -187,33 +187,34 @@ def call_refusals(plugin: DomainFilterPlugin, state: Any) -> tuple[BlockedDomain
 
 
 def call_groups(plugin: GroupingScorePlugin, state: Any) -> RowGroups | None:
+    """Raises GroupedScoreError."""
     try:
         return plugin.groups(state)
     except Exception as problem:
-        raise _raised(plugin, SCORE, problem) from problem
+        raise _raised(plugin, SCORE, problem, GroupedScoreError) from problem
 
 
 def call_score_groups(
     plugin: GroupingScorePlugin, state: Any, groups: RowGroups, present: Sequence[int], feasible: BoolColumn
 ) -> Sequence[int] | None:
-    """Scores of the groups that are present, in their order, 0..100."""
+    """Scores of the groups that are present, in their order, 0..100. Raises GroupedScoreError."""
     try:
         scores = plugin.score_groups(state, groups, present, feasible)
     except Exception as problem:
-        raise _raised(plugin, SCORE, problem) from problem
+        raise _raised(plugin, SCORE, problem, GroupedScoreError) from problem
     if scores is not None:
         if len(scores) != len(present):
-            raise PluginError(plugin.name, SCORE, f"answered {len(scores)} scores for {len(present)} groups")
+            raise GroupedScoreError(plugin.name, SCORE, f"answered {len(scores)} scores for {len(present)} groups")
         for score in (min(scores), max(scores)) if scores else ():
             if not 0 <= score <= MAX_NODE_SCORE:
-                raise out_of_range(plugin, score)
+                raise out_of_range(plugin, score, GroupedScoreError)
     return scores
 
 
-def out_of_range(plugin: ScorePlugin, score: int) -> PluginError:
+def out_of_range(plugin: ScorePlugin, score: int, kind: type[PluginError] = PluginError) -> PluginError:
     """A feasible row got this score, after normalisation."""
     point = NORMALIZE_SCORE if isinstance(plugin, NormalizingPlugin | CountingScorePlugin) else SCORE
-    return PluginError(plugin.name, point, f"score {score} lies outside 0..{MAX_NODE_SCORE}")
+    return kind(plugin.name, point, f"score {score} lies outside 0..{MAX_NODE_SCORE}")
 
 
 def _not_allowed(plugin: ColumnPlugin, code: int) -> PluginError:
@@ -231,6 +232,6 @@ def _shown(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _raised(plugin: ColumnPlugin, point: str, problem: Exception) -> PluginError:
+def _raised(plugin: ColumnPlugin, point: str, problem: Exception, kind: type[PluginError] = PluginError) -> PluginError:
     text = " ".join(str(problem).split())
-    return PluginError(plugin.name, point, f"{type(problem).__name__}: {text}" if text else type(problem).__name__)
+    return kind(plugin.name, point, f"{type(problem).__name__}: {text}" if text else type(problem).__name__)

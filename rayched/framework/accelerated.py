@@ -79,5 +79,6 @@ class GroupingScorePlugin(CountingScorePlugin, Protocol):
     def score_groups(self, state: Any, groups: RowGroups, present: Sequence[int], feasible: BoolColumn) -> Sequence[int] | None:
         """Scores 0..100 of the groups that have a feasible row, which are `present`, ascending and at least one; in their order.
 
-        None, whatever the rows: the plugin adds nothing. `feasible` has the shape (n_rows,).
+        None, whatever the rows: the plugin adds nothing. `feasible` has the shape (n_rows,). What it raises ends the attempt, as
+        of `score`: rows are not asked about in its place.
         """

@@ -11,3 +11,7 @@ class PluginError(Exception):
         self.plugin = plugin
         self.point = point
         """The extension point, as people call it."""
+
+
+class GroupedScoreError(PluginError):
+    """One that raised when it was asked about groups of rows, of which only those count that have a feasible row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from rayched.engine.engine import Engine
 from rayched.framework.plugin_error import PluginError
 from rayched.framework.status import Code
-from rayched.snapshot.columns import CodeColumn, Log, ScoreColumn
+from rayched.snapshot.columns import BoolColumn, CodeColumn, Log, ScoreColumn
+from rayched.snapshot.row_groups import RowGroups
 from rayched.snapshot.rows import Rows
 from tests.engine.spies import NormalizingSpy, Spy, a_snapshot, a_template
+from tests.engine.toy_counting import RowsOfZones, Zones, ZonesNow
 from tests.engine.toy_plugins import Cordon, Rank, Room, a_profile
 from tests.snapshot.objects import a_node
 
@@ -192,3 +195,58 @@ def test_a_filter_that_raises_ends_the_attempt_though_it_would_answer_when_asked
         assert not flaky.fails, what
         for _ in range(2):
             assert engine.evaluate(a_template()).n_feasible == 10, what
+
+
+class BrokenZones(Zones):
+    """Its rows are scored well."""
+
+    def __init__(self) -> None:
+        self.breaks: Callable[[list[int]], Any] | None = None
+        self.breaks_groups = False
+
+    def groups(self, state: ZonesNow) -> RowGroups | None:
+        if self.breaks_groups:
+            raise RuntimeError("no groups")
+        return super().groups(state)
+
+    def score_groups(
+        self, state: ZonesNow, groups: RowGroups, present: Sequence[int], feasible: BoolColumn
+    ) -> Sequence[int] | None:
+        scores = super().score_groups(state, groups, present, feasible)
+        return scores if scores is None or self.breaks is None else self.breaks([*scores])
+
+
+@pytest.mark.parametrize("n_decisions", [0, 8])
+@pytest.mark.parametrize(
+    ("breaks", "message"),
+    [
+        (None, "Score: RuntimeError: no groups"),
+        (lambda scores: scores[len(scores)], "Score: IndexError: list index out of range"),
+        (lambda scores: scores[1:], r"Score: answered \d scores for \d groups"),
+        (lambda scores: [101, *scores[1:]], r"NormalizeScore: score 101 lies outside 0\.\.100"),
+        (lambda scores: [-1, *scores[1:]], r"NormalizeScore: score -1 lies outside 0\.\.100"),
+    ],
+)
+def test_what_is_wrong_with_scores_of_groups_ends_the_attempt_though_rows_would_have_scores(
+    breaks: Callable[[list[int]], Any] | None, message: str, n_decisions: int
+) -> None:
+    """Before groups are followed, and after."""
+    plugin, snapshot = BrokenZones(), a_snapshot()
+    engine = Engine(snapshot, a_profile(filters=(Cordon(),), scores=(plugin,)))
+    template = a_template(alone="")
+    for number in range(n_decisions + 1):
+        snapshot.bind(f"u{number}", template, f"n{number % 3}")
+        assert engine.evaluate(template).is_feasible
+    plugin.breaks, plugin.breaks_groups = breaks, breaks is None
+    snapshot.bind("another", template, "n4")
+    for _ in range(2):
+        with pytest.raises(PluginError, match=f'^plugin "Zones", {message}$'):
+            engine.evaluate(template)
+    for number in range(1, 10):
+        snapshot.update_node(a_node(f"n{number}", {"cpu": "4", "pods": "10"}, unschedulable=True))
+    assert engine.evaluate(template).feasible.nonzero()[0].tolist() == [0], "nobody is asked for the scores of a single node"
+    for number in range(10):
+        snapshot.update_node(a_node(f"n{number}", {"cpu": "4", "pods": "10"}, labels={"zone": "xy"[number % 2]}))
+    plugin.breaks, plugin.breaks_groups = None, False
+    by_rows = Engine(snapshot, a_profile(filters=(Cordon(),), scores=(RowsOfZones(),)))
+    assert engine.evaluate(template).total.tolist() == by_rows.evaluate(template).total.tolist()

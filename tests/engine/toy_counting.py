@@ -41,6 +41,8 @@ class ZonesNow:
     on_row: NDArray[np.int64]
     refused: BlockedDomains
     groups: RowGroups
+    n_rows: int
+    """That have a group."""
     n_bytes: int = 64
 
     @property
@@ -81,11 +83,11 @@ class Zones:
         refused.set_all(np.array([*(in_zone[:-1] >= state.limit), False]) & (state.limit > 0))
         n_rows, values = cluster.n_rows, (topology.column.astype(np.int64), on_row)
         groups = None if last is None else last.groups
-        if last is None or groups is None or len(last.on_row) != len(on_row) or len(groups.ids) != cluster.capacity:
+        if last is None or groups is None or last.n_rows != n_rows or len(groups.ids) != cluster.capacity:
             groups = RowGroups([column[:n_rows] for column in values], cluster.capacity)
         for row in range(n_rows):
             groups.move(row, (int(values[0][row]), int(values[1][row])))
-        return ZonesNow(state, topology, in_zone, on_row, refused, groups)
+        return ZonesNow(state, topology, in_zone, on_row, refused, groups, n_rows)
 
     def filter(self, state: ZonesNow, rows: Rows) -> CodeColumn | None:
         if not state.wish.limit:
