@@ -81,7 +81,7 @@ class Role(NamedTuple):
     """Of each, where they prefer."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AffinityCounts:
     """Brought up to date by `refresh`; read in between."""
 
@@ -127,7 +127,8 @@ class AffinityCounts:
     def refresh(self, cluster: Snapshot) -> None:
         """Where it does not come to its end it goes on from there the next time. Raises OverBudget."""
         terms, namespaces = cluster.pod_counts.terms, cluster.surroundings.namespaces_revision
-        changed, self._is_whole = not self._is_whole, False
+        is_followed, self._is_whole = self._is_whole, False
+        changed = not is_followed
         target = self._target
         if target is None or self._namespaces_revision != namespaces or self._terms_generation != terms.generation:
             changed = True
@@ -141,7 +142,7 @@ class AffinityCounts:
             self._take_carried(cluster, target)
             changed = True
         for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
-            changed |= part.refresh(cluster)
+            changed |= part.refresh(is_followed=is_followed)
         if self.groups is not None:
             self.groups.follow()
         self.revision += changed

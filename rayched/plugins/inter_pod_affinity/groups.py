@@ -42,14 +42,14 @@ class PreferenceGroups:
         self._preferences = preferences
         self._groups: RowGroups | None = None
         """None: nobody asked since they were made last, or there are none."""
-        self._made_of: tuple[int, int] = (0, 0)
+        self._made_of: tuple[int, int] | None = None
         """Rows and capacity of the table as the groups were made."""
         self._coarse: list[str] = []
         """Keys told apart by their domains; a group has a value for each."""
         self._fine: list[str] = []
         """Keys told apart by what is preferred; where there are any, a group's last value is the sum."""
         self._pause = 0
-        self._bounds: tuple[int, int] = (0, 0)
+        self._bounds: tuple[int, int] | None = None
         self._scaled: dict[int, int] = {}
         """Scores by what is preferred, between the least and the most that were asked about last."""
 
@@ -60,7 +60,7 @@ class PreferenceGroups:
     def follow(self) -> None:
         """The preferences were brought up to date, and say what has changed."""
         groups, preferences = self._groups, self._preferences
-        if groups is None or not preferences.touched:
+        if groups is None:
             return
         moved: set[int] = set()
         fine = self._fine
@@ -72,12 +72,10 @@ class PreferenceGroups:
                 rows_of = preferences.topology(key).rows_of
                 for domain in set(touched):
                     rows = rows_of(domain)
-                    if rows is not None:
-                        moved.update(range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist())
+                    assert rows is not None, "a row of it has changed"
+                    moved.update(range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist())
         if len(moved) > FEW:
             self._groups = None
-            return
-        if not moved:
             return
         domains = [preferences.topology(key).column for key in self._coarse]
         preferred = [(preferences.topology(key).column, preferences.vector(key)) for key in fine]
@@ -123,8 +121,6 @@ class PreferenceGroups:
     def raw_scores(self, groups: RowGroups, present: Sequence[int]) -> list[int]:
         """What is preferred of a row of each group."""
         known = groups.values
-        if not self._coarse:
-            return [known[group][-1] for group in present]
         values = [known[group] for group in present]
         raw = [group[-1] for group in values] if self._fine else [0] * len(values)
         for place, key in enumerate(self._coarse):

@@ -177,7 +177,7 @@ def _refused_by_own(state: AffinityCounts, rows: Rows) -> BoolColumn:
 def _refused_by_carried(state: AffinityCounts, rows: Rows) -> BoolColumn:
     """Rows with pods that want to be away from the incoming one. Shape (rows,)."""
     refused = np.zeros(rows.n, np.bool_)
-    coming = rows.differences(("carried", id(state)), state.moved_carried)
+    coming = rows.differences(("carried", state), state.moved_carried)
     for key in dict.fromkeys((*state.carried.keys, *coming)):
         if key in state.carried.keys:
             pods, has_label = state.carried.of_rows(key, rows)

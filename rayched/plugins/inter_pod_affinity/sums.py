@@ -21,15 +21,13 @@ from rayched.snapshot.snapshot import Snapshot
 class ByKey:
     """Weighted sums by domain for each topology key."""
 
-    __slots__ = ("_added_up", "_is_whole", "_parts", "_vectors", "touched")
+    __slots__ = ("_added_up", "_parts", "_vectors", "touched")
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[DomainSums, int]]] = {}
         self._vectors: dict[str, SumByDomain] = {}
         self._added_up: list[DomainSums] = []
         """Parts whose counters may be negative."""
-        self._is_whole = True
-        """The last `refresh` came to its end."""
         self.touched: dict[str, list[int] | None] = {}
         """For each key whose sums the last `refresh` changed, the domains in question; None: any may be."""
 
@@ -57,35 +55,31 @@ class ByKey:
         self, cluster: Snapshot, key: str, source: Callable[[], RowCounter], weight: int, *, adds_up: bool = False
     ) -> None:
         """`source` as of DomainSums; `adds_up`: it may be negative."""
-        part = DomainSums(source, cluster.topology(key))
+        # The cluster may have let go of the topology since, and another one numbers its domains in another way.
+        topology = self.topology(key) if key in self._parts else cluster.topology(key)
+        part = DomainSums(source, topology)
         self._parts.setdefault(key, []).append((part, weight))
         if adds_up:
             self._added_up.append(part)
 
-    def refresh(self, cluster: Snapshot) -> bool:
-        """Returns whether anything may have changed. Raises OverBudget."""
-        if self.touched:
-            self.touched = {}
-        if not self._parts:
-            return False
-        was_whole, self._is_whole = self._is_whole, False
+    def refresh(self, *, is_followed: bool) -> bool:
+        """Returns whether anything may have changed. Raises OverBudget.
+
+        `is_followed`: whoever reads has heard of all that the refreshes before changed.
+        """
+        self.touched = {}
         for key, parts in self._parts.items():
-            # Refreshes the topology that the parts share.
-            topology = cluster.topology(key)
-            # What changed before a refresh that did not come to its end is not known any more.
-            changed = not was_whole
-            touched: list[int] | None = None
+            self.topology(key).refresh()
+            changed = not is_followed
+            touched: list[int] | None = [] if is_followed else None
             for part, _ in parts:
-                if part.topology is not topology:
-                    part.topology.refresh()
                 if part.refresh():
-                    more = part.touched
-                    touched = more if not changed else None if touched is None or more is None else touched + more
                     changed = True
+                    more = part.touched
+                    touched = None if touched is None or more is None else touched + more
             if changed:
                 self.touched[key] = touched
                 self._follow(key, parts, touched)
-        self._is_whole = True
         return bool(self.touched)
 
     def _follow(self, key: str, parts: Sequence[tuple[DomainSums, int]], touched: Sequence[int] | None) -> None:
@@ -95,13 +89,14 @@ class ByKey:
         vector = self._vectors.get(key)
         if vector is not None:
             # Mostly the parts have changed in the same domains.
-            for domain in touched if len(touched) == 1 else set(touched):
+            for domain in set(touched):
                 found = 0
                 for part, weight in parts:
                     found += part.sums.item(domain) * weight
                 vector[domain] = found
 
     def topology(self, key: str) -> Topology:
+        """That all parts of the key share."""
         return self._parts[key][0][0].topology
 
     def vector(self, key: str) -> SumByDomain:
