@@ -29,13 +29,7 @@ from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import Node, Pod, Taint, Toleration
 
 TolerationKey = tuple[tuple[str, str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerations:
-    hard: tuple[Toleration, ...]
-    soft: tuple[Toleration, ...]
-    """Those that cover taints of the effect PreferNoSchedule."""
+Tolerations = tuple[Toleration, ...]
 
 
 class TaintToleration(FilterPlugin, NormalizingPlugin, PodReadingPlugin, RegisteringPlugin):
@@ -48,21 +42,20 @@ class TaintToleration(FilterPlugin, NormalizingPlugin, PodReadingPlugin, Registe
         return tuple(sorted({(t.key, t.operator or EQUAL, t.value, t.effect) for t in pod.spec.tolerations}))
 
     def prepare(self, pod: Pod) -> Tolerations:
-        tolerations = tuple(pod.spec.tolerations)
-        return Tolerations(tolerations, tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE)))
+        return tuple(pod.spec.tolerations)
 
     def filter(self, state: Tolerations, rows: Rows) -> CodeColumn:
         """Shape (rows,), uint8."""
         codes = np.zeros(len(rows.snapshot.taint_sets) + 1, np.uint8)
         for number, taints in _present(rows):
-            if first_untolerated(state.hard, taints) is not None:
+            if first_untolerated(state, taints) is not None:
                 codes[number] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return codes[rows.taint_set]
 
     def reasons(self, state: Tolerations, rows: Rows, codes: CodeColumn) -> Sequence[tuple[str, BoolColumn]]:  # noqa: ARG002
         sets_of: dict[str, list[int]] = {}
         for number, taints in _present(rows):
-            taint = first_untolerated(state.hard, taints)
+            taint = first_untolerated(state, taints)
             if taint is not None:
                 sets_of.setdefault(f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}", []).append(number)
         return [(reason, np.isin(rows.taint_set, numbers)) for reason, numbers in sets_of.items()]
@@ -71,7 +64,7 @@ class TaintToleration(FilterPlugin, NormalizingPlugin, PodReadingPlugin, Registe
         """Taints that the pod would rather avoid. Shape (rows,), int64."""
         counts = np.zeros(len(rows.snapshot.taint_sets) + 1, np.int64)
         for number, taints in _present(rows):
-            counts[number] = sum(t.effect == PREFER_NO_SCHEDULE and not tolerated(state.soft, t) for t in taints)
+            counts[number] = sum(t.effect == PREFER_NO_SCHEDULE and not tolerated(state, t) for t in taints)
         return counts[rows.taint_set]
 
     def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:  # noqa: ARG002
@@ -106,7 +99,7 @@ class _TaintNodeHint(ReadsNoLabels):
     @classmethod
     def of(cls, pod: Pod) -> _TaintNodeHint:
         own = tuple(pod.spec.tolerations)
-        return cls(tuple(one.SerializeToString(deterministic=True) for one in own), own)
+        return cls(tuple(one.SerializeToString() for one in own), own)
 
     def __call__(self, look: Look) -> Hint:
         change = look.rest
@@ -132,7 +125,7 @@ def _nodes(old: Node | None, new: Node) -> Look:
 
 
 def _serialised(taints: tuple[Taint, ...]) -> tuple[bytes, ...]:
-    return tuple(taint.SerializeToString(deterministic=True) for taint in taints)
+    return tuple(taint.SerializeToString() for taint in taints)
 
 
 @dataclass(frozen=True, slots=True)

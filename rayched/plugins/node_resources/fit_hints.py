@@ -78,7 +78,7 @@ class FitNodeHint(ReadsNoLabels):
         if change.before is None:
             return Hint.QUEUE
         before = dict(change.before)
-        return queue_if(any(after.get(name, 0) > before.get(name, 0) for name, _ in self.wanted))
+        return queue_if(any(after[name] > before.get(name, 0) for name, _ in self.wanted))
 
 
 def nodes(old: Node | None, new: Node) -> Look:
