@@ -88,6 +88,7 @@ def test_ports_are_tcp_and_those_of_the_hosts_network_are_host_ports() -> None:
         ({"limits": {"cpu": "4", "memory": "4Gi"}}, {"cpu": "1500m", "memory": "4Gi"}),
         ({"limits": {"memory": "4Gi"}, "requests": {"cpu": "3"}}, {"cpu": "3", "memory": "4Gi"}),
         ({"requests": {"cpu": "3"}}, {"cpu": "3"}),
+        ({"requests": {"memory": "1Gi"}}, {"memory": "1Gi"}),
     ],
 )
 def test_a_pod_with_limits_of_its_own_requests_what_its_containers_do_and_else_its_limits(own: Any, requests: Any) -> None:

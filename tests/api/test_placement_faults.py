@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rayched.api.validation import validate
+from rayched.v1.workloads_pb2 import PriorityClass
 from tests.api.invalid_fields import NODE_TERM, POD_TERM, PREFERRED_NODES, PREFERRED_PODS, SPREAD, changed
 from tests.api.test_invalid_fields import errors_of
 
@@ -56,3 +58,21 @@ def test_one_change_of_a_valid_pod(path: str, value: Any, errors: dict[str, str]
     assert set(found) == set(errors)
     for where, part in errors.items():
         assert part in found[where]
+
+
+def test_a_pod_without_gates_may_name_its_node() -> None:
+    document = changed("Pod", "spec.schedulingGates", None)
+    document["spec"]["nodeName"] = "n"
+    assert errors_of(document) == []
+
+
+def test_what_a_pod_requests_as_a_whole_is_as_much_as_its_init_containers_need() -> None:
+    document = changed("Pod", "spec.resources", {"requests": {"cpu": "1"}})
+    document["spec"]["initContainers"] = [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]
+    (error,) = errors_of(document)
+    assert error.path == 'spec.resources.requests["cpu"]'
+    assert error.message == '"1" must be at least what the containers request together, 2'
+
+
+def test_a_priority_class_need_not_say_whether_it_preempts() -> None:
+    assert validate(PriorityClass(metadata={"name": "low"}, value=1)) == []

@@ -93,6 +93,7 @@ def in_front(pod: Pod) -> None:
     [
         (a_pod(gated=True), preferring, []),
         (a_pod(gated=True), in_front, [f"{REQUIRED}[0]"]),
+        (a_pod(gated=True), lambda pod: node_terms(pod)[0].ClearField("match_expressions"), [f"{REQUIRED}[0]"]),
         (plain(), preferring, []),
         (plain(), requiring, []),
         (plain(), lambda pod: pod.spec.affinity.SetInParent(), []),
