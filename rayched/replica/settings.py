@@ -117,7 +117,8 @@ class ReplicaSettings:
         if not self.root.startswith("/") or self.root.endswith("/"):
             raise SettingsError(f"--etcd-root {self.root}: it starts with a slash and does not end with one")
         for endpoint in self.etcd_endpoints:
-            split_address("--etcd-endpoints", endpoint.removeprefix("http://"))
+            if not endpoint.startswith("unix:"):
+                split_address("--etcd-endpoints", endpoint.removeprefix("http://"))
         if not (duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0) > 0:
             raise SettingsError(
                 f"--pod-max-in-unschedulable-pods-duration {self.pod_max_in_unschedulable_pods_duration!r}:"

@@ -112,7 +112,7 @@ def test_the_onlooker_goes_on_where_etcd_was_away(tmp_path: Path) -> None:
             )
 
     with contextlib.ExitStack() as owned:
-        etcd = EtcdServer(tmp_path / "etcd", unsafe_no_fsync=True)
+        etcd = EtcdServer(tmp_path / "etcd", 0, unsafe_no_fsync=True)
         with etcd:
             port = int(etcd.endpoint.rpartition(":")[2])
             onlooker = Onlooker([etcd.endpoint])

@@ -48,7 +48,7 @@ def test_up_runs_a_cluster_until_it_is_told_to_stop_and_leaves_no_process(tmp_pa
     server = {"RAYCHED_SERVER": f"127.0.0.1:{port}"}
     words = ["up", "--replicas", "1", "--port", str(port), "--data-dir", str(tmp_path), "--workers", "0"]
     with started(*words, errors=tmp_path / "errors") as up:
-        assert up.line(START_SECONDS_MAX).startswith(f"rayched is up at 127.0.0.1:{port}, etcd at 127.0.0.1:")
+        assert up.line(START_SECONDS_MAX).startswith(f"rayched is up at 127.0.0.1:{port}, etcd at unix:/")
         assert run_here(["get", "namespaces", "-o", "name"], None, server).lines == ["namespace/default", "namespace/kube-system"]
         assert len(processes_with(str(tmp_path))) >= 3
         second = run_here(["up", "--replicas", "1", "--port", str(free_port()), "--data-dir", str(tmp_path)])

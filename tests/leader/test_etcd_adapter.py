@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -186,16 +187,17 @@ def test_the_package_is_light_and_knows_nothing_of_the_scheduler() -> None:
 
 
 @pytest.mark.cluster
-def test_the_unmodified_etcd3_client_works(etcd: EtcdServer, etcd_root: str) -> None:
+def test_the_unmodified_etcd3_client_works(tmp_path: Path) -> None:
     import etcd3
 
-    host, _, port = etcd.endpoint.rpartition(":")
-    client = etcd3.client(host=host, port=int(port))
-    client.put(f"{etcd_root}/a", "b")
-    assert client.get(f"{etcd_root}/a")[0] == b"b"
-    assert client.replace(f"{etcd_root}/a", "b", "c") and not client.replace(f"{etcd_root}/a", "b", "d")
-    assert client.lease(5).ttl == 5
-    client.close()
+    with EtcdServer(tmp_path / "data", 0, unsafe_no_fsync=True) as etcd:
+        host, _, port = etcd.endpoint.rpartition(":")
+        client = etcd3.client(host=host, port=int(port))
+        client.put("/a", "b")
+        assert client.get("/a")[0] == b"b"
+        assert client.replace("/a", "b", "c") and not client.replace("/a", "b", "d")
+        assert client.lease(5).ttl == 5
+        client.close()
 
 
 @pytest.mark.cluster

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,7 @@ from leader.etcd_shim import rpc
 from rayched.replica.cluster.free_ports import free_port
 from rayched.replica.etcd.etcd_binary import EtcdBinary, EtcdServerError, find_etcd
 from rayched.replica.etcd.etcd_server import EtcdServer
+from tests.listening import listening
 
 GONE_SECONDS = 10.0
 
@@ -108,13 +110,35 @@ def test_a_started_etcd_answers_a_linearizable_read_at_once(running: EtcdServer)
 
 
 @pytest.mark.cluster
-def test_a_port_in_use_is_told_in_one_line_and_nothing_is_started(running: EtcdServer, tmp_path: Path) -> None:
-    port = int(running.endpoint.rpartition(":")[2])
-    server = EtcdServer(tmp_path / "data", client_port=port)
-    with pytest.raises(EtcdServerError) as error:
-        server.start()
+def test_a_port_in_use_is_told_in_one_line_and_nothing_is_started(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        server = EtcdServer(tmp_path / "data", client_port=port)
+        with pytest.raises(EtcdServerError) as error:
+            server.start()
     assert f"etcd port {port} on 127.0.0.1 is in use" in one_line(error)
     assert server.pid is None
+
+
+@pytest.mark.cluster
+def test_it_listens_at_no_port_and_where_nobody_else_may_go(running: EtcdServer) -> None:
+    assert running.pid is not None
+    place = Path(running.endpoint.removeprefix("unix:"))
+    assert place.is_socket() and stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    assert listening({running.pid}) == []
+
+
+@pytest.mark.cluster
+def test_its_sockets_go_with_it_and_not_before(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path / "data", unsafe_no_fsync=True)
+    with server:
+        endpoint, directory = server.endpoint, Path(server.endpoint.removeprefix("unix:")).parent
+        server.stop()
+        server.start()
+        assert server.endpoint == endpoint
+    assert not directory.exists()
 
 
 @pytest.mark.cluster
@@ -232,6 +256,7 @@ def test_etcd_does_not_outlive_a_killed_parent_and_its_directory_is_free_then(tm
         """
         import sys, time
         from rayched.replica.etcd.etcd_server import EtcdServer
+from tests.listening import listening
         server = EtcdServer(sys.argv[1], unsafe_no_fsync=True)
         server.start()
         print(server.pid, flush=True)

@@ -9,10 +9,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 
+from rayched.replica.ray.guardian import vital_processes
 from rayched.replica.ray.processes import adopt_orphans, alive, descendants, end_descendants
 from rayched.replica.ray.ray_start_hook import without_agents
+from tests.listening import listening
 from tests.replica.clusters import left_alive, until_true
 
 DRIVER = """
@@ -45,7 +48,6 @@ try:
 except local_ray.RayUnavailable as unavailable:
     print(unavailable)
 """
-LISTEN = "0A"
 LOOPBACK_4 = "0100007F"
 LOOPBACK_6 = ("00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
 
@@ -81,8 +83,12 @@ def test_a_local_ray_runs_only_what_is_used_listens_on_loopback_alone_and_ends_a
             "agent.py",
         ):
             assert [words for words in commands.values() if unused in words] == []
-        assert len(listening_addresses({driver.pid, *tree})) >= 3
-        assert [address for address in listening_addresses({driver.pid, *tree}) if not is_loopback(address)] == []
+        places = listening({driver.pid, *tree})
+        assert len(places) >= 3
+        assert [address for address, _ in places if not is_loopback(address)] == []
+        (port,) = {port for _, port in listening({vital_processes(driver.pid)["gcs_server"]})}
+        assert refusal(port, 17 << 20) == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refusal(port, 1 << 10) != grpc.StatusCode.RESOURCE_EXHAUSTED
         print(file=driver.stdin, flush=True)
         assert driver.stdout.readline() != ""
         assert left_alive(tree, 0.0) == {}
@@ -115,29 +121,22 @@ def test_other_processes_of_ray_start_as_they_are(command: list[str]) -> None:
     assert started == [command]
 
 
+def refusal(port: int, size: int) -> grpc.StatusCode:
+    """What a message of so many bytes from somebody without the token is answered."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_send_message_length", -1)]) as channel:
+        put = channel.unary_unary("/ray.rpc.InternalKVGcsService/InternalKVPut")
+        with pytest.raises(grpc.RpcError) as error:
+            put(b"\x0a" + b"x" * size, timeout=30)
+        found: grpc.StatusCode = error.value.code()  # type: ignore[attr-defined]
+        return found
+
+
 def sleeps(pid: int) -> bool:
     return command(pid).startswith("sleep")
 
 
 def command(pid: int) -> str:
     return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
-
-
-def listening_addresses(pids: set[int]) -> list[str]:
-    """Of all TCP sockets of these processes on which they listen; as in /proc/net/tcp."""
-    inodes = set()
-    for pid in pids:
-        for descriptor in Path("/proc", str(pid), "fd").iterdir():
-            target = os.readlink(descriptor) if descriptor.is_symlink() else ""
-            if target.startswith("socket:["):
-                inodes.add(target[len("socket:[") : -1])
-    found = []
-    for table in ("tcp", "tcp6"):
-        for row in Path("/proc/net", table).read_text().splitlines()[1:]:
-            fields = row.split()
-            if fields[3] == LISTEN and fields[9] in inodes:
-                found.append(fields[1].partition(":")[0])
-    return found
 
 
 def is_loopback(address: str) -> bool:

@@ -75,7 +75,12 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
         {"listen": "[::1]:7420"},
         {"listen": "10.0.0.1:7420", "insecure_bind": True},
         {"listen": "[::]:7420", "insecure_bind": True, "advertise_address": "replica-1.example:7420"},
-        {"workers": 64, "election_profile": "kube", "root": "/a/b", "etcd_endpoints": ("http://etcd:2379",)},
+        {
+            "workers": 64,
+            "election_profile": "kube",
+            "root": "/a/b",
+            "etcd_endpoints": ("http://etcd:2379", "unix:/run/etcd/localhost:1"),
+        },
     ],
 )
 def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:

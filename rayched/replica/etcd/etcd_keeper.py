@@ -63,7 +63,7 @@ class EtcdKeeper:
         if self._thread.is_alive():
             self._thread.join(_JOIN_SECONDS_MAX)
         # It may just have been started.
-        self.etcd.stop()
+        self.etcd.close()
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,8 +1,10 @@
 """An etcd of our own: found, started, ready when it says so, stopped, never left behind.
 
-One member, on the loopback address, for `rayched up`, for a replica that is alone, and for tests. Whoever wants more gives the
-endpoints of an external etcd.
+One member, for `rayched up`, for a replica that is alone, and for tests. Whoever wants more gives the endpoints of an external
+etcd.
 
+* It listens at Unix sockets in a directory that only this user can enter, and at no port: whoever reaches an etcd is the master
+  of the cluster, and every local user and every page in a browser reaches a port on loopback. Only tests ask for one.
 * An open port is not readiness: etcd accepts connections up to two seconds before it answers. Ready means that it has answered
   a linearizable read.
 * A lock file beside the data directory is locked by the etcd process itself (it inherits the descriptor), so the lock ends with
@@ -37,12 +39,15 @@ from leader.etcd_shim import rpc
 from rayched.replica.cluster.free_ports import free_port
 from rayched.replica.etcd.etcd_binary import EtcdBinary, EtcdServerError, etcd_environment, find_etcd, version_in
 from rayched.replica.log_file import LOG_BYTES_MAX, cut
-from rayched.replica.own_directories import try_lock
+from rayched.replica.own_directories import SHORT, make_own_directory, remove_own_directory, try_lock
 from rayched.replica.ray.processes import dying_with_us
 
 _log = logging.getLogger(__name__)
 
 _HOST: Final = "127.0.0.1"
+_CLIENT_SOCKET: Final = "localhost:1"
+_PEER_SOCKET: Final = "localhost:2"
+"""Names of the only form that etcd takes; they are the files of the sockets, too."""
 _FLAGS: Final = (
     # A heartbeat is for other members; alone, a short election timeout only makes the restart quick.
     *("--heartbeat-interval", "50", "--election-timeout", "500"),
@@ -53,6 +58,8 @@ _FLAGS: Final = (
     # five times, and is read again at the next start.
     *("--snapshot-count", "10000"),
     *("--logger", "zap", "--log-level", "warn"),
+    # A second way in, which nobody needs.
+    "--enable-grpc-gateway=false",
 )
 _COLLECTS_RARELY: Final = {"GOGC": "400"}
 """Where the environment does not say how often etcd collects its garbage: a sixth of its CPU, for up to twice its memory."""
@@ -68,22 +75,25 @@ class _PortInUse(EtcdServerError):
 
 
 class EtcdServer:
-    """One etcd process on a data directory. `start` and `stop` may be repeated; the client port stays the same."""
+    """One etcd process on a data directory. `start` and `stop` may be repeated; the endpoint stays the same."""
 
     def __init__(
         self,
         data_dir: Path | str,
-        client_port: int = 0,
+        client_port: int | None = None,
         *,
         binary: EtcdBinary | None = None,
         unsafe_no_fsync: bool = False,
         quota_bytes: int = _QUOTA_BYTES,
         ready_seconds_max: float = 120.0,
     ) -> None:
-        """`client_port` 0 chooses a free one. `unsafe_no_fsync` is for tests: a crash of the machine loses data."""
+        """`client_port`: on loopback, in place of a Unix socket; 0 chooses a free one. `unsafe_no_fsync` is for tests: a crash of
+        the machine loses data."""
         self._data_dir = Path(data_dir).absolute()
         self._port_given = client_port
-        self._port = client_port
+        self._port = client_port or 0
+        self._sockets: Path | None = None
+        """Where its Unix sockets are, from the first start on."""
         self._binary = binary
         self._unsafe_no_fsync = unsafe_no_fsync
         self._quota_bytes = quota_bytes
@@ -93,7 +103,9 @@ class EtcdServer:
 
     @property
     def endpoint(self) -> str:
-        """host:port for clients; known after the first start."""
+        """unix:path or host:port for clients; known after the first start."""
+        if self._sockets is not None:
+            return f"unix:{self._sockets / _CLIENT_SOCKET}"
         if not self._port:
             raise EtcdServerError("etcd has no endpoint before it is started")
         return f"{_HOST}:{self._port}"
@@ -160,27 +172,41 @@ class EtcdServer:
             process.kill()
             process.wait()
 
+    def close(self) -> None:
+        """Stops it for good: the next start has another endpoint."""
+        self.stop()
+        if (sockets := self._sockets) is not None:
+            self._sockets = None
+            remove_own_directory(sockets)
+
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+        self.close()
 
     def _start_once(self) -> None:
-        port = self._port or free_port()
-        _refuse_busy_port(port)
-        self._process = self._spawn(port)
+        if self._port_given is None:
+            self._sockets = self._sockets or make_own_directory(SHORT)
+            client, peer, endpoint = f"unix://{_CLIENT_SOCKET}", f"unix://{_PEER_SOCKET}", self.endpoint
+        else:
+            port = self._port or free_port()
+            _refuse_busy_port(port)
+            endpoint = f"{_HOST}:{port}"
+            client, peer = f"http://{endpoint}", f"http://{_HOST}:{free_port()}"
+        self._process = self._spawn(client, peer)
         try:
-            self._wait_until_ready(self._process, port)
+            self._wait_until_ready(self._process, endpoint)
         except BaseException:
             self.stop()
             raise
-        self._port = port
+        if self._port_given is not None:
+            self._port = int(endpoint.rpartition(":")[2])
         self._beside(".version").write_text(self.binary.version_text + "\n")
 
-    def _spawn(self, port: int) -> subprocess.Popen[bytes]:
-        client, peer = f"http://{_HOST}:{port}", f"http://{_HOST}:{free_port()}"
+    def _spawn(self, client: str, peer: str) -> subprocess.Popen[bytes]:
+        """`client`, `peer`: URLs where it listens; Unix sockets are in its working directory."""
         arguments = [
             *("--name", "rayched", "--data-dir", str(self._data_dir)),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
@@ -195,7 +221,7 @@ class EtcdServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self._data_dir,
+                cwd=self._sockets or self._data_dir,
                 env=_COLLECTS_RARELY | etcd_environment(),
                 pass_fds=(lock,),
                 # Its own session: a Ctrl-C in the terminal reaches the replicas first, and they still need etcd to end well.
@@ -205,28 +231,28 @@ class EtcdServer:
             os.pwrite(lock, str(process.pid).encode(), 0)
         return process
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes], port: int) -> None:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], endpoint: str) -> None:
         ready_at_latest = time.monotonic() + self._ready_seconds_max
 
         def check_progress() -> None:
-            self._check_progress(process, port, ready_at_latest)
+            self._check_progress(process, endpoint, ready_at_latest)
 
         attempts = tenacity.Retrying(
             wait=tenacity.wait_fixed(_READY_PAUSE_SECONDS),
             retry=tenacity.retry_if_exception_type((OSError, grpc.RpcError)),
             before_sleep=lambda _: check_progress(),
         )
-        attempts(_connect, port)
-        with contextlib.closing(open_channel([f"{_HOST}:{port}"])) as channel:
+        attempts(_connect, endpoint)
+        with contextlib.closing(open_channel([endpoint])) as channel:
             attempts(rpc.KVStub(channel).Range, rpc.RangeRequest(key=b"\0", limit=1), timeout=_READY_READ_SECONDS)
-        # Another server on this port would have answered as well.
+        # Another server at this port would have answered as well.
         check_progress()
 
-    def _check_progress(self, process: subprocess.Popen[bytes], port: int, ready_at_latest: float) -> None:
+    def _check_progress(self, process: subprocess.Popen[bytes], endpoint: str, ready_at_latest: float) -> None:
         if process.poll() is not None:
             complaint = _last_complaint(self.log_path, self._log_offset)
             if "address already in use" in complaint:
-                raise _PortInUse(_port_in_use(port))
+                raise _PortInUse(_in_use_by_others(endpoint))
             if "downgrade" in complaint:
                 raise EtcdServerError(self._older_binary("a newer version"))
             reason = complaint or "it gave no reason"
@@ -285,15 +311,23 @@ def _refuse_busy_port(port: int) -> None:
         try:
             probe.bind((_HOST, port))
         except OSError as error:
-            raise _PortInUse(_port_in_use(port)) from error
+            raise _PortInUse(_in_use_by_others(f"{_HOST}:{port}")) from error
 
 
-def _port_in_use(port: int) -> str:
-    return f"etcd port {port} on {_HOST} is in use: stop what listens there or choose another port"
+def _in_use_by_others(endpoint: str) -> str:
+    host, _, port = endpoint.rpartition(":")
+    return f"etcd port {port} on {host} is in use: stop what listens there or choose another port"
 
 
-def _connect(port: int) -> None:
-    socket.create_connection((_HOST, port), timeout=_READY_READ_SECONDS).close()
+def _connect(endpoint: str) -> None:
+    """Raises OSError where nobody listens."""
+    if endpoint.startswith("unix:"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_READY_READ_SECONDS)
+            connection.connect(endpoint.removeprefix("unix:"))
+        return
+    host, _, port = endpoint.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=_READY_READ_SECONDS).close()
 
 
 def _last_complaint(log_path: Path, offset: int) -> str:

@@ -39,6 +39,8 @@ _CONNECT_PAUSE_SECONDS: Final = 0.5
 _GUARDIAN_SECONDS_MAX: Final = 2.0
 _OBJECT_STORE_BYTES: Final = 80_000_000
 """Ray's minimum; the columns that travel between actors are far below."""
+_MESSAGE_BYTES_MAX: Final = 16 << 20
+"""Of gRPC between Ray's processes."""
 _LOG_TAIL_LINES: Final = 3
 _CPUS: Final = 64
 """Ray starts no more processes than this at once; our actors ask for none."""
@@ -226,6 +228,8 @@ def _set_environment() -> None:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         # Ray's 15 would let everything else on the machine go before the scheduler.
         "RAY_worker_niceness": "0",
+        # The GCS reads a message before it asks for the token. Arguments above 100 KB do not go through it.
+        "RAY_max_grpc_message_size": str(_MESSAGE_BYTES_MAX),
         # Records of each call, for a dashboard; ending a driver waits 5 s for them when its Ray is dead.
         "RAY_task_events_report_interval_ms": "0",
         # Ray's defaults are 30 and 60 s: where three replicas start on a busy machine, a late agent would end its raylet.
