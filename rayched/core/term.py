@@ -10,8 +10,8 @@
 * Nothing is decided before the cache's revision has reached the epoch: all that was written under earlier epochs lies before it.
 * Belief may come back under the same epoch; then nobody led in between, and what is still under way is still ours. Under another
   epoch all assumptions are void.
-* A fenced epoch is over for good, whatever the belief says: the store has spoken. Only that one: where etcd lost writes, the next
-  epoch is a lower one, and no two elections give the same.
+* A fenced epoch is over, whatever the belief says: the store has spoken. Only that one, and until another one is believed: where
+  etcd lost writes, the next epoch is a lower one, and the fenced one may come again later, as another election's.
 
 Pure. Owner: the SchedulerCore. Source: docs/adr/0001, and the table in leader/election.py.
 """
@@ -62,6 +62,8 @@ class Term:
 
     def step(self, belief: int | None, cache_revision: int) -> Step:
         """Where belief and cache lead from here."""
+        if belief is not None and belief != self._fenced:
+            self._fenced = None
         believed = belief if belief != self._fenced else None
         if self.leads:
             if believed == self.epoch:

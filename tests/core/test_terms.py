@@ -135,3 +135,17 @@ def test_after_etcd_lost_writes_a_lower_epoch_leads_though_a_higher_one_was_fenc
     # etcd is back at 980, the cache has listed it, and this replica is elected once more.
     assert term.step(985, cache_revision=980) is Step.NOTHING
     assert term.step(985, cache_revision=985) is Step.BEGIN and term.leads
+
+
+def test_an_epoch_that_was_fenced_leads_again_once_another_one_was_believed_in_between() -> None:
+    term = Term()
+    assert term.step(1000, cache_revision=1000) is Step.BEGIN
+    term.fenced(1000)
+    assert term.step(1000, cache_revision=1000) is Step.STOP
+    # A belief that is away for a moment is the same one when it comes back.
+    assert term.step(None, cache_revision=1000) is Step.NOTHING
+    assert term.step(1000, cache_revision=1000) is Step.NOTHING and not term.leads
+    assert term.step(985, cache_revision=985) is Step.BEGIN
+    assert term.step(None, cache_revision=990) is Step.STOP
+    # The revision comes a second time, as another election's.
+    assert term.step(1000, cache_revision=1000) is Step.BEGIN and term.leads

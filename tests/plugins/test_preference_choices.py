@@ -305,7 +305,7 @@ def test_counting_that_was_interrupted_between_terms_goes_on_and_refuses_what_th
 
 
 def test_sums_over_a_key_go_by_one_numbering_of_its_domains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster lets go of a topology where there are very many keys; one that is made anew numbers its domains in another way."""
+    """A cluster lets go of a topology where there are very many keys; one made later numbers its domains anew."""
     monkeypatch.setattr(whole_snapshot, "TOPOLOGIES_MAX", 1)
     bench = Bench(web().near("rack", WEB, 5).pod)
     bench.snapshot.add_node(a_node("n0").labelled(other="b", rack="z").node)
