@@ -9,7 +9,7 @@ import pytest
 from rayched.actors.inbox import LatestCalls
 
 
-@pytest.mark.parametrize("orders", permutations((1, 2, 3)))
+@pytest.mark.parametrize("orders", list(permutations((1, 2, 3))))
 def test_the_last_one_told_wins_in_any_order(orders: tuple[int, ...]) -> None:
     latest, said = LatestCalls(), [0]
     for order in orders:

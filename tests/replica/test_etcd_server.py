@@ -256,7 +256,6 @@ def test_etcd_does_not_outlive_a_killed_parent_and_its_directory_is_free_then(tm
         """
         import sys, time
         from rayched.replica.etcd.etcd_server import EtcdServer
-from tests.listening import listening
         server = EtcdServer(sys.argv[1], unsafe_no_fsync=True)
         server.start()
         print(server.pid, flush=True)

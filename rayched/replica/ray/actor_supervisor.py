@@ -224,9 +224,8 @@ class ActorSupervisor:
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         actors, _ = await self._asked(lambda scheduler: scheduler.status)
         try:
-            answer: ListQueueResponse = await asyncio.wait_for(
-                _awaited(actors.queue.listing.remote(request)), _ANSWER_SECONDS_MAX
-            )
+            listing = _awaited(actors.queue.listing.remote(request))
+            answer: ListQueueResponse = await asyncio.wait_for(listing, _ANSWER_SECONDS_MAX)
         except Exception as error:
             _unanswered("queue", error)
             raise NotLeading from error
@@ -321,9 +320,8 @@ class ActorSupervisor:
             self._ray.start(self._stopping.is_set)
         else:
             connect_to(self._settings.ray_address, self._stopping.is_set)
-        actors = ActorSet(
-            self._config, self._settings.pool, self._scheduler_lost, self._synced, self._leads.is_set, self.restarts
-        )
+        pool, leads = self._settings.pool, self._leads.is_set
+        actors = ActorSet(self._config, pool, self._scheduler_lost, self._synced, leads, self.restarts)
         actors.create()
         self._actors = actors
         looked = alive_since = _boottime()
