@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Final
 
-from rayched.api import kinds, quantity, resources
+from rayched.api import job_labels, kinds, quantity, resources
 from rayched.api.kinds import AnyObject
 from rayched.api.quantity import QuantityError
 from rayched.api.short_texts import remembered
@@ -29,13 +29,16 @@ from rayched.v1.core_pb2 import (
     Service,
 )
 from rayched.v1.meta_pb2 import Quantity
-from rayched.v1.workloads_pb2 import PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 GRACE_PERIOD_SECONDS: Final = 30
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 PREEMPT_LOWER_PRIORITY: Final = "PreemptLowerPriority"
+BACKOFF_LIMIT: Final = 6
+NON_INDEXED: Final = "NonIndexed"
+TERMINATING_OR_FAILED: Final = "TerminatingOrFailed"
 
 ResourceMap = MutableMapping[str, Quantity]
 
@@ -188,6 +191,29 @@ def _replica_set(replica_set: ReplicaSet) -> None:
     _replicas(replica_set.spec)
 
 
+def _job(job: Job) -> None:
+    spec = job.spec
+    # Without both it is one pod; without completions alone it is a pool of workers, complete when one of them says so.
+    if not spec.HasField("completions") and not spec.HasField("parallelism"):
+        spec.completions = 1
+    if not spec.HasField("parallelism"):
+        spec.parallelism = 1
+    if not spec.HasField("backoff_limit"):
+        spec.backoff_limit = BACKOFF_LIMIT
+    if not spec.HasField("completion_mode"):
+        spec.completion_mode = NON_INDEXED
+    if not spec.HasField("suspend"):
+        spec.suspend = False
+    if not spec.HasField("pod_replacement_policy"):
+        spec.pod_replacement_policy = TERMINATING_OR_FAILED
+    labels = {key: text for key, text in spec.template.metadata.labels.items() if key not in job_labels.GENERATED}
+    if labels and not job.metadata.labels:
+        job.metadata.labels.update(labels)
+    if not spec.manual_selector:
+        job_labels.select_by_uid(job)
+    _template(spec.template)
+
+
 def _stateful_set(stateful_set: StatefulSet) -> None:
     spec = stateful_set.spec
     spec.pod_management_policy = spec.pod_management_policy or "OrderedReady"
@@ -264,6 +290,7 @@ _BY_KIND: Final[dict[str, Callable[[Any], None]]] = {
     kinds.REPLICATION_CONTROLLER.name: _replication_controller,
     kinds.REPLICA_SET.name: _replica_set,
     kinds.STATEFUL_SET.name: _stateful_set,
+    kinds.JOB.name: _job,
     kinds.PRIORITY_CLASS.name: _priority_class,
     kinds.RUNTIME_CLASS.name: _runtime_class,
 }

@@ -13,7 +13,7 @@ from typing import Final
 
 from rayched.api.errors import quoted
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
-from rayched.v1.workloads_pb2 import Object, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, Object, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 AnyObject = (
     Pod
@@ -27,6 +27,7 @@ AnyObject = (
     | StatefulSet
     | ReplicationController
     | Event
+    | Job
 )
 """A message of one of the kinds."""
 
@@ -73,6 +74,7 @@ STATEFUL_SET: Final = Kind("StatefulSet", "statefulsets", ("sts",), "apps/v1", T
 REPLICATION_CONTROLLER: Final = Kind(
     "ReplicationController", "replicationcontrollers", ("rc",), "v1", True, ReplicationController, "replication_controller"
 )
+JOB: Final = Kind("Job", "jobs", (), "batch/v1", True, Job, "job")
 EVENT: Final = Kind("Event", "events", ("ev",), "v1", True, Event, "event")
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -86,8 +88,12 @@ KINDS: Final[tuple[Kind, ...]] = (
     REPLICA_SET,
     STATEFUL_SET,
     REPLICATION_CONTROLLER,
+    JOB,
     EVENT,
 )
+
+SCALED: Final = (REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER, JOB)
+"""Kinds that say how many pods there are to be."""
 
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 _BY_FIELD: Final = {kind.field: kind for kind in KINDS}

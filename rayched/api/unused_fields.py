@@ -62,7 +62,9 @@ UNUSED_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             publishNotReadyAddresses sessionAffinity sessionAffinityConfig trafficDistribution
             """,
         "ServicePort": "appProtocol",
-        "ReplicaSet": "status",
+        "ReplicaSetStatus": "terminatingReplicas",
+        "JobSpec": "backoffLimitPerIndex managedBy maxFailedIndexes podFailurePolicy successPolicy",
+        "JobStatus": "failedIndexes",
         "ReplicationController": "status",
         "StatefulSet": "status",
         "StatefulSetSpec": """

@@ -23,5 +23,6 @@ ALWAYS_WRITTEN: Final[Mapping[str, frozenset[str]]] = {
         "Condition": "type status reason message",
         "PodDisruptionBudgetStatus": "disruptionsAllowed currentHealthy desiredHealthy expectedPods",
         "PriorityClass": "value",
+        "ReplicaSetStatus": "replicas",
     }.items()
 }

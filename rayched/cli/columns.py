@@ -16,7 +16,7 @@ from rayched.api.resources import is_sidecar
 from rayched.nodes.shapes import ZONE_LABEL
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
 from rayched.v1.meta_pb2 import IntOrString
-from rayched.v1.workloads_pb2 import PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -238,7 +238,30 @@ def _handler(item: RuntimeClass, _now: float) -> str:
     return item.handler
 
 
-_REPLICAS = [NAME, _column("DESIRED", lambda item, _: _desired(item)), _AGE]
+def _job_status(job: Job, _now: float) -> str:
+    true = {condition.type for condition in job.status.conditions if condition.status == "True"}
+    for word in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"):
+        if word in true:
+            return word
+    return "Running"
+
+
+def _job_completions(job: Job, _now: float) -> str:
+    spec = job.spec
+    if spec.HasField("completions"):
+        return f"{job.status.succeeded}/{spec.completions}"
+    return f"{job.status.succeeded}/1 of {spec.parallelism}" if spec.parallelism > 1 else f"{job.status.succeeded}/1"
+
+
+def _job_duration(job: Job, now: float) -> str:
+    status = job.status
+    if not status.HasField("start_time"):
+        return NONE
+    return age(status.start_time, status.completion_time.seconds if status.HasField("completion_time") else now)
+
+
+_DESIRED = _column("DESIRED", lambda item, _: _desired(item))
+_REPLICAS = [NAME, _DESIRED, _AGE]
 
 _COLUMNS: dict[str, list[Column]] = {
     kinds.POD.name: _pod_columns(),
@@ -254,7 +277,20 @@ _COLUMNS: dict[str, list[Column]] = {
         _column("PORT(S)", _ports),
         _AGE,
     ],
-    kinds.REPLICA_SET.name: _REPLICAS,
+    kinds.REPLICA_SET.name: [
+        NAME,
+        _DESIRED,
+        _column("CURRENT", lambda item, _: str(item.status.replicas)),
+        _column("READY", lambda item, _: str(item.status.ready_replicas)),
+        _AGE,
+    ],
+    kinds.JOB.name: [
+        NAME,
+        _column("STATUS", _job_status),
+        _column("COMPLETIONS", _job_completions),
+        _column("DURATION", _job_duration),
+        _AGE,
+    ],
     kinds.STATEFUL_SET.name: _REPLICAS,
     kinds.REPLICATION_CONTROLLER.name: _REPLICAS,
     kinds.EVENT.name: _event_columns(),

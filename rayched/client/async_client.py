@@ -22,6 +22,7 @@ from rayched.client.async_bulk_submission import AsyncBulkSubmission
 from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
+from rayched.client.async_workloads import AsyncWorkloadCalls
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.calls import Listing, UnaryCall
 from rayched.client.client import BOUND_SECONDS
@@ -55,7 +56,7 @@ from rayched.v1.workloads_pb2 import Object
 R = TypeVar("R")
 
 
-class AsyncClient(AsyncStreamingCalls):
+class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls):
     """Connections to all replicas. Close it, or use it in an `async with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:

@@ -173,6 +173,13 @@ def label(
     return UnaryCall("Admin.Label", messages.LabelRequest(key=key, set=add or {}, remove=remove, overwrite=overwrite))
 
 
+def scale(
+    kind: str | Kind, name: str, namespace: str, replicas: int, current_replicas: int | None
+) -> UnaryCall[messages.ScaleResponse]:
+    key = key_of(kind, name, namespace)
+    return UnaryCall("Admin.Scale", messages.ScaleRequest(key=key, replicas=replicas, current_replicas=current_replicas))
+
+
 # ----------------------------------------------------------------------------------------------- leadership, scheduling
 
 

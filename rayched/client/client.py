@@ -33,6 +33,7 @@ from rayched.client.streaming import STREAM_PATIENCE_SECONDS, StreamingCalls
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
 from rayched.client.transport import Transport
 from rayched.client.watch import LeaderStream, WatchStream
+from rayched.client.workloads import WorkloadCalls
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
     ApplyResponse,
@@ -59,7 +60,7 @@ BOUND_SECONDS: Final = 60.0
 R = TypeVar("R")
 
 
-class Client(StreamingCalls):
+class Client(StreamingCalls, WorkloadCalls):
     """Connections to all replicas. Close it, or use it in a `with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:

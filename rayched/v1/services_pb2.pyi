@@ -444,6 +444,26 @@ class LabelResponse(_message.Message):
     changed: bool
     def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., changed: _Optional[bool] = ...) -> None: ...
 
+class ScaleRequest(_message.Message):
+    __slots__ = ("key", "replicas", "current_replicas")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    key: ObjectKey
+    replicas: int
+    current_replicas: int
+    def __init__(self, key: _Optional[_Union[ObjectKey, _Mapping]] = ..., replicas: _Optional[int] = ..., current_replicas: _Optional[int] = ...) -> None: ...
+
+class ScaleResponse(_message.Message):
+    __slots__ = ("object", "changed", "previous_replicas")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    object: _workloads_pb2.Object
+    changed: bool
+    previous_replicas: int
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., changed: _Optional[bool] = ..., previous_replicas: _Optional[int] = ...) -> None: ...
+
 class GetLeaderRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -697,6 +697,11 @@ class AdminStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.LabelRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.LabelResponse.FromString,
                 _registered_method=True)
+        self.Scale = channel.unary_unary(
+                '/rayched.v1.Admin/Scale',
+                request_serializer=rayched_dot_v1_dot_services__pb2.ScaleRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.ScaleResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -720,6 +725,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Scale(self, request, context):
+        """How many pods a ReplicaSet, StatefulSet or ReplicationController is to have, or how many of a Job run at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -737,6 +749,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Label,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.LabelRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.LabelResponse.SerializeToString,
+            ),
+            'Scale': grpc.unary_unary_rpc_method_handler(
+                    servicer.Scale,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.ScaleRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.ScaleResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -820,6 +837,33 @@ class Admin:
             '/rayched.v1.Admin/Label',
             rayched_dot_v1_dot_services__pb2.LabelRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.LabelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Scale(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Admin/Scale',
+            rayched_dot_v1_dot_services__pb2.ScaleRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.ScaleResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -12,16 +12,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ReplicaSet(_message.Message):
-    __slots__ = ("api_version", "kind", "metadata", "spec")
+    __slots__ = ("api_version", "kind", "metadata", "spec", "status")
     API_VERSION_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
     api_version: str
     kind: str
     metadata: _meta_pb2.ObjectMeta
     spec: ReplicaSetSpec
-    def __init__(self, api_version: _Optional[str] = ..., kind: _Optional[str] = ..., metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[ReplicaSetSpec, _Mapping]] = ...) -> None: ...
+    status: ReplicaSetStatus
+    def __init__(self, api_version: _Optional[str] = ..., kind: _Optional[str] = ..., metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[ReplicaSetSpec, _Mapping]] = ..., status: _Optional[_Union[ReplicaSetStatus, _Mapping]] = ...) -> None: ...
 
 class ReplicaSetSpec(_message.Message):
     __slots__ = ("replicas", "min_ready_seconds", "selector", "template")
@@ -34,6 +36,110 @@ class ReplicaSetSpec(_message.Message):
     selector: _meta_pb2.LabelSelector
     template: _core_pb2.PodTemplateSpec
     def __init__(self, replicas: _Optional[int] = ..., min_ready_seconds: _Optional[int] = ..., selector: _Optional[_Union[_meta_pb2.LabelSelector, _Mapping]] = ..., template: _Optional[_Union[_core_pb2.PodTemplateSpec, _Mapping]] = ...) -> None: ...
+
+class ReplicaSetStatus(_message.Message):
+    __slots__ = ("replicas", "fully_labeled_replicas", "ready_replicas", "available_replicas", "observed_generation", "conditions")
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    FULLY_LABELED_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    READY_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    replicas: int
+    fully_labeled_replicas: int
+    ready_replicas: int
+    available_replicas: int
+    observed_generation: int
+    conditions: _containers.RepeatedCompositeFieldContainer[_meta_pb2.Condition]
+    def __init__(self, replicas: _Optional[int] = ..., fully_labeled_replicas: _Optional[int] = ..., ready_replicas: _Optional[int] = ..., available_replicas: _Optional[int] = ..., observed_generation: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[_meta_pb2.Condition, _Mapping]]] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("api_version", "kind", "metadata", "spec", "status")
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    api_version: str
+    kind: str
+    metadata: _meta_pb2.ObjectMeta
+    spec: JobSpec
+    status: JobStatus
+    def __init__(self, api_version: _Optional[str] = ..., kind: _Optional[str] = ..., metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., status: _Optional[_Union[JobStatus, _Mapping]] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("parallelism", "completions", "active_deadline_seconds", "backoff_limit", "selector", "manual_selector", "template", "ttl_seconds_after_finished", "completion_mode", "suspend", "pod_replacement_policy")
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    MANUAL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_AFTER_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_MODE_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_FIELD_NUMBER: _ClassVar[int]
+    POD_REPLACEMENT_POLICY_FIELD_NUMBER: _ClassVar[int]
+    parallelism: int
+    completions: int
+    active_deadline_seconds: int
+    backoff_limit: int
+    selector: _meta_pb2.LabelSelector
+    manual_selector: bool
+    template: _core_pb2.PodTemplateSpec
+    ttl_seconds_after_finished: int
+    completion_mode: str
+    suspend: bool
+    pod_replacement_policy: str
+    def __init__(self, parallelism: _Optional[int] = ..., completions: _Optional[int] = ..., active_deadline_seconds: _Optional[int] = ..., backoff_limit: _Optional[int] = ..., selector: _Optional[_Union[_meta_pb2.LabelSelector, _Mapping]] = ..., manual_selector: _Optional[bool] = ..., template: _Optional[_Union[_core_pb2.PodTemplateSpec, _Mapping]] = ..., ttl_seconds_after_finished: _Optional[int] = ..., completion_mode: _Optional[str] = ..., suspend: _Optional[bool] = ..., pod_replacement_policy: _Optional[str] = ...) -> None: ...
+
+class JobStatus(_message.Message):
+    __slots__ = ("conditions", "start_time", "completion_time", "active", "succeeded", "failed", "completed_indexes", "uncounted_terminated_pods", "ready", "terminating")
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_TIME_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_TERMINATED_PODS_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    TERMINATING_FIELD_NUMBER: _ClassVar[int]
+    conditions: _containers.RepeatedCompositeFieldContainer[JobCondition]
+    start_time: _timestamp_pb2.Timestamp
+    completion_time: _timestamp_pb2.Timestamp
+    active: int
+    succeeded: int
+    failed: int
+    completed_indexes: str
+    uncounted_terminated_pods: UncountedTerminatedPods
+    ready: int
+    terminating: int
+    def __init__(self, conditions: _Optional[_Iterable[_Union[JobCondition, _Mapping]]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., completion_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., active: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., completed_indexes: _Optional[str] = ..., uncounted_terminated_pods: _Optional[_Union[UncountedTerminatedPods, _Mapping]] = ..., ready: _Optional[int] = ..., terminating: _Optional[int] = ...) -> None: ...
+
+class JobCondition(_message.Message):
+    __slots__ = ("type", "status", "last_probe_time", "last_transition_time", "reason", "message")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LAST_PROBE_TIME_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRANSITION_TIME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    status: str
+    last_probe_time: _timestamp_pb2.Timestamp
+    last_transition_time: _timestamp_pb2.Timestamp
+    reason: str
+    message: str
+    def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., last_probe_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_transition_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class UncountedTerminatedPods(_message.Message):
+    __slots__ = ("succeeded", "failed")
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    succeeded: _containers.RepeatedScalarFieldContainer[str]
+    failed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, succeeded: _Optional[_Iterable[str]] = ..., failed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatefulSet(_message.Message):
     __slots__ = ("api_version", "kind", "metadata", "spec")
@@ -177,7 +283,7 @@ class RuntimeClassScheduling(_message.Message):
     def __init__(self, node_selector: _Optional[_Mapping[str, str]] = ..., tolerations: _Optional[_Iterable[_Union[_core_pb2.Toleration, _Mapping]]] = ...) -> None: ...
 
 class Object(_message.Message):
-    __slots__ = ("pod", "node", "namespace", "priority_class", "pod_disruption_budget", "runtime_class", "service", "replica_set", "stateful_set", "replication_controller", "event")
+    __slots__ = ("pod", "node", "namespace", "priority_class", "pod_disruption_budget", "runtime_class", "service", "replica_set", "stateful_set", "replication_controller", "event", "job")
     POD_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +295,7 @@ class Object(_message.Message):
     STATEFUL_SET_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     pod: _core_pb2.Pod
     node: _core_pb2.Node
     namespace: _core_pb2.Namespace
@@ -200,4 +307,5 @@ class Object(_message.Message):
     stateful_set: StatefulSet
     replication_controller: _core_pb2.ReplicationController
     event: _core_pb2.Event
-    def __init__(self, pod: _Optional[_Union[_core_pb2.Pod, _Mapping]] = ..., node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., namespace: _Optional[_Union[_core_pb2.Namespace, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., pod_disruption_budget: _Optional[_Union[PodDisruptionBudget, _Mapping]] = ..., runtime_class: _Optional[_Union[RuntimeClass, _Mapping]] = ..., service: _Optional[_Union[_core_pb2.Service, _Mapping]] = ..., replica_set: _Optional[_Union[ReplicaSet, _Mapping]] = ..., stateful_set: _Optional[_Union[StatefulSet, _Mapping]] = ..., replication_controller: _Optional[_Union[_core_pb2.ReplicationController, _Mapping]] = ..., event: _Optional[_Union[_core_pb2.Event, _Mapping]] = ...) -> None: ...
+    job: Job
+    def __init__(self, pod: _Optional[_Union[_core_pb2.Pod, _Mapping]] = ..., node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., namespace: _Optional[_Union[_core_pb2.Namespace, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., pod_disruption_budget: _Optional[_Union[PodDisruptionBudget, _Mapping]] = ..., runtime_class: _Optional[_Union[RuntimeClass, _Mapping]] = ..., service: _Optional[_Union[_core_pb2.Service, _Mapping]] = ..., replica_set: _Optional[_Union[ReplicaSet, _Mapping]] = ..., stateful_set: _Optional[_Union[StatefulSet, _Mapping]] = ..., replication_controller: _Optional[_Union[_core_pb2.ReplicationController, _Mapping]] = ..., event: _Optional[_Union[_core_pb2.Event, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...

@@ -96,6 +96,15 @@ kind: ReplicationController
 metadata: {name: web}
 spec: {selector: {app: web}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}}
 ---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: count, uid: u}
+spec:
+  completions: 3
+  parallelism: 2
+  completionMode: Indexed
+  template: {spec: {restartPolicy: Never, containers: [{name: c}]}}
+---
 {apiVersion: v1, kind: Event, metadata: {name: e}, reason: Scheduled, type: Normal}
 """)
 }
@@ -445,6 +454,15 @@ OTHER_KINDS: list[Row] = [
     ("StatefulSet", "spec.podManagementPolicy", "x", "", 'allowed is "OrderedReady" or "Parallel"'),
     ("StatefulSet", "spec.selector.matchLabels", {"app": "db"}, "spec.template.metadata.labels", "must match spec.selector"),
     ("ReplicationController", "spec.selector", {"app": "db"}, "spec.template.metadata.labels", "must match spec.selector"),
+    ("Job", "spec.completionMode", "Sorted", "", 'allowed is "NonIndexed" or "Indexed"'),
+    ("Job", "spec.podReplacementPolicy", "Never", "", 'allowed is "TerminatingOrFailed" or "Failed"'),
+    ("Job", "spec.completions", None, "", "is required when completionMode is Indexed"),
+    ("Job", "spec.completions", 100_001, "", "100001 is too many for completionMode Indexed; at most 100000"),
+    ("Job", "spec.parallelism", 100_001, "", "100001 is too many for completionMode Indexed; at most 100000"),
+    ("Job", "spec.backoffLimit", -1, "", "must not be negative"),
+    ("Job", "spec.template.spec.restartPolicy", "Always", "", 'allowed is "OnFailure" or "Never"'),
+    ("Job", "spec.selector", {"matchLabels": {"app": "db"}}, "spec.template.metadata.labels", "must match spec.selector"),
+    ("Job", "metadata.name", LONG[:63], "", "the pod of the last index is called by it as a host"),
     ("Event", "type", "Error", "", 'allowed is "Normal" or "Warning"'),
 ]
 

@@ -156,6 +156,26 @@ def test_controllers_and_classes_get_their_defaults() -> None:
     assert (stateful_set.spec.replicas, stateful_set.spec.pod_management_policy) == (0, "OrderedReady")
     assert read({"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": {}}).spec.replicas == 1
     assert read({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}).preemption_policy == "PreemptLowerPriority"
+    job = read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "uid": "u"}, "spec": {"template": template}})
+    assert (job.spec.completions, job.spec.parallelism, job.spec.backoff_limit) == (1, 1, 6)
+    assert (job.spec.completion_mode, job.spec.suspend, job.spec.pod_replacement_policy) == (
+        "NonIndexed",
+        False,
+        "TerminatingOrFailed",
+    )
+    assert dict(job.metadata.labels) == {"a": "b"}
+    assert dict(job.spec.selector.match_labels) == {"batch.kubernetes.io/controller-uid": "u"}
+    assert dict(job.spec.template.metadata.labels) == {
+        "a": "b",
+        "batch.kubernetes.io/controller-uid": "u",
+        "batch.kubernetes.io/job-name": "j",
+        "controller-uid": "u",
+        "job-name": "j",
+    }
+    pool = read({"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 3, "template": template}})
+    assert (pool.spec.HasField("completions"), pool.spec.parallelism) == (False, 3)
+    by_hand = read({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"uid": "u"}, "spec": {"manualSelector": True}})
+    assert not by_hand.spec.HasField("selector")
     service = read({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]}})
     assert (service.spec.type, service.spec.ports[0].protocol, service.spec.ports[0].target_port.int_value) == (
         "ClusterIP",

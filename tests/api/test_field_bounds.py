@@ -120,6 +120,7 @@ NUMBERS: list[tuple[str, str, int, int | None]] = [
         for kind in ("ReplicaSet", "StatefulSet", "ReplicationController")
         for field in ("replicas", "minReadySeconds")
     ),
+    *(("Job", f"spec.{field}", 0, None) for field in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")),
     ("Event", "count", 0, None),
 ]
 

@@ -11,7 +11,7 @@ from rayched.api.defaulting import default
 from rayched.api.manifest import read_text
 from rayched.api.validation import validate, validate_update
 from rayched.v1.core_pb2 import Node, Pod, Service
-from rayched.v1.workloads_pb2 import PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, JobSpec, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 Change = Callable[[Any], Any]
 REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -143,6 +143,9 @@ def test_a_gated_pod_without_node_affinity_may_get_one() -> None:
     assert paths(pod, lambda new: node_terms(new).add()) == []
 
 
+A_JOB = Job(spec={"completions": 3, "parallelism": 3, "completion_mode": "Indexed"})
+
+
 @pytest.mark.parametrize(
     ("old", "change", "path"),
     [
@@ -154,6 +157,12 @@ def test_a_gated_pod_without_node_affinity_may_get_one() -> None:
         (StatefulSet(), lambda new: setattr(new.spec, "pod_management_policy", "Parallel"), "spec.podManagementPolicy"),
         (Node(spec={"pod_cidr": "10.0.0.0/24"}), lambda new: setattr(new.spec, "pod_cidr", "10.0.1.0/24"), "spec.podCIDR"),
         (Node(spec={"provider_id": "a"}), lambda new: setattr(new.spec, "provider_id", "b"), "spec.providerID"),
+        (Job(), lambda new: setattr(new.spec, "completions", 2), "spec.completions"),
+        (A_JOB, lambda new: setattr(new.spec, "completions", 5), "spec.completions"),
+        (A_JOB, lambda new: new.spec.ClearField("completions"), "spec.completions"),
+        (A_JOB, lambda new: setattr(new.spec, "completion_mode", "NonIndexed"), "spec.completionMode"),
+        (A_JOB, lambda new: new.spec.template.metadata.labels.update({"a": "b"}), "spec.template"),
+        (A_JOB, lambda new: new.spec.selector.match_labels.update({"a": "b"}), "spec.selector"),
         (Service(spec={"cluster_ip": "10.0.0.1"}), lambda new: setattr(new.spec, "cluster_ip", "10.0.0.2"), "spec.clusterIP"),
     ],
 )
@@ -170,6 +179,9 @@ def test_what_may_not_change_of_other_kinds(old: Any, change: Change, path: str)
         (StatefulSet(), lambda new: setattr(new.spec, "replicas", 3)),
         (StatefulSet(), lambda new: new.spec.template.metadata.labels.update({"a": "b"})),
         (ReplicaSet(), lambda new: setattr(new.spec, "replicas", 3)),
+        (A_JOB, lambda new: setattr(new.spec, "parallelism", 9)),
+        (A_JOB, lambda new: setattr(new.spec, "suspend", True)),
+        (A_JOB, lambda new: new.spec.MergeFrom(JobSpec(completions=7, parallelism=7))),
     ],
 )
 def test_what_may_change_of_other_kinds(old: Any, change: Change) -> None:

@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rayched.api import kinds
 from rayched.cli.columns import age, cells, columns_of, labels_text, node_status, pod_status
 from rayched.v1.core_pb2 import Event, Node, Pod
+from rayched.v1.workloads_pb2 import Job
 
 NOW = 2_000_000_000
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -132,7 +133,8 @@ HEADINGS = {
     "PodDisruptionBudget": "NAME|MIN AVAILABLE|MAX UNAVAILABLE|ALLOWED DISRUPTIONS|AGE",
     "RuntimeClass": "NAME HANDLER AGE",
     "Service": "NAME TYPE CLUSTER-IP PORT(S) AGE",
-    "ReplicaSet": "NAME DESIRED AGE",
+    "ReplicaSet": "NAME DESIRED CURRENT READY AGE",
+    "Job": "NAME STATUS COMPLETIONS DURATION AGE",
     "StatefulSet": "NAME DESIRED AGE",
     "ReplicationController": "NAME DESIRED AGE",
     "Event": "LAST SEEN|TYPE|REASON|OBJECT|MESSAGE",
@@ -163,3 +165,35 @@ def test_an_event_without_a_last_time_was_seen_at_its_first() -> None:
     event = Event()
     event.first_timestamp.seconds = NOW - 60
     assert columns_of(kinds.EVENT)[0].text(event, NOW) == "60s"
+
+
+@pytest.mark.parametrize(
+    ("job", "row"),
+    [
+        (Job(), ["Running", "0/1", "<none>"]),
+        (
+            Job(spec={"completions": 5}, status={"succeeded": 2, "start_time": {"seconds": int(NOW) - 90}}),
+            ["Running", "2/5", "90s"],
+        ),
+        (Job(spec={"parallelism": 3}, status={"succeeded": 1}), ["Running", "1/1 of 3", "<none>"]),
+        (
+            Job(
+                spec={"completions": 1},
+                status={
+                    "succeeded": 1,
+                    "start_time": {"seconds": int(NOW) - 90},
+                    "completion_time": {"seconds": int(NOW) - 80},
+                    "conditions": [
+                        {"type": "SuccessCriteriaMet", "status": "True"},
+                        {"type": "Complete", "status": "True"},
+                    ],
+                },
+            ),
+            ["Complete", "1/1", "10s"],
+        ),
+        (Job(status={"conditions": [{"type": "Suspended", "status": "True"}]}), ["Suspended", "0/1", "<none>"]),
+        (Job(status={"conditions": [{"type": "Suspended", "status": "False"}]}), ["Running", "0/1", "<none>"]),
+    ],
+)
+def test_a_job_is_shown_with_what_became_of_it(job: Job, row: list[str]) -> None:
+    assert cells(job, columns_of(kinds.JOB), NOW)[1:4] == row

@@ -9,8 +9,10 @@ import pytest
 
 from rayched.client.async_client import AsyncClient
 from rayched.client.async_streaming import AsyncStreamingCalls
+from rayched.client.async_workloads import AsyncWorkloadCalls
 from rayched.client.client import Client
 from rayched.client.streaming import StreamingCalls
+from rayched.client.workloads import WorkloadCalls
 from rayched.store.io.async_client import AsyncStoreClient
 from rayched.store.io.client import StoreClient
 
@@ -39,6 +41,13 @@ def test_a_call_takes_the_same_arguments(name: str) -> None:
 def test_a_stream_takes_the_same_arguments(name: str) -> None:
     sync, asynchronous = calls(StreamingCalls)[name], calls(AsyncStreamingCalls)[name]
     assert [one[:2] for one in parameters(sync)] == [one[:2] for one in parameters(asynchronous)]
+
+
+def test_the_part_about_workloads_has_the_same_calls_in_both() -> None:
+    sync, asynchronous = calls(WorkloadCalls), calls(AsyncWorkloadCalls)
+    assert sync and {name: parameters(call) for name, call in sync.items()} == {
+        name: parameters(call) for name, call in asynchronous.items()
+    }
 
 
 def test_the_stores_client_for_an_event_loop_has_no_call_of_its_own() -> None:

@@ -28,16 +28,18 @@ from rayched.api.names import (
     qualified_fault,
     subdomain_fault,
 )
-from rayched.api.selectors import LabelSelectorMatcher, SelectorError, matches_all
+from rayched.api.selectors import matches_all
 from rayched.api.tolerations import EFFECTS
 from rayched.api.validation import limits
 from rayched.api.validation.faults import Faults
+from rayched.api.validation.jobs import check_job
 from rayched.api.validation.metadata import check_label_selector, check_labels, check_metadata
 from rayched.api.validation.placement import check_tolerations
 from rayched.api.validation.pods import PORT_MAX, PREEMPTION_POLICIES, PROTOCOLS, check_pod, check_template
 from rayched.api.validation.resources import check_amounts, container_resource_fault, node_resource_fault
+from rayched.api.validation.selection import check_selector
 from rayched.v1.core_pb2 import Event, Namespace, Node, PodTemplateSpec, ReplicationController, Service
-from rayched.v1.meta_pb2 import IntOrString, LabelSelector
+from rayched.v1.meta_pb2 import IntOrString
 from rayched.v1.workloads_pb2 import PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
@@ -128,7 +130,7 @@ def _check_replica_set(replica_set: ReplicaSet, faults: Faults) -> None:
     _check_counts(replica_set.spec, faults)
     template = _template_of(replica_set.spec)
     selector = replica_set.spec.selector if replica_set.spec.HasField("selector") else None
-    _check_selector(selector, template, faults)
+    check_selector(selector, template, faults)
 
 
 def _check_stateful_set(stateful_set: StatefulSet, faults: Faults) -> None:
@@ -137,7 +139,7 @@ def _check_stateful_set(stateful_set: StatefulSet, faults: Faults) -> None:
     _check_counts(spec, faults)
     faults.choice("spec.podManagementPolicy", spec.pod_management_policy, ("OrderedReady", "Parallel"))
     faults.text("spec.serviceName", spec.service_name, subdomain_fault)
-    _check_selector(spec.selector if spec.HasField("selector") else None, _template_of(spec), faults)
+    check_selector(spec.selector if spec.HasField("selector") else None, _template_of(spec), faults)
 
 
 def _check_replication_controller(controller: ReplicationController, faults: Faults) -> None:
@@ -163,25 +165,6 @@ def _template_of(spec: Any) -> PodTemplateSpec | None:
 def _check_counts(spec: Any, faults: Faults) -> None:
     faults.not_negative("spec.replicas", spec.replicas)
     faults.not_negative("spec.minReadySeconds", spec.min_ready_seconds)
-
-
-def _check_selector(selector: LabelSelector | None, template: PodTemplateSpec | None, faults: Faults) -> None:
-    """A controller's selector: it selects something, and what its template makes."""
-    before = len(faults.errors)
-    if selector is None or not (selector.match_labels or selector.match_expressions):
-        faults.add("spec.selector", "is required, and must not be empty")
-    else:
-        check_label_selector(selector, "spec.selector", faults)
-    sound = len(faults.errors) == before
-    if template is not None:
-        check_template(template, "spec.template", faults)
-        try:
-            matches = not sound or LabelSelectorMatcher(selector).matches(template.metadata.labels)
-        except SelectorError as error:
-            faults.add("spec.selector", str(error))
-        else:
-            if not matches:
-                faults.add("spec.template.metadata.labels", "must match spec.selector")
 
 
 def _check_pod_disruption_budget(budget: PodDisruptionBudget, faults: Faults) -> None:
@@ -264,4 +247,5 @@ _BY_KIND: Final[dict[str, Callable[[Any, Faults], None]]] = {
     kinds.POD_DISRUPTION_BUDGET.name: _check_pod_disruption_budget,
     kinds.SERVICE.name: _check_service,
     kinds.EVENT.name: _check_event,
+    kinds.JOB.name: check_job,
 }

@@ -55,12 +55,12 @@ def check_pod(pod: Pod, faults: Faults) -> None:
             check_container_resources(found.resources, f"{where}.resources", faults)
 
 
-def check_template(template: PodTemplateSpec, path: str, faults: Faults) -> None:
-    """The template of a controller; what it makes restarts always."""
+def check_template(template: PodTemplateSpec, path: str, faults: Faults, restart_policies: Sequence[str] = ("Always",)) -> None:
+    """The template of a controller; what most of them make restarts always."""
     check_template_metadata(template.metadata, f"{path}.metadata", faults)
     check_pod_spec(template.spec, f"{path}.spec", faults)
-    if template.spec.restart_policy != "Always":
-        faults.choice(f"{path}.spec.restartPolicy", template.spec.restart_policy, ("Always",))
+    if template.spec.restart_policy not in restart_policies:
+        faults.choice(f"{path}.spec.restartPolicy", template.spec.restart_policy, restart_policies)
 
 
 def check_pod_spec(spec: PodSpec, path: str, faults: Faults) -> None:

@@ -22,7 +22,7 @@ from rayched.api.kinds import AnyObject
 from rayched.api.validation.faults import Faults
 from rayched.v1.core_pb2 import Node, NodeSelectorTerm, Pod, PodSpec, Service, Toleration
 from rayched.v1.meta_pb2 import ObjectMeta
-from rayched.v1.workloads_pb2 import PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 _FIXED: Final = "cannot be changed"
 _NODE_TERMS: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -202,6 +202,20 @@ def _check_stateful_set(old: StatefulSet, new: StatefulSet, faults: Faults) -> N
     _report_changes(old.spec, rest.spec, "spec", faults)
 
 
+def _check_job(old: Job, new: Job, faults: Faults) -> None:
+    """Completions, the selector, the template and the mode stay; those of an Indexed job grow and shrink with its parallelism."""
+    was, spec = old.spec, new.spec
+    if (was.HasField("completions"), was.completions) != (spec.HasField("completions"), spec.completions):
+        elastic = was.completion_mode == "Indexed" and spec.HasField("completions") and was.HasField("completions")
+        if not elastic:
+            faults.add("spec.completions", _FIXED)
+        elif spec.completions != spec.parallelism:
+            faults.add("spec.completions", "can only be changed together with spec.parallelism, to the same number")
+    for field, name in (("selector", "selector"), ("template", "template"), ("completion_mode", "completionMode")):
+        if getattr(was, field) != getattr(spec, field):
+            faults.add(f"spec.{name}", _FIXED)
+
+
 def _check_service(old: Service, new: Service, faults: Faults) -> None:
     if old.spec.cluster_ip and new.spec.cluster_ip and old.spec.cluster_ip != new.spec.cluster_ip:
         faults.add("spec.clusterIP", f"{_FIXED} from {quoted(old.spec.cluster_ip)} to {quoted(new.spec.cluster_ip)}")
@@ -228,5 +242,6 @@ _BY_KIND: Final[dict[str, Callable[[Any, Any, Faults], None]]] = {
     kinds.RUNTIME_CLASS.name: _check_runtime_class,
     kinds.REPLICA_SET.name: _check_replica_set,
     kinds.STATEFUL_SET.name: _check_stateful_set,
+    kinds.JOB.name: _check_job,
     kinds.SERVICE.name: _check_service,
 }

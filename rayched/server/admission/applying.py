@@ -29,6 +29,7 @@ from rayched.server.admission import last_applied
 from rayched.server.admission.admission import Classes
 from rayched.server.reports import register
 from rayched.v1.core_pb2 import Node, Pod, Taint, Toleration
+from rayched.v1.workloads_pb2 import Job
 
 _IDENTITY: Final = ("uid", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation")
 _GIVEN_AT_CREATION: Final = ("priority", "preemption_policy", "priority_class_name")
@@ -65,6 +66,9 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
         default(node)
         return node
     result.CopyFrom(manifest)  # type: ignore[arg-type]
+    if isinstance(result, Job):
+        # What it selects by is made of its uid, which a manifest need not have.
+        result.metadata.uid = stored.metadata.uid
     default(result)
     _keep(stored, manifest, result)
     return result

@@ -1,8 +1,8 @@
-"""What administrators change on nodes and labels: cordon, taints, labels, with kubectl's rules. Pure; objects change in place.
+"""What administrators change: cordon, taints, labels, numbers of replicas, with kubectl's rules. Pure; objects change in place.
 
 Each function raises EditRefused with one line. Whether anything changed is told by comparing before and after.
 
-Source: `kubectl cordon`, `taint` and `label` of 1.34.
+Source: `kubectl cordon`, `taint`, `label` and `scale` of 1.34.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api.errors import quoted
-from rayched.v1.core_pb2 import Node, Taint
+from rayched.api.kinds import SCALED, AnyObject, of_message
+from rayched.v1.core_pb2 import Node, ReplicationController, Taint
 from rayched.v1.meta_pb2 import ObjectMeta
+from rayched.v1.workloads_pb2 import Job, ReplicaSet, StatefulSet
 
 
 class EditRefused(Exception):
@@ -64,6 +66,26 @@ def edit_labels(metadata: ObjectMeta, add: Mapping[str, str], remove: Iterable[s
         metadata.labels.pop(key, None)
     for key, wanted in add.items():
         metadata.labels[key] = wanted
+
+
+def scale(message: AnyObject, replicas: int, expected: int | None) -> int:
+    """How many pods a controller is to have, or a job runs at a time; gives how many it were. Scaled already is no fault."""
+    if isinstance(message, Job):
+        before = message.spec.parallelism if message.spec.HasField("parallelism") else 1
+    elif isinstance(message, ReplicaSet | StatefulSet | ReplicationController):
+        before = message.spec.replicas if message.spec.HasField("replicas") else 1
+    else:
+        raise EditRefused(f"a {of_message(message).name} cannot be scaled; want one of {', '.join(kind.name for kind in SCALED)}")
+    if before == replicas:
+        return before
+    if expected is not None and before != expected:
+        raise EditRefused(f"expected replicas to be {expected}, was {before}")
+    if isinstance(message, Job):
+        message.spec.parallelism = replicas
+    else:
+        message.spec.replicas = replicas
+    message.metadata.generation += 1
+    return before
 
 
 def _name(taint: Taint) -> str:

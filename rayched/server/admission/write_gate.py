@@ -48,6 +48,7 @@ CALLS: Final[Mapping[str, Precedence]] = {
     "Admin.Cordon": Precedence.USERS,
     "Admin.Taint": Precedence.USERS,
     "Admin.Label": Precedence.USERS,
+    "Admin.Scale": Precedence.USERS,
 }
 """The calls that write."""
 

@@ -1,4 +1,4 @@
-"""The service rayched.v1.Admin: cordon, taint and label, with kubectl's rules."""
+"""The service rayched.v1.Admin: cordon, taint, label and scale, with kubectl's rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NODE, AnyObject, wrap
 from rayched.api.validation import validate
-from rayched.server.admission.edits import EditRefused, edit_labels, edit_taints
+from rayched.server.admission.edits import EditRefused, edit_labels, edit_taints, scale
 from rayched.server.errors import forbidden_by_state, invalid
 from rayched.server.objects import CallTarget, Objects, timestamp_now
 from rayched.server.rpc import Call
@@ -17,6 +17,8 @@ from rayched.v1.services_pb2 import (
     CordonResponse,
     LabelRequest,
     LabelResponse,
+    ScaleRequest,
+    ScaleResponse,
     TaintRequest,
     TaintResponse,
 )
@@ -63,6 +65,22 @@ class AdminService:
 
         rewritten = await self._objects.rewrite(target, edit)
         return LabelResponse(object=wrap(rewritten.message), changed=rewritten.changed)
+
+    async def scale(self, request: ScaleRequest, _: Call) -> ScaleResponse:
+        target = self._objects.target(request.key)
+        expected = request.current_replicas if request.HasField("current_replicas") else None
+        before = 0
+
+        def edit(message: AnyObject) -> list[FieldError]:
+            nonlocal before
+            try:
+                before = scale(message, request.replicas, expected)
+            except EditRefused as error:
+                raise forbidden_by_state(f"{target}: {error}") from None
+            return validate(message)
+
+        rewritten = await self._objects.rewrite(target, edit)
+        return ScaleResponse(object=wrap(rewritten.message), changed=rewritten.changed, previous_replicas=before)
 
     async def _edit_node(self, name: str, change: NodeEdit) -> tuple[Node, bool]:
         target: CallTarget = self._objects.target_of(NODE, "", name)

@@ -1,0 +1,52 @@
+"""Calls about what makes pods, and waiting for what becomes of it; a part of AsyncClient. For the rules see WorkloadCalls."""
+
+from __future__ import annotations
+
+from rayched.api.kinds import AnyObject, Kind
+from rayched.client import calls
+from rayched.client.async_transport import AsyncTransport
+from rayched.client.async_watch import AsyncWatchStream
+from rayched.client.object_wait import WAIT_SECONDS, ObjectWait, Wanted
+from rayched.v1.services_pb2 import ScaleResponse
+
+
+class AsyncWorkloadCalls:
+    """See the module. `_transport` is the client's."""
+
+    _transport: AsyncTransport
+
+    async def scale(
+        self,
+        kind: str | Kind,
+        name: str,
+        namespace: str = "default",
+        *,
+        replicas: int,
+        current_replicas: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ScaleResponse:
+        call = calls.scale(kind, name, namespace, replicas, current_replicas)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def wait_for(
+        self,
+        kind: str | Kind,
+        name: str,
+        namespace: str = "default",
+        *,
+        until: Wanted,
+        timeout_seconds: float = WAIT_SECONDS,
+    ) -> AnyObject | None:
+        wait = ObjectWait(kind, name, namespace, until)
+        async with AsyncWatchStream(
+            self._transport,
+            wait.request(),
+            patience_seconds=min(timeout_seconds, WAIT_SECONDS),
+            timeout_seconds=timeout_seconds,
+            bookmarks=True,
+        ) as events:
+            async for event in events:
+                wait.see(event)
+                if wait.is_done:
+                    return wait.current
+        raise wait.too_late(timeout_seconds)

@@ -1,0 +1,57 @@
+"""Calls about what makes pods, and waiting for what becomes of it; a part of Client."""
+
+from __future__ import annotations
+
+from rayched.api.kinds import AnyObject, Kind
+from rayched.client import calls
+from rayched.client.object_wait import WAIT_SECONDS, ObjectWait, Wanted
+from rayched.client.transport import Transport
+from rayched.client.watch import WatchStream
+from rayched.v1.services_pb2 import ScaleResponse
+
+
+class WorkloadCalls:
+    """See the module. `_transport` is the client's."""
+
+    _transport: Transport
+
+    def scale(
+        self,
+        kind: str | Kind,
+        name: str,
+        namespace: str = "default",
+        *,
+        replicas: int,
+        current_replicas: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ScaleResponse:
+        """How many pods a ReplicaSet is to have, or a Job to run at a time; with `current_replicas` only if it is so many now."""
+        call = calls.scale(kind, name, namespace, replicas, current_replicas)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def wait_for(
+        self,
+        kind: str | Kind,
+        name: str,
+        namespace: str = "default",
+        *,
+        until: Wanted,
+        timeout_seconds: float = WAIT_SECONDS,
+    ) -> AnyObject | None:
+        """Waits until `until` holds for the object, or for None where it is not there; gives what it held for.
+
+        Raises ApiError with DEADLINE_EXCEEDED when the time is over.
+        """
+        wait = ObjectWait(kind, name, namespace, until)
+        with WatchStream(
+            self._transport,
+            wait.request(),
+            patience_seconds=min(timeout_seconds, WAIT_SECONDS),
+            timeout_seconds=timeout_seconds,
+            bookmarks=True,
+        ) as events:
+            for event in events:
+                wait.see(event)
+                if wait.is_done:
+                    return wait.current
+        raise wait.too_late(timeout_seconds)
