@@ -68,6 +68,17 @@ ON_NODES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of nodes that run pods, in the same form; tests of nodes and of the leader's controllers are to notice them."""
 
+WORKLOADS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "decides before it sees what it wrote": (
+            "rayched.controllers.workloads.reconciler:WorkloadReconciler.RULE_THE_VIEW_REACHES_WHAT_WAS_WRITTEN"
+        ),
+        "counts a pod each time it looks": "rayched.controllers.workloads.jobs:RULE_A_UID_IS_COUNTED_ONCE",
+        "pods go before they are counted": "rayched.api.termination:RULE_UNCOUNTED_PODS_STAY",
+    }
+)
+"""Bugs of what makes pods, in the same form; random histories of the workload controllers are to notice them."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -94,7 +105,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **SWITCHES}[bug].partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **SWITCHES}[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

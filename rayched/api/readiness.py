@@ -19,6 +19,14 @@ def is_ready(pod: Pod) -> bool:
     return any(condition.type == _READY and condition.status == "True" for condition in pod.status.conditions)
 
 
+def ready_since(pod: Pod) -> float | None:
+    """Since when the pod counts as healthy, in Unix seconds by the clock of whoever said so; None: it does not."""
+    for condition in pod.status.conditions:
+        if condition.type == _READY and condition.status == "True":
+            return float(condition.last_transition_time.seconds)
+    return None
+
+
 def is_cut_off(pod: Pod) -> bool:
     """Whether the pod is not ready because its node is not."""
     return any(

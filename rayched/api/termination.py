@@ -6,6 +6,10 @@
 | on a node, grace 0 | its object can go at once |
 | on a node | deletion_timestamp = now + grace; its agent stops it and removes it. Asked again, the grace can only shrink |
 
+A pod of a job carries a finalizer until its job has counted it, and its object does not go before: where it could go at once it
+becomes Failed instead, if it has not ended, with a deletion_timestamp of now. Whoever takes the finalizer away removes it. Other
+finalizers hold nothing.
+
 deletion_timestamp is when the pod has to be gone, as in Kubernetes; when it was asked to is that less the grace.
 
 Pure: the time comes in. Source: graceful deletion of pods and the condition DisruptionTarget (KEP-3329), Kubernetes 1.34.
@@ -28,6 +32,13 @@ DELETION_BY_POD_GC: Final = "DeletionByPodGC"
 """Reasons of that condition."""
 
 
+JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""The finalizer of pods that their job has not counted."""
+
+RULE_UNCOUNTED_PODS_STAY: bool = True
+"""Broken by tests alone."""
+
+
 class Ending(enum.Enum):
     """What became of a pod that was asked to end."""
 
@@ -39,10 +50,10 @@ class Ending(enum.Enum):
 def ask_to_end(pod: Pod, grace_seconds: int | None, now_seconds: int) -> Ending:
     """Marks the pod in place; `grace_seconds` None: as long as its own spec gives it."""
     if not pod.spec.node_name or pod.status.phase in FINAL_PHASES:
-        return Ending.REMOVE
+        return end_object(pod, now_seconds)
     grace = pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
     if grace <= 0:
-        return Ending.REMOVE
+        return end_object(pod, now_seconds)
     metadata = pod.metadata
     if metadata.HasField("deletion_timestamp"):
         if grace >= metadata.deletion_grace_period_seconds:
@@ -53,6 +64,25 @@ def ask_to_end(pod: Pod, grace_seconds: int | None, now_seconds: int) -> Ending:
         metadata.deletion_timestamp.seconds = now_seconds + grace
     metadata.deletion_grace_period_seconds = grace
     return Ending.STOPPING
+
+
+def end_object(pod: Pod, now_seconds: int) -> Ending:
+    """The end of a pod of which nothing runs: it can go, or is marked in place as one that its job has yet to count."""
+    if not is_tracked(pod) or not RULE_UNCOUNTED_PODS_STAY:
+        return Ending.REMOVE
+    metadata, ended = pod.metadata, pod.status.phase in FINAL_PHASES
+    if ended and metadata.HasField("deletion_timestamp") and not metadata.deletion_grace_period_seconds:
+        return Ending.UNCHANGED
+    metadata.deletion_timestamp.seconds = now_seconds
+    metadata.deletion_grace_period_seconds = 0
+    if not ended:
+        pod.status.phase = "Failed"
+    return Ending.STOPPING
+
+
+def is_tracked(pod: Pod) -> bool:
+    """Whether a job has yet to count the pod."""
+    return JOB_TRACKING in pod.metadata.finalizers
 
 
 def mark_disrupted(pod: Pod, reason: str, message: str, now_seconds: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rayched.api.kinds import NODE, POD
-from rayched.api.termination import FINAL_PHASES
+from rayched.api.termination import FINAL_PHASES, is_tracked
 from rayched.api.tolerations import NO_EXECUTE
 from rayched.controllers.node_taints import ready_status
 from rayched.queue.heap import KeyedHeap
@@ -63,6 +63,8 @@ class PodView(NamedTuple):
     """Of one that has ended: whether it was not evicted, and when it was created. Where there are too many the lowest goes."""
     grace_seconds: float = 0.0
     """Its deletion_grace_period_seconds."""
+    tracked: bool = False
+    """Of one that has ended: its job has yet to count it."""
 
     @property
     def tolerations(self) -> Sequence[Toleration]:
@@ -210,7 +212,7 @@ class ClusterView:
         if not ended:
             return facts
         evicted = status.phase == "Failed" and status.reason == "Evicted"
-        return facts._replace(goes_after=(not evicted, float(metadata.creation_timestamp.seconds)))
+        return facts._replace(goes_after=(not evicted, float(metadata.creation_timestamp.seconds)), tracked=is_tracked(pod))
 
     def _bound_facts(self, entry: Entry) -> PodView | None:
         """Of a pod that had nothing to keep, and was bound. None: it has to be decoded."""

@@ -274,6 +274,7 @@ class NodeLifecycle:
             ended=pod.ended,
             ends_at=self._ends.ends_at(pod),
             too_many=pod.key in self._too_many,
+            tracked=pod.tracked,
             node_gone_seconds=None if gone_since is None else now - gone_since,
             node_out_of_service=node is not None and is_out_of_service(node.node),
             node_runs_processes=node is not None and runs_processes(node.node),

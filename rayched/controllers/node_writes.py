@@ -17,6 +17,7 @@ from rayched.api.termination import (
     DELETION_BY_TAINT_MANAGER,
     Ending,
     ask_to_end,
+    end_object,
     mark_disrupted,
 )
 from rayched.controllers.node_lifecycle import EndKind, NodeEdit, PodEnd
@@ -32,7 +33,7 @@ OP_TAINT: Final = "taint"
 OP_EVICT: Final = "evict"
 OP_FAIL: Final = "fail"
 OP_STATUS: Final = "status"
-_OPS: Final = {EndKind.EVICT: OP_EVICT, EndKind.FAIL: OP_FAIL, EndKind.NOT_READY: OP_STATUS}
+_OPS: Final = {EndKind.EVICT: OP_EVICT, EndKind.FAIL: OP_FAIL, EndKind.NOT_READY: OP_STATUS, EndKind.REMOVE: OP_FAIL}
 
 
 class NodeWrites:
@@ -67,7 +68,8 @@ class NodeWrites:
                 cut_off(pod, int(wall))
                 gone = False
             case EndKind.REMOVE:
-                gone = True
+                # One that its job has not counted becomes Failed, and goes when it is.
+                gone = end_object(pod, int(wall)) is Ending.REMOVE
         if gone:
             uid = end.facts.uid
             return removal(entry.key, entry.mod_revision, uid, records.get(uid), int(wall * 1000), also)

@@ -7,6 +7,7 @@
 | ending, and `termination_margin` seconds past its grace | removed: its agent did not do it in time |
 | the same on a node whose agent runs processes | stays: it may run there, until its agent or the end of its node says not |
 | ending without a node | removed |
+| ended, and its job has not counted it yet | stays, whatever else is true of it |
 | ended, and more than `terminated_pod_gc_threshold` have: first those that were evicted, then the oldest | removed |
 | others | stay |
 
@@ -47,9 +48,13 @@ class Circumstances:
     node_runs_processes: bool = False
     too_many: bool = False
     """It is one of those that are too many, if it has ended."""
+    tracked: bool = False
+    """Its job has yet to count it."""
 
 
 def fate_of(pod: Circumstances, settings: NodeSettings, now: float) -> Fate:
+    if pod.ended and pod.tracked:
+        return Fate.STAY
     if pod.bound and pod.node_gone_seconds is not None and pod.node_gone_seconds >= settings.orphan_quarantine:
         return Fate.REMOVE if pod.ended else Fate.FAIL
     if pod.too_many and pod.ended:

@@ -34,6 +34,7 @@ from rayched.controllers.heartbeat_garbage import HeartbeatGarbage
 from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.controllers.node_controller import NodeController
 from rayched.controllers.space_keeper import SpaceKeeper
+from rayched.controllers.workloads.workload_controller import WorkloadController
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.etcd_wait import ask, wait_for_etcd
@@ -53,7 +54,7 @@ from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 
 _LOOP_SECONDS_MAX: Final = 0.5
-Loop = Housekeeping | BudgetStatus | NodeController | SpaceKeeper
+Loop = Housekeeping | BudgetStatus | NodeController | SpaceKeeper | WorkloadController
 
 log = logging.getLogger("rayched.replica")
 
@@ -192,7 +193,16 @@ class _Replica:
         changes, epoch = self._server.changes(), self.leadership.epoch
         budgets = BudgetStatus(self._endpoints, self._keys, epoch, changes=changes)
         nodes = NodeController(self._endpoints, self._keys, self._settings.nodes, epoch, changes=changes)
-        self._loops += [budgets, nodes]
+        tolerations = self._settings.tolerations
+        workloads = WorkloadController(
+            self._endpoints,
+            self._keys,
+            epoch,
+            tolerations,
+            changes=changes,
+            may_create=lambda: self._space.gate.refusal() is None,
+        )
+        self._loops += [budgets, nodes, workloads]
         loops = tuple(self._loops)
         for one in loops:
             one.start()

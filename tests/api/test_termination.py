@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.api.termination import DELETION_BY_TAINT_MANAGER, DISRUPTION_TARGET, Ending, ask_to_end, mark_disrupted
+from rayched.api.termination import (
+    DELETION_BY_TAINT_MANAGER,
+    DISRUPTION_TARGET,
+    JOB_TRACKING,
+    Ending,
+    ask_to_end,
+    end_object,
+    mark_disrupted,
+)
 from rayched.v1.core_pb2 import Pod
 
 NOW = 1_000
@@ -65,3 +73,37 @@ def test_a_pod_that_is_disrupted_twice_keeps_the_time_of_the_first() -> None:
     assert (condition.type, condition.status) == (DISRUPTION_TARGET, "True")
     assert (condition.reason, condition.message) == ("Other", "second")
     assert condition.last_transition_time.seconds == NOW
+
+
+@pytest.mark.parametrize(
+    ("pod", "phase"),
+    [
+        (a_pod(node=""), "Failed"),
+        (a_pod(grace=0), "Failed"),
+        (a_pod(phase="Succeeded"), "Succeeded"),
+        (a_pod(phase="Failed"), "Failed"),
+    ],
+)
+@pytest.mark.row("W11")
+def test_a_pod_that_its_job_has_not_counted_ends_and_stays(pod: Pod, phase: str) -> None:
+    pod.metadata.finalizers.append(JOB_TRACKING)
+    assert ask_to_end(pod, None, NOW) is Ending.STOPPING
+    assert (pod.status.phase, pod.metadata.deletion_timestamp.seconds, pod.metadata.deletion_grace_period_seconds) == (
+        phase,
+        NOW,
+        0,
+    )
+    assert ask_to_end(pod, None, NOW + 5) is Ending.UNCHANGED
+    assert end_object(pod, NOW + 5) is Ending.UNCHANGED
+    pod.metadata.finalizers[0] = "example.com/mine"
+    assert ask_to_end(pod, None, NOW) is Ending.REMOVE
+
+
+def test_a_pod_that_its_job_has_not_counted_is_given_its_time() -> None:
+    pod = a_pod()
+    pod.metadata.finalizers.append(JOB_TRACKING)
+    assert ask_to_end(pod, None, NOW) is Ending.STOPPING
+    assert (pod.status.phase, pod.metadata.deletion_timestamp.seconds) == ("Running", NOW + 30)
+    # Its agent has stopped it.
+    assert end_object(pod, NOW + 3) is Ending.STOPPING
+    assert (pod.status.phase, pod.metadata.deletion_timestamp.seconds) == ("Failed", NOW + 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rayched.controllers.node_settings import NodeSettings
@@ -62,3 +64,13 @@ def test_what_may_still_run_on_a_node_stays_until_its_agent_or_the_end_of_the_no
     assert fate(out_of_service=True) is Fate.REMOVE and fate(40.0) is Fate.FAIL
     with planted("pods of lost nodes are removed by time"):
         assert fate() is Fate.REMOVE, "it is the rule that keeps it"
+
+
+@pytest.mark.parametrize("circumstances", [{"too_many": True}, {"node_out_of_service": True}, {"node_gone_seconds": 40.0}])
+def test_what_its_job_has_not_counted_stays_once_it_has_ended(circumstances: dict[str, Any]) -> None:
+    def fate(*, ended: bool, tracked: bool) -> Fate:
+        return fate_of(Circumstances(True, ended, NOW - 20, tracked=tracked, **circumstances), SETTINGS, NOW)
+
+    assert fate(ended=True, tracked=True) is Fate.STAY
+    assert fate(ended=True, tracked=False) is Fate.REMOVE
+    assert fate(ended=False, tracked=True) is not Fate.STAY

@@ -22,6 +22,7 @@ from leader.etcd_shim import rpc
 from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NODE, POD, AnyObject, wrap
+from rayched.api.termination import Ending, end_object
 from rayched.api.validation import validate
 from rayched.server.admission.deletion import removal
 from rayched.server.errors import (
@@ -279,6 +280,12 @@ def _write_for(update: _Update, records: dict[str, Entry], agent: ReportingAgent
     if report.remove:
         if not pod.metadata.HasField("deletion_timestamp"):
             raise forbidden_by_state(f"{target}: is not being deleted; an agent removes only what somebody deleted")
+        ending = end_object(pod, timestamp_now().seconds)
+        if ending is Ending.UNCHANGED:
+            return None
+        if ending is Ending.STOPPING:
+            value = encode(read.stored.object, read.leader_write)
+            return GuardedPut(target.store_key, read.entry.mod_revision, value, also=agent.condition)
         deletion = removal(target, read, records.get(report.uid))
         return deletion._replace(also=(*deletion.also, *agent.condition))
     before = pod.status.SerializeToString(deterministic=True)

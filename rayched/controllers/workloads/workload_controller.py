@@ -1,0 +1,198 @@
+"""Makes the pods of ReplicaSets and jobs: a loop of the leader, on a thread of its own with a connection of its own.
+
+While this replica leads and there is a ReplicaSet or a job, it follows the cluster, and writes under its epoch what the
+reconciler decides. Without any it follows their keys alone; soon after it has begun to lead it looks once for pods whose
+controller is gone, which an earlier leader may have left.
+
+A turn sends the writes of all its plans together, creations in rounds that double. Nothing of it runs where pods are scheduled.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from leader.channel import open_channel
+from rayched.api.kinds import JOB, REPLICA_SET, unwrap
+from rayched.api.well_known_taints import DefaultTolerations
+from rayched.controllers.loop_thread import LoopThread
+from rayched.controllers.workloads.reconciler import WorkloadPlan, WorkloadReconciler, slow_start
+from rayched.controllers.workloads.workload_metrics import FAILED_TURNS, count_committed
+from rayched.store.codec import PoisonedObject
+from rayched.store.entries import Entry
+from rayched.store.errors import StoreError
+from rayched.store.following import ClusterChanges, Following, OwnWatches
+from rayched.store.io.client import StoreClient
+from rayched.store.keys import Keys
+from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
+from rayched.store.refusals import count_fenced_among
+from rayched.store.transactions import Committed, Conflict, Guard, Outcome, OutcomeUnknown, TransactionRefused, Write
+from rayched.v1.workloads_pb2 import Job, ReplicaSet
+
+_LOOK_SECONDS: Final = 0.2
+"""Between two looks at whether this replica leads, and at what is due."""
+_GATHER_SECONDS: Final = 0.01
+"""What changes together is decided together."""
+_LEFTOVERS_SECONDS: Final = 30.0
+_TOLERATIONS: Final = DefaultTolerations()
+
+log = logging.getLogger(__name__)
+
+
+class WorkloadController:
+    """Owns its thread. `start` and `stop` once."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        keys: Keys,
+        epoch: Callable[[], int | None],
+        tolerations: DefaultTolerations = _TOLERATIONS,
+        wall_clock: Callable[[], float] = time.time,
+        changes: ClusterChanges | None = None,
+        may_create: Callable[[], bool] = lambda: True,
+        leftovers_seconds: float = _LEFTOVERS_SECONDS,
+    ) -> None:
+        """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself.
+
+        `may_create`: whether the store has room for new objects. `leftovers_seconds`: after which a new leader that sees no
+        workload looks for pods of one that is gone.
+        """
+        self._endpoints = tuple(endpoints)
+        self._keys = keys
+        self._epoch = epoch
+        self._tolerations = tolerations
+        self._wall_clock = wall_clock
+        self._changes = changes or OwnWatches(endpoints)
+        self._may_create = may_create
+        self._leftovers_seconds = leftovers_seconds
+        self._loop = LoopThread("workloads", self._run)
+        self._stopped, self._wake = self._loop.stopped, self._loop.wake
+        self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_LOOK_SECONDS):
+            epoch = self._epoch()
+            if epoch is not None:
+                with open_channel(self._endpoints) as channel:
+                    self._lead(StoreClient(channel), epoch)
+
+    def _lead(self, store: StoreClient, epoch: int) -> None:
+        patience: float | None = self._leftovers_seconds
+        while not self._stopped.is_set() and self._epoch() == epoch:
+            self._wait_for_a_workload(epoch, patience)
+            patience = None
+            self._follow(store, epoch)
+
+    def _goes_on(self, epoch: int, *following: Following) -> bool:
+        return not self._stopped.is_set() and self._epoch() == epoch and all(one.alive for one in following)
+
+    def _wait_for_a_workload(self, epoch: int, seconds: float | None) -> None:
+        """Until there is one, or the time is over."""
+        found = threading.Event()
+
+        def look(delivery: Delivery) -> None:
+            match delivery:
+                case ListedAll(entries) if any(map(self._makes_pods, entries)):
+                    found.set()
+                case Changed(changes) if any(isinstance(change, Entry) and self._makes_pods(change) for change in changes):
+                    found.set()
+
+        until = None if seconds is None else time.monotonic() + seconds
+        following = [self._changes.follow(self._keys.prefix(kind), look) for kind in (REPLICA_SET, JOB)]
+        try:
+            while self._goes_on(epoch, *following) and not found.wait(_LOOK_SECONDS):
+                if until is not None and time.monotonic() >= until:
+                    return
+        finally:
+            for one in following:
+                one.stop()
+
+    def _makes_pods(self, entry: Entry) -> bool:
+        try:
+            message = unwrap(self._changes.decode(entry))
+        except PoisonedObject:
+            return False
+        return isinstance(message, ReplicaSet | Job) and bool(message.spec.template.spec.containers)
+
+    def _follow(self, store: StoreClient, epoch: int) -> None:
+        """Until the lead, or the last workload and its pods are gone."""
+        reconciler = WorkloadReconciler(
+            self._keys, uuid.uuid4().hex[:12], Random(uuid.uuid4().int), self._tolerations, self._changes.decode
+        )
+        lock = threading.Lock()
+
+        def take(delivery: Delivery) -> None:
+            with lock:
+                if reconciler.deliver(delivery):
+                    self._wake.set()
+
+        following = self._changes.follow(self._keys.cluster_prefix, take)
+        try:
+            while self._goes_on(epoch, following):
+                with lock:
+                    due = reconciler.seconds_until_due(time.monotonic())
+                    behind = reconciler.is_behind
+                if not behind:
+                    self._wake.wait(_LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS))
+                self._wake.clear()
+                began = time.monotonic()
+                self._turn(store, reconciler, lock, epoch)
+                # The replica has its processor for itself half of the time.
+                self._stopped.wait(max(_GATHER_SECONDS, time.monotonic() - began))
+                with lock:
+                    if reconciler.view.complete and reconciler.view.revision >= epoch and reconciler.view.is_idle:
+                        return
+        finally:
+            following.stop()
+
+    def _turn(self, store: StoreClient, reconciler: WorkloadReconciler, lock: threading.Lock, epoch: int) -> None:
+        with lock:
+            now, wall = time.monotonic(), self._wall_clock()
+            plans = reconciler.decide(self._epoch(), now, wall, may_create=self._may_create())
+        if not plans:
+            return
+        done: dict[int, list[tuple[Write, Outcome]]] = {id(plan): [] for plan in plans}
+        guard = Guard(self._keys.epoch, epoch)
+
+        def send(asked: Sequence[tuple[WorkloadPlan, Sequence[Write]]]) -> None:
+            writes = [write for _, some in asked for write in some]
+            outcomes = iter(self._committed(store, guard, writes))
+            for plan, some in asked:
+                results = list(zip(some, outcomes, strict=False))
+                done[id(plan)] += results
+                plan.stopped |= not all(isinstance(outcome, Committed) for _, outcome in results)
+
+        send([(plan, plan.pods) for plan in plans])
+        for plan in plans:
+            plan.stopped = False
+        for found in slow_start(plans):
+            send(found)
+        send([(plan, plan.last) for plan in plans])
+        with lock:
+            for plan in plans:
+                reconciler.settle(plan, done[id(plan)], time.monotonic())
+        self._tell([pair for pairs in done.values() for pair in pairs])
+
+    def _committed(self, store: StoreClient, guard: Guard, writes: Sequence[Write]) -> list[Outcome]:
+        if not writes:
+            return []
+        try:
+            return store.commit(guard, writes)
+        except StoreError as error:
+            return [OutcomeUnknown(str(error))] * len(writes)
+
+    def _tell(self, done: Sequence[tuple[Write, Outcome]]) -> None:
+        count_committed(done)
+        outcomes = [outcome for _, outcome in done]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, OutcomeUnknown | TransactionRefused)]
+        if failed:
+            FAILED_TURNS.inc()
+            log.warning("workloads: %d of %d writes were not done, tried again: %s", len(failed), len(outcomes), failed[0])
+        if count_fenced_among("workload", outcomes) and not any(isinstance(one, Committed | Conflict) for one in outcomes):
+            self._stopped.wait(_LOOK_SECONDS)

@@ -1,0 +1,211 @@
+"""ReplicaSets and jobs over a real etcd: the API, the leader's loop beside it, and agents that report."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from leader.channel import open_channel
+from rayched.api.kinds import JOB, POD, REPLICA_SET, wrap
+from rayched.api.termination import JOB_TRACKING
+from rayched.client import ApiError, Client
+from rayched.controllers.workloads.workload_controller import WorkloadController
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.store.codec import encode
+from rayched.store.io.client import StoreClient
+from rayched.store.keys import Keys
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.services_pb2 import ApplyResponse, PodStatusUpdate
+from rayched.v1.workloads_pb2 import Job, ReplicaSet
+from tests.server.objects import a_namespace, a_pod
+
+pytestmark = pytest.mark.cluster
+
+PATIENCE_SECONDS = 30.0
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def lead(etcd: EtcdServer, keys: Keys) -> Iterator[Callable[[], int]]:
+    """Begins a new epoch, with a loop of its own; the loops before still believe in theirs."""
+    loops: list[WorkloadController] = []
+    with open_channel([etcd.endpoint]) as channel:
+        store = StoreClient(channel)
+
+        def begin() -> int:
+            epoch = store.put(keys.epoch, b"{}")
+            loops.append(WorkloadController([etcd.endpoint], keys, lambda: epoch))
+            loops[-1].start()
+            return epoch
+
+        begin()
+        yield begin
+        assert [loop.problem() for loop in loops] == [None] * len(loops)
+        for loop in loops:
+            loop.stop()
+
+
+@pytest.fixture
+def namespace(client: Client, lead: Callable[[], int]) -> str:
+    name = f"space-{next(_numbers)}"
+    client.submit(a_namespace(name))
+    return name
+
+
+def a_replica_set(namespace: str, replicas: int) -> ReplicaSet:
+    found = ReplicaSet(metadata={"name": "web", "namespace": namespace})
+    found.spec.replicas = replicas
+    found.spec.selector.match_labels["app"] = found.spec.template.metadata.labels["app"] = "web"
+    found.spec.template.spec.containers.add(name="main", image="nginx:1")
+    return found
+
+
+def a_job(namespace: str, completions: int, parallelism: int) -> Job:
+    found = Job(metadata={"name": "count", "namespace": namespace})
+    found.spec.completions, found.spec.parallelism = completions, parallelism
+    found.spec.template.spec.restart_policy = "Never"
+    # It names its node, as nothing schedules here.
+    found.spec.template.spec.node_name = "node-1"
+    found.spec.template.spec.containers.add(name="main", image="nginx:1")
+    return found
+
+
+def pods(client: Client, namespace: str) -> list[Pod]:
+    return [pod for pod in client.list(POD, namespace=namespace) if isinstance(pod, Pod)]
+
+
+def end(client: Client, pod: Pod, phase: str = "Succeeded") -> None:
+    update = PodStatusUpdate(name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid)
+    update.status.phase = phase
+    assert client.update_pod_statuses([update]) == (None,)
+
+
+def soon(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"it did not happen: {what}"
+        time.sleep(0.02)
+
+
+def job_of(client: Client, namespace: str) -> Job:
+    found = client.get(JOB, "count", namespace)
+    assert isinstance(found, Job)
+    return found
+
+
+def is_complete(job: Job) -> bool:
+    return any(one.type == "Complete" and one.status == "True" for one in job.status.conditions)
+
+
+def test_replicas_come_follow_their_number_and_go(client: Client, namespace: str) -> None:
+    client.apply(a_replica_set(namespace, 3))
+    soon(lambda: len(pods(client, namespace)) == 3, "three pods")
+    answer = client.scale(REPLICA_SET, "web", namespace, replicas=1, current_replicas=3)
+    assert (answer.changed, answer.previous_replicas, answer.object.replica_set.metadata.generation) == (True, 3, 2)
+    soon(lambda: len(pods(client, namespace)) == 1, "one pod")
+    found = client.wait_for(
+        REPLICA_SET,
+        "web",
+        namespace,
+        until=lambda one: isinstance(one, ReplicaSet) and one.status.observed_generation == 2 and one.status.replicas == 1,
+        timeout_seconds=20,
+    )
+    assert isinstance(found, ReplicaSet)
+    # As it was first written: the status is nobody's to apply.
+    manifest = a_replica_set(namespace, 1)
+    manifest.status.replicas = 9
+    assert client.apply(manifest).action == ApplyResponse.UNCHANGED
+    client.delete(REPLICA_SET, "web", namespace)
+    soon(lambda: not pods(client, namespace), "no pods")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "text"),
+    [(POD, None, "a Pod cannot be scaled; want one of ReplicaSet"), (REPLICA_SET, 7, "expected replicas to be 7, was 0")],
+)
+def test_what_cannot_be_scaled_is_told(client: Client, namespace: str, kind: object, expected: int | None, text: str) -> None:
+    client.submit(a_replica_set(namespace, 0))
+    client.submit(a_pod("web", namespace=namespace))
+    with pytest.raises(ApiError, match=text):
+        client.scale(kind, "web", namespace, replicas=2, current_replicas=expected)  # type: ignore[arg-type]
+    with pytest.raises(ApiError, match="must not be negative"):
+        client.scale(REPLICA_SET, "web", namespace, replicas=-1)
+
+
+def test_a_job_ends_though_another_leader_comes(client: Client, namespace: str, lead: Callable[[], int]) -> None:
+    client.submit(a_job(namespace, 4, 2))
+    soon(lambda: len(pods(client, namespace)) == 2, "two pods")
+    for pod in pods(client, namespace):
+        end(client, pod)
+    lead()
+    soon(lambda: job_of(client, namespace).status.succeeded == 2, "two are counted")
+    soon(lambda: len(pods(client, namespace)) == 4, "two more")
+    for pod in pods(client, namespace):
+        if pod.status.phase == "Pending":
+            end(client, pod)
+            client.delete(POD, pod.metadata.name, namespace)
+    soon(lambda: is_complete(job_of(client, namespace)), "it is complete")
+    status = job_of(client, namespace).status
+    assert (status.succeeded, status.failed, status.active) == (4, 0, 0)
+    assert {pod.status.phase for pod in pods(client, namespace)} == {"Succeeded"}
+
+
+def test_a_pod_that_its_agent_removes_is_counted_first(client: Client, namespace: str) -> None:
+    client.submit(a_job(namespace, 1, 1))
+    soon(lambda: len(pods(client, namespace)) == 1, "a pod")
+    (pod,) = pods(client, namespace)
+    client.delete(POD, pod.metadata.name, namespace)
+    removal = PodStatusUpdate(name=pod.metadata.name, namespace=namespace, uid=pod.metadata.uid, remove=True)
+    assert client.update_pod_statuses([removal]) == (None,)
+    soon(lambda: job_of(client, namespace).status.failed == 1, "it is counted")
+    soon(lambda: pod.metadata.name not in {one.metadata.name for one in pods(client, namespace)}, "it is gone")
+    # A repetition of the report, whose answer was lost.
+    assert client.update_pod_statuses([removal]) == (None,)
+
+
+def test_a_job_is_applied_as_it_was_written_and_as_it_is_given(client: Client, namespace: str) -> None:
+    created = client.apply(a_job(namespace, 1, 0))
+    uid = created.object.job.metadata.uid
+    assert created.action == ApplyResponse.CREATED
+    assert created.object.job.spec.selector.match_labels["batch.kubernetes.io/controller-uid"] == uid
+    soon(lambda: job_of(client, namespace).status.HasField("start_time"), "its status is there")
+    assert client.apply(a_job(namespace, 1, 0)).action == ApplyResponse.UNCHANGED
+    assert client.apply(client.get(JOB, "count", namespace)).action == ApplyResponse.UNCHANGED
+    changed = client.apply(a_job(namespace, 1, 2)).object.job
+    assert (changed.spec.parallelism, changed.metadata.generation) == (2, 2)
+    with pytest.raises(ApiError, match=r"spec.completions: cannot be changed"):
+        client.apply(a_job(namespace, 5, 2))
+
+
+def test_waiting_ends_with_the_time_and_says_what_is_there(client: Client, namespace: str) -> None:
+    with pytest.raises(ApiError, match="is not there after"):
+        client.wait_for(POD, "none", namespace, until=lambda one: one is not None, timeout_seconds=0.3)
+    assert client.wait_for(POD, "none", namespace, until=lambda one: one is None, timeout_seconds=5) is None
+    client.submit(a_pod("web", namespace=namespace))
+    with pytest.raises(ApiError, match="is not as it is waited for after"):
+        client.wait_for(POD, "web", namespace, until=lambda one: one is None, timeout_seconds=0.3)
+
+
+def test_what_a_former_leader_left_is_found_though_there_is_no_workload(etcd: EtcdServer) -> None:
+    keys = Keys("/leftovers")
+    left, by_hand = a_pod("left", namespace="default"), a_pod("by-hand", namespace="default")
+    for pod in (left, by_hand):
+        pod.metadata.owner_references.add(api_version="batch/v1", kind="Job", name="gone", uid="gone", controller=True)
+    left.metadata.owner_references[0].block_owner_deletion = True
+    left.metadata.finalizers.append(JOB_TRACKING)
+    with open_channel([etcd.endpoint]) as channel:
+        store = StoreClient(channel)
+        for pod in (left, by_hand):
+            store.put(keys.object_key(POD, "default", pod.metadata.name), encode(wrap(pod)))
+        epoch = store.put(keys.epoch, b"{}")
+        loop = WorkloadController([etcd.endpoint], keys, lambda: epoch, leftovers_seconds=0.3)
+        loop.start()
+        try:
+            soon(lambda: len(store.list_all(keys.prefix(POD)).entries) == 1, "it is gone")
+        finally:
+            loop.stop()
+        (kept,) = store.list_all(keys.prefix(POD)).entries
+        assert kept.key.endswith(b"/by-hand")
