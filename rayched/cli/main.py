@@ -31,7 +31,10 @@ from rayched.cli import (
     plan_command,
     port_forward_command,
     queue_command,
+    run_command,
+    scale_command,
     top_command,
+    wait_command,
 )
 from rayched.cli.printing import note, out
 from rayched.cli.short_options import KubectlCommand
@@ -56,6 +59,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "port-forward": port_forward_command.port_forward,
     "top": top_command.top,
     "delete": delete_command.delete,
+    "run": run_command.run,
+    "scale": scale_command.scale,
+    "wait": wait_command.wait,
     "cordon": node_commands.cordon,
     "uncordon": node_commands.uncordon,
     "drain": drain_command.drain,

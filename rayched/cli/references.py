@@ -11,7 +11,7 @@ from rayched.cli.printing import fail, wrong
 from rayched.client.client import Client
 
 DEFAULT_NAMESPACE = "default"
-_ALL = (kinds.POD, kinds.REPLICATION_CONTROLLER, kinds.SERVICE, kinds.REPLICA_SET, kinds.STATEFUL_SET)
+_ALL = (kinds.POD, kinds.REPLICATION_CONTROLLER, kinds.SERVICE, kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB)
 """What `all` stands for, in kubectl's order."""
 
 

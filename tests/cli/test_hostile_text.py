@@ -57,8 +57,11 @@ SHOWING = [
     "top pods",
     "top nodes",
     "top pod none-such",
+    "scale pod none-such --replicas 2",
+    "wait pod db --for jsonpath={.metadata.annotations.note}=x --timeout 0s",
+    "run NOT_A_NAME -- true",
 ]
-NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs", "port-forward")
+NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs", "port-forward", "scale", "wait")
 WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node")
 
 

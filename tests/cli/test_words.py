@@ -33,7 +33,7 @@ def refusal(capsys: pytest.CaptureFixture[str], what: object, *arguments: object
         ("pods,services a", ["pod/a", "service/a"]),
         ("rs/a", ["replicaset.apps/a"]),
         ("priorityclasses.scheduling.k8s.io a", ["priorityclass.scheduling.k8s.io/a"]),
-        ("all", ["pods", "replicationcontrollers", "services", "replicasets", "statefulsets"]),
+        ("all", ["pods", "replicationcontrollers", "services", "replicasets", "statefulsets", "jobs"]),
     ],
 )
 def test_objects_are_named_in_kubectls_forms(words: str, named: list[str]) -> None:
@@ -164,8 +164,8 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str)
 
 
 COMMANDS = (
-    "apply get describe events delete cordon uncordon drain taint label explain plan queue leader node "
-    "hollow-nodes up demo replica"
+    "apply get describe events delete run scale wait cordon uncordon drain taint label explain plan queue leader "
+    "node hollow-nodes up demo replica"
 )
 
 

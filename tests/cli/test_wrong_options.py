@@ -25,6 +25,9 @@ COMPLETE = {
     "top": "pods",
     "node": "node-1",
     "hollow-nodes": "1",
+    "run": "a --image web:1",
+    "scale": "rs a --replicas 1",
+    "wait": "pod/a --for=delete",
 }
 """What a command wants in any case."""
 ELSEWHERE = {"replica --pod-max-in-unschedulable-pods-duration"}

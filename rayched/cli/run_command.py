@@ -1,0 +1,158 @@
+"""run: a pod from one line, and what it ends with: `rayched run hello -- echo hello`.
+
+`LOG` is the seam for whoever can follow what a container writes: it is called once the pod has started, with the client, the
+pod's name and its namespace, and returns when the container has ended. While it is None nothing is followed, and that is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import grpc
+import typer
+
+from rayched.api.kinds import POD, AnyObject
+from rayched.api.termination import FINAL_PHASES
+from rayched.cli.connection import connected
+from rayched.cli.options import Server, seconds_of
+from rayched.cli.printing import fail, note, out, wrong
+from rayched.cli.references import DEFAULT_NAMESPACE
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.v1.core_pb2 import Pod
+
+LogFollower = Callable[[Client, str, str], None]
+LOG: LogFollower | None = None
+
+_WEEK_SECONDS = 7 * 24 * 3600.0
+_RESTARTS = ("Always", "OnFailure", "Never")
+
+
+def run(
+    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True)] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's.")] = DEFAULT_NAMESPACE,
+    server: Server = None,
+    restart: Annotated[
+        str, typer.Option(metavar="|".join(_RESTARTS), help="When it is started again; Always: it is made and not waited for.")
+    ] = "Never",
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="Nodes that have it are preferred; processes need none.")] = "",
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of its environment.")] = None,
+    labels: Annotated[str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Besides run=NAME.")] = "",
+    requests: Annotated[str, typer.Option(metavar="RESOURCE=AMOUNT,...", help="As in cpu=500m,memory=1Gi.")] = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Return when the pod is made.")] = False,
+    remove: Annotated[bool, typer.Option("--rm", help="Delete the pod when it has ended.")] = False,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="When to give up, as in 90s or 5m; 0s: never.")] = "0s",
+) -> None:
+    """Run a command as a pod, and end as it ends.
+
+    \b
+      rayched run hello -- echo hello
+      rayched run build --requests cpu=2,memory=4Gi --rm -- make all
+      rayched run web --restart Always -- python3 -m http.server
+
+    The exit code is the command's own; 1 when the pod could not run or was deleted, or when the time is over.
+    """
+    if restart not in _RESTARTS:
+        wrong(f"--restart {restart!r}: want one of {', '.join(_RESTARTS)}")
+    if not command and not image:
+        wrong("name what to run: rayched run NAME -- COMMAND")
+    seconds = seconds_of("--timeout", timeout) or _WEEK_SECONDS
+    if remove and (detach or restart == "Always"):
+        wrong("--rm deletes a pod that has ended, so it cannot be combined with --detach or --restart Always")
+    pod = Pod(metadata={"name": name, "namespace": namespace, "labels": {"run": name, **_pairs("--labels", labels)}})
+    pod.spec.restart_policy = restart
+    container = pod.spec.containers.add(name=name, image=image, command=command or ())
+    for variable in env or ():
+        key, equals, text = variable.partition("=")
+        if not equals:
+            wrong(f"--env {variable!r}: want NAME=VALUE")
+        container.env.add(name=key, value=text)
+    for resource, amount in _pairs("--requests", requests).items():
+        container.resources.requests[resource].string = amount
+    with connected(server) as client:
+        uid = client.submit(pod).uid
+        if detach or restart == "Always":
+            out(f"pod/{name} created")
+            return
+        try:
+            code = _follow(client, name, namespace, uid, time.monotonic() + seconds)
+        finally:
+            if remove:
+                _remove(client, name, namespace, uid)
+    if code:
+        raise SystemExit(code)
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            wrong(f"{option} {pair!r}: want KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float) -> int:
+    """Until the pod has ended; the exit code of its command. Ends the command where the pod goes, or the time is over."""
+    told = ""
+
+    def has_begun(found: AnyObject | None) -> bool:
+        nonlocal told
+        if not _is_there(found, uid) or not isinstance(found, Pod):
+            return True
+        for condition in found.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "False" and condition.message != told:
+                told = condition.message
+                note(f"pod/{name} waits for a node: {told}")
+        return found.status.phase in ("Running", *FINAL_PHASES)
+
+    def has_ended(found: AnyObject | None) -> bool:
+        return not isinstance(found, Pod) or not _is_there(found, uid) or found.status.phase in FINAL_PHASES
+
+    begun = _waited(client, name, namespace, has_begun, deadline)
+    if LOG is not None and _is_there(begun, uid):
+        LOG(client, name, namespace)
+    ended = _waited(client, name, namespace, has_ended, deadline)
+    if not isinstance(ended, Pod) or not _is_there(ended, uid):
+        fail(f"pod/{name} was deleted before it had ended")
+    if LOG is None:
+        note(f"pod/{name} ran on {ended.spec.node_name or 'no node'}; what it wrote lies there, and no command shows it yet")
+    return _code_of(ended)
+
+
+def _waited(
+    client: Client, name: str, namespace: str, until: Callable[[AnyObject | None], bool], deadline: float
+) -> AnyObject | None:
+    try:
+        left = max(deadline - time.monotonic(), 0.001)
+        return client.wait_for(POD, name, namespace, until=until, timeout_seconds=left)
+    except ApiError as error:
+        if error.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise
+        fail(f"timed out waiting for the condition on pods/{name}; it goes on")
+
+
+def _is_there(found: AnyObject | None, uid: str) -> bool:
+    return found is not None and found.metadata.uid == uid
+
+
+def _code_of(pod: Pod) -> int:
+    for status in pod.status.container_statuses:
+        if status.state.HasField("terminated"):
+            return status.state.terminated.exit_code
+    if pod.status.phase != "Succeeded":
+        reason = ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
+        fail(f"pod/{pod.metadata.name} failed{f': {reason}' if reason else ''}")
+    return 0
+
+
+def _remove(client: Client, name: str, namespace: str, uid: str) -> None:
+    try:
+        client.delete(POD, name, namespace, uid=uid)
+    except ApiError as error:
+        if error.code is not grpc.StatusCode.NOT_FOUND:
+            raise
