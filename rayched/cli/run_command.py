@@ -1,8 +1,4 @@
-"""run: a pod from one line, and what it ends with: `rayched run hello -- echo hello`.
-
-`LOG` is the seam for whoever can follow what a container writes: it is called once the pod has started, with the client, the
-pod's name and its namespace, and returns when the container has ended. While it is None nothing is followed, and that is told.
-"""
+"""run: a pod from one line, what it writes, and what it ends with: `rayched run hello -- echo hello`."""
 
 from __future__ import annotations
 
@@ -16,15 +12,13 @@ import typer
 from rayched.api.kinds import POD, AnyObject
 from rayched.api.termination import FINAL_PHASES
 from rayched.cli.connection import connected
+from rayched.cli.followed_logs import FollowedLogs
 from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Pod
-
-LogFollower = Callable[[Client, str, str], None]
-LOG: LogFollower | None = None
 
 _WEEK_SECONDS = 7 * 24 * 3600.0
 _RESTARTS = ("Always", "OnFailure", "Never")
@@ -53,7 +47,8 @@ def run(
       rayched run build --requests cpu=2,memory=4Gi --rm -- make all
       rayched run web --restart Always -- python3 -m http.server
 
-    The exit code is the command's own; 1 when the pod could not run or was deleted, or when the time is over.
+    What it writes is printed as it comes. The exit code is the command's own; 1 when the pod could not run or was
+    deleted, or when the time is over.
     """
     if restart not in _RESTARTS:
         wrong(f"--restart {restart!r}: want one of {', '.join(_RESTARTS)}")
@@ -97,10 +92,11 @@ def _pairs(option: str, text: str) -> dict[str, str]:
 
 
 def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float) -> int:
-    """Until the pod has ended; the exit code of its command. Ends the command where the pod goes, or the time is over."""
+    """Prints what the command writes until the pod has ended; its exit code. Fails where the pod goes, or the time is over."""
     told = ""
+    logs = FollowedLogs(client, name, namespace)
 
-    def has_begun(found: AnyObject | None) -> bool:
+    def has_ended(found: AnyObject | None) -> bool:
         nonlocal told
         if not _is_there(found, uid) or not isinstance(found, Pod):
             return True
@@ -108,19 +104,15 @@ def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float
             if condition.type == "PodScheduled" and condition.status == "False" and condition.message != told:
                 told = condition.message
                 note(f"pod/{name} waits for a node: {told}")
-        return found.status.phase in ("Running", *FINAL_PHASES)
+        for status in found.status.container_statuses:
+            if status.state.HasField("running") or status.state.HasField("terminated"):
+                logs.begun(status.restart_count)
+        return found.status.phase in FINAL_PHASES
 
-    def has_ended(found: AnyObject | None) -> bool:
-        return not isinstance(found, Pod) or not _is_there(found, uid) or found.status.phase in FINAL_PHASES
-
-    begun = _waited(client, name, namespace, has_begun, deadline)
-    if LOG is not None and _is_there(begun, uid):
-        LOG(client, name, namespace)
     ended = _waited(client, name, namespace, has_ended, deadline)
     if not isinstance(ended, Pod) or not _is_there(ended, uid):
         fail(f"pod/{name} was deleted before it had ended")
-    if LOG is None:
-        note(f"pod/{name} ran on {ended.spec.node_name or 'no node'}; what it wrote lies there, and no command shows it yet")
+    logs.end()
     return _code_of(ended)
 
 

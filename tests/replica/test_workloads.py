@@ -111,7 +111,7 @@ def test_what_is_evicted_lost_or_failed_comes_back_though_the_leader_dies(cluste
             result = run_here(words, None, {"RAYCHED_SERVER": addresses})
             return result.code, result.out
 
-        assert command("run", "hello", "--rm", "--", "sh", "-c", "exit 7")[0] == 7
+        assert command("run", "hello", "--rm", "--", "sh", "-c", "echo one; exit 7") == (7, "one\n")
         assert command("wait", "--for=condition=complete", "job/count") == (0, "job.batch/count condition met\n")
         assert command("scale", "rs", "web", "--replicas", "1") == (0, "replicaset.apps/web scaled\n")
         assert command("wait", "--for=jsonpath={.status.replicas}=1", "rs/web", "--timeout", "60s")[0] == 0
