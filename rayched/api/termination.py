@@ -3,12 +3,13 @@
 | pod | asked to end |
 |---|---|
 | without a node, or that has ended | its object can go at once |
-| on a node, grace 0 | its object can go at once |
+| on a node, grace 0 | its object can go at once; a job's pod is marked, deletion_timestamp = now |
 | on a node | deletion_timestamp = now + grace; its agent stops it and removes it. Asked again, the grace can only shrink |
 
 A pod of a job carries a finalizer until its job has counted it, and its object does not go before: where it could go at once it
-becomes Failed instead, if it has not ended, with a deletion_timestamp of now. Whoever takes the finalizer away removes it. Other
-finalizers hold nothing.
+becomes Failed instead, if nothing of it runs and it has not ended, with a deletion_timestamp of now. Whoever takes the finalizer
+away removes it. Of one that may run on a node only its agent's removal, or the end of its node, says that it has Failed: its place
+is not free before. The finalizer holds nothing of a pod that no job controls; other finalizers hold nothing at all.
 
 deletion_timestamp is when the pod has to be gone, as in Kubernetes; when it was asked to is that less the grace.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from rayched.api.kinds import JOB
 from rayched.v1.core_pb2 import Pod
 
 FINAL_PHASES: Final = ("Succeeded", "Failed")
@@ -34,6 +36,9 @@ DELETION_BY_POD_GC: Final = "DeletionByPodGC"
 
 JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer of pods that their job has not counted."""
+
+GRACE_SECONDS_MAX: Final = 2**31 - 1
+"""More counts as so much: no time that a pod has to be gone by lies beyond what can be written."""
 
 RULE_UNCOUNTED_PODS_STAY: bool = True
 """Broken by tests alone."""
@@ -53,7 +58,8 @@ def ask_to_end(pod: Pod, grace_seconds: int | None, now_seconds: int) -> Ending:
         return end_object(pod, now_seconds)
     grace = pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
     if grace <= 0:
-        return end_object(pod, now_seconds)
+        return _stop_at_once(pod, now_seconds) if _is_held(pod) else Ending.REMOVE
+    grace = min(grace, GRACE_SECONDS_MAX)
     metadata = pod.metadata
     if metadata.HasField("deletion_timestamp"):
         if grace >= metadata.deletion_grace_period_seconds:
@@ -68,7 +74,7 @@ def ask_to_end(pod: Pod, grace_seconds: int | None, now_seconds: int) -> Ending:
 
 def end_object(pod: Pod, now_seconds: int) -> Ending:
     """The end of a pod of which nothing runs: it can go, or is marked in place as one that its job has yet to count."""
-    if not is_tracked(pod) or not RULE_UNCOUNTED_PODS_STAY:
+    if not _is_held(pod):
         return Ending.REMOVE
     metadata, ended = pod.metadata, pod.status.phase in FINAL_PHASES
     if ended and metadata.HasField("deletion_timestamp") and not metadata.deletion_grace_period_seconds:
@@ -80,9 +86,25 @@ def end_object(pod: Pod, now_seconds: int) -> Ending:
     return Ending.STOPPING
 
 
+def _stop_at_once(pod: Pod, now_seconds: int) -> Ending:
+    metadata = pod.metadata
+    if metadata.HasField("deletion_timestamp") and not metadata.deletion_grace_period_seconds:
+        return Ending.UNCHANGED
+    metadata.deletion_timestamp.seconds = now_seconds
+    metadata.deletion_grace_period_seconds = 0
+    return Ending.STOPPING
+
+
+def _is_held(pod: Pod) -> bool:
+    return is_tracked(pod) and RULE_UNCOUNTED_PODS_STAY
+
+
 def is_tracked(pod: Pod) -> bool:
-    """Whether a job has yet to count the pod."""
-    return JOB_TRACKING in pod.metadata.finalizers
+    """Whether a job has yet to count the pod: it has the finalizer, and a job is its controller. Anybody can write the first."""
+    return JOB_TRACKING in pod.metadata.finalizers and any(
+        owner.controller and (owner.api_version, owner.kind) == (JOB.api_version, JOB.name)
+        for owner in pod.metadata.owner_references
+    )
 
 
 def mark_disrupted(pod: Pod, reason: str, message: str, now_seconds: int) -> None:

@@ -103,7 +103,7 @@ MAPS: list[tuple[str, str, int, str, str]] = [
 NUMBERS: list[tuple[str, str, int, int | None]] = [
     # Kind, path, the least and the most that is allowed.
     ("Pod", "metadata.generation", 0, None),
-    ("Pod", "spec.terminationGracePeriodSeconds", 0, None),
+    ("Pod", "spec.terminationGracePeriodSeconds", 0, 2**31 - 1),
     ("Pod", "spec.activeDeadlineSeconds", 1, 2**31 - 1),
     ("Pod", f"{C}.ports[0].containerPort", 1, PORT_MAX),
     ("Pod", f"{C}.ports[0].hostPort", 0, PORT_MAX),

@@ -25,6 +25,13 @@ def a_pod(node: str = "node-1", phase: str = "Running", grace: int = 30) -> Pod:
     return pod
 
 
+def of_a_job(pod: Pod, kind: str = "Job", controller: bool = True) -> Pod:
+    pod.metadata.finalizers.append(JOB_TRACKING)
+    api_version = "batch/v1" if kind == "Job" else "apps/v1"
+    pod.metadata.owner_references.add(api_version=api_version, kind=kind, name="count", uid="u", controller=controller)
+    return pod
+
+
 @pytest.mark.parametrize(
     ("pod", "grace", "ending", "gone_by"),
     [
@@ -79,14 +86,13 @@ def test_a_pod_that_is_disrupted_twice_keeps_the_time_of_the_first() -> None:
     ("pod", "phase"),
     [
         (a_pod(node=""), "Failed"),
-        (a_pod(grace=0), "Failed"),
         (a_pod(phase="Succeeded"), "Succeeded"),
         (a_pod(phase="Failed"), "Failed"),
     ],
 )
 @pytest.mark.row("W11")
 def test_a_pod_that_its_job_has_not_counted_ends_and_stays(pod: Pod, phase: str) -> None:
-    pod.metadata.finalizers.append(JOB_TRACKING)
+    of_a_job(pod)
     assert ask_to_end(pod, None, NOW) is Ending.STOPPING
     assert (pod.status.phase, pod.metadata.deletion_timestamp.seconds, pod.metadata.deletion_grace_period_seconds) == (
         phase,
@@ -100,10 +106,39 @@ def test_a_pod_that_its_job_has_not_counted_ends_and_stays(pod: Pod, phase: str)
 
 
 def test_a_pod_that_its_job_has_not_counted_is_given_its_time() -> None:
-    pod = a_pod()
-    pod.metadata.finalizers.append(JOB_TRACKING)
+    pod = of_a_job(a_pod())
     assert ask_to_end(pod, None, NOW) is Ending.STOPPING
     assert (pod.status.phase, pod.metadata.deletion_timestamp.seconds) == ("Running", NOW + 30)
     # Its agent has stopped it.
     assert end_object(pod, NOW + 3) is Ending.STOPPING
     assert (pod.status.phase, pod.metadata.deletion_timestamp.seconds) == ("Failed", NOW + 3)
+
+
+@pytest.mark.parametrize("before", [None, 30])
+@pytest.mark.row("W11")
+def test_a_pod_of_a_job_that_is_asked_to_end_at_once_has_not_ended_before_its_agent_says_so(before: int | None) -> None:
+    pod = of_a_job(a_pod())
+    if before is not None:
+        ask_to_end(pod, before, NOW - 5)
+    assert ask_to_end(pod, 0, NOW) is Ending.STOPPING
+    # Its process runs, and takes its node's room.
+    assert pod.status.phase == "Running"
+    assert (pod.metadata.deletion_timestamp.seconds, pod.metadata.deletion_grace_period_seconds) == (NOW, 0)
+    assert ask_to_end(pod, 0, NOW + 5) is Ending.UNCHANGED
+    assert end_object(pod, NOW + 6) is Ending.STOPPING
+    assert pod.status.phase == "Failed"
+    assert end_object(pod, NOW + 7) is Ending.UNCHANGED
+
+
+@pytest.mark.parametrize(("kind", "controller"), [("ReplicaSet", True), ("Job", False)])
+def test_the_finalizer_of_a_job_holds_nothing_that_no_job_controls(kind: str, controller: bool) -> None:
+    for pod in (a_pod(node=""), a_pod(phase="Failed")):
+        assert ask_to_end(of_a_job(pod, kind, controller), None, NOW) is Ending.REMOVE
+    assert ask_to_end(of_a_job(a_pod(), kind, controller), 0, NOW) is Ending.REMOVE
+
+
+def test_a_grace_beyond_all_times_is_a_long_one() -> None:
+    pod = a_pod(grace=2**63 - 1)
+    assert ask_to_end(pod, None, NOW) is Ending.STOPPING
+    assert pod.metadata.deletion_timestamp.seconds == NOW + 2**31 - 1
+    assert ask_to_end(pod, 2**63 - 1, NOW) is Ending.UNCHANGED
