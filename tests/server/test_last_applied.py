@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rayched.api.termination import JOB_TRACKING
 from rayched.server.admission.last_applied import NOTE, add_note, merge, renew_note
 from rayched.v1.meta_pb2 import ObjectMeta
 
@@ -77,3 +78,40 @@ def test_what_get_gave_changes_nothing_and_keeps_the_note() -> None:
         shown = ObjectMeta()
         shown.CopyFrom(stored)
         assert applied(stored, shown) == stored
+
+
+def with_lists(finalizers: str = "", owners: str = "", controller: str = "") -> ObjectMeta:
+    found = ObjectMeta(finalizers=finalizers.split())
+    for uid in owners.split():
+        found.owner_references.add(api_version="v1", kind="K", name=uid, uid=uid)
+    if controller:
+        found.owner_references.add(api_version="batch/v1", kind="Job", name="count", uid=controller, controller=True)
+    return found
+
+
+def lists_of(found: ObjectMeta) -> tuple[list[str], list[str]]:
+    return list(found.finalizers), [owner.uid for owner in found.owner_references]
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "second", "then"),
+    [
+        # A pod that a job has adopted.
+        (with_lists(), with_lists(JOB_TRACKING, "", "job"), with_lists(), ([JOB_TRACKING], ["job"])),
+        (with_lists("a/b", "u"), with_lists("c/d", "v"), with_lists("a/b", "u"), (["a/b", "c/d"], ["u", "v"])),
+        (with_lists("a/b", "u"), with_lists("c/d", "v"), with_lists(), (["c/d"], ["v"])),
+        (with_lists("a/b", "u"), with_lists(), with_lists("c/d", "v"), (["c/d"], ["v"])),
+        # As `get` gave it: what the job wrote has not become the manifest's.
+        (with_lists(JOB_TRACKING, "", "job"), with_lists(), with_lists(), ([JOB_TRACKING], ["job"])),
+        (with_lists(), with_lists("", "", "job"), with_lists("", "", "another"), ([], ["another"])),
+    ],
+)
+def test_finalizers_and_owners_that_others_set_stay(
+    first: ObjectMeta, others: ObjectMeta, second: ObjectMeta, then: tuple[list[str], list[str]]
+) -> None:
+    stored = created(first)
+    stored.finalizers.extend(others.finalizers)
+    stored.owner_references.extend(others.owner_references)
+    found = applied(stored, second)
+    assert lists_of(found) == then
+    assert lists_of(applied(found, second)) == then

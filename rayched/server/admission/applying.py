@@ -1,9 +1,9 @@
 """Apply: creates an object, or makes the stored one say what the manifest says.
 
 What others own stays: the status, the node that a pod is bound to, what admission filled in at the creation (priority, overhead),
-the identity. Labels and annotations stay where no manifest set them (last_applied.py). Everything else is the manifest's, so a
-field that it no longer has goes; only of a node, which agents and administrators write too, taints and capacity that the manifest
-does not mention stay.
+the identity. Labels, annotations, finalizers and owners stay where no manifest set them (last_applied.py). Everything else is the
+manifest's, so a field that it no longer has goes; only of a node, which agents and administrators write too, taints and capacity
+that the manifest does not mention stay.
 
 A manifest may come back in two forms: as it was first written, or as `get` gave it, with everything that admission once merged
 into it. Both must change nothing. So the step from the stored pod is judged for the manifest as it is and for the manifest after
