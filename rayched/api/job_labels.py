@@ -20,15 +20,20 @@ _LEGACY: Final = {CONTROLLER_UID: "controller-uid", JOB_NAME: "job-name"}
 GENERATED: Final = frozenset((*_LEGACY, *_LEGACY.values()))
 
 
+def generated(job: Job) -> dict[str, str]:
+    """The labels of its template."""
+    texts = {CONTROLLER_UID: job.metadata.uid, JOB_NAME: job.metadata.name}
+    return {label: text for key, text in texts.items() for label in (key, _LEGACY[key])}
+
+
 def select_by_uid(job: Job) -> None:
     """In place, where the job has a uid; labels that are there already stay."""
     uid = job.metadata.uid
     if not uid:
         return
     labels = job.spec.template.metadata.labels
-    for key, text in ((CONTROLLER_UID, uid), (JOB_NAME, job.metadata.name)):
-        for label in (key, _LEGACY[key]):
-            if label not in labels:
-                labels[label] = text
+    for label, text in generated(job).items():
+        if label not in labels:
+            labels[label] = text
     if not job.spec.HasField("selector"):
         job.spec.selector.match_labels[CONTROLLER_UID] = uid

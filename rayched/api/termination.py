@@ -8,8 +8,8 @@
 
 A pod of a job carries a finalizer until its job has counted it, and its object does not go before: where it could go at once it
 becomes Failed instead, if nothing of it runs and it has not ended, with a deletion_timestamp of now. Whoever takes the finalizer
-away removes it. Of one that may run on a node only its agent's removal, or the end of its node, says that it has Failed: its place
-is not free before. The finalizer holds nothing of a pod that no job controls; other finalizers hold nothing at all.
+away removes it. That one which may run on a node has Failed is said by its agent's removal, or the end of its node: its place is
+not free before. The finalizer holds no pod that no job controls; other finalizers hold nothing at all.
 
 deletion_timestamp is when the pod has to be gone, as in Kubernetes; when it was asked to is that less the grace.
 

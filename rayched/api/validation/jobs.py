@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.api import kinds
+from rayched.api.errors import quoted
+from rayched.api.job_labels import CONTROLLER_UID, generated
 from rayched.api.names import label_fault, subdomain_fault
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.metadata import check_metadata
@@ -37,7 +39,20 @@ def check_job(job: Job, faults: Faults) -> None:
     if spec.completion_mode == INDEXED:
         _check_indexes(job, faults)
     selector = spec.selector if spec.HasField("selector") else None
+    if selector is not None and not spec.manual_selector:
+        _check_generated(job, faults)
     check_selector(selector, spec.template, faults, ("OnFailure", "Never"))
+
+
+def _check_generated(job: Job, faults: Faults) -> None:
+    """Without manualSelector two jobs never share a pod, so nothing but what is made of its own uid and name will do."""
+    selector, labels = job.spec.selector, job.spec.template.metadata.labels
+    if dict(selector.match_labels) != {CONTROLLER_UID: job.metadata.uid} or selector.match_expressions:
+        faults.add("spec.selector", "is not the one that is made of the job's uid; leave it out, or set spec.manualSelector")
+    for label, text in generated(job).items():
+        if labels.get(label) != text:
+            where = f"spec.template.metadata.labels[{quoted(label)}]"
+            faults.add(where, f"{quoted(labels.get(label, ''))} must be {quoted(text)}; leave it out, or set spec.manualSelector")
 
 
 def _check_indexes(job: Job, faults: Faults) -> None:
