@@ -16,12 +16,24 @@ from rayched.api.kinds import JOB, POD, REPLICA_SET, AnyObject, Kind, of_message
 from rayched.api.termination import Ending, ask_to_end, end_object
 from rayched.api.validation import validate
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.controllers.workloads.reconciler import WorkloadPlan, WorkloadReconciler, slow_start
+from rayched.controllers.workloads.reconciler import WorkloadReconciler
+from rayched.controllers.workloads.workload_plan import WorkloadPlan, slow_start
 from rayched.store.codec import decode_entry, encode
 from rayched.store.entries import Change, Deleted, Entry, entry_of
+from rayched.store.errors import RequestTooLarge
 from rayched.store.keys import Keys, prefix_end
 from rayched.store.list_watch_effects import Changed, ListedAll
-from rayched.store.transactions import Committed, Guard, Outcome, OutcomeUnknown, Write, build, read, split
+from rayched.store.transactions import (
+    Committed,
+    Guard,
+    Outcome,
+    OutcomeUnknown,
+    TransactionRefused,
+    Write,
+    build,
+    read,
+    split,
+)
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Job, Object, ReplicaSet
 from tests.simulation.etcd import ModelEtcd
@@ -36,13 +48,15 @@ class LeaderDied(Exception):
 
 class WorkloadWorld:
     """`lose` is asked before each transaction of a leader: None: it goes well, "answer": it happens and nobody learns of it,
-    "late": it happens after the next one, "death": the leader dies instead of sending it."""
+    "late": it happens after the next one, "death": the leader dies instead of sending it. Writes that `refuse` names are
+    refused by etcd as they stand."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
         self.etcd = ModelEtcd()
         self.now = START
         self.lose: Callable[[], str | None] = lambda: None
+        self.refuse: Callable[[Write], bool] = lambda write: False
         self.on_write: Callable[[Sequence[Write], Sequence[Outcome]], None] = lambda writes, outcomes: None
         self._late: list[tuple[Guard, Sequence[Write]]] = []
         self._terms = 0
@@ -62,13 +76,17 @@ class WorkloadWorld:
     def see(self, revisions: int | None = None) -> None:
         """The leader's watch delivers what has happened; or of that only so many revisions more."""
         prefix = KEYS.cluster_prefix
-        first = self.leader.view.revision + 1
-        last = self.etcd.revision if revisions is None else min(self.etcd.revision, first + revisions - 1)
-        events = [event for event in self.etcd.events_from(first, prefix, prefix_end(prefix)) if event.kv.mod_revision <= last]
+        events = list(self.etcd.events_from(self.leader.view.revision + 1, prefix, prefix_end(prefix)))
+        shown = sorted({event.kv.mod_revision for event in events})[:revisions]
+        if not shown:
+            return
         changes: list[Change] = [
-            Deleted(event.kv.key, event.kv.mod_revision) if event.type == 1 else entry_of(event.kv) for event in events
+            Deleted(event.kv.key, event.kv.mod_revision) if event.type == 1 else entry_of(event.kv)
+            for event in events
+            if event.kv.mod_revision <= shown[-1]
         ]
-        self.leader.deliver(Changed(tuple(changes), last))
+        # As the real one: of what lies outside the prefix it shows nothing, so its revision is that of the last change.
+        self.leader.deliver(Changed(tuple(changes), shown[-1]))
 
     def turn(self) -> list[WorkloadPlan]:
         """What the leader decides on what it has seen, and sends; raises LeaderDied."""
@@ -95,6 +113,10 @@ class WorkloadWorld:
 
     def _commit(self, writes: Sequence[Write]) -> list[Outcome]:
         guard, outcomes = Guard(KEYS.epoch, self.epoch), list[Outcome]()
+        refused = [self.refuse(write) for write in writes]
+        if any(refused):
+            done = iter(self._commit([write for write, is_refused in zip(writes, refused, strict=True) if not is_refused]))
+            return [TransactionRefused(RequestTooLarge("refused")) if is_refused else next(done) for is_refused in refused]
         for batch in split(writes):
             loss = self.lose()
             if loss == "death":
@@ -110,6 +132,8 @@ class WorkloadWorld:
         return outcomes
 
     def _send(self, guard: Guard, batch: Sequence[Write]) -> list[Outcome]:
+        # Heartbeats and others' keys move etcd's revision all the time.
+        self.etcd.put(rpc.PutRequest(key=b"/elsewhere", value=b""))
         outcomes = read(self.etcd.txn(rpc.TxnRequest.FromString(build(guard, batch))), batch)
         self.on_write(batch, outcomes)
         return outcomes

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,6 @@ class IndexSet:
             next_one = last + 1
 
 
-@lru_cache(maxsize=128)
 def parsed(text: str, below: int) -> IndexSet:
     """From the text of a status; what is no interval, and what is not below the number, is left out."""
     found: list[tuple[int, int]] = []
@@ -55,6 +53,23 @@ def parsed(text: str, below: int) -> IndexSet:
             if begin <= end:
                 found.append((begin, end))
     return IndexSet(_merged(found))
+
+
+class LastIndexSet:
+    """What one job's text says, kept until it is another: a long text is read once, not at each look."""
+
+    def __init__(self) -> None:
+        self._text, self._below, self._known = "", 0, IndexSet()
+
+    def of(self, text: str, below: int) -> IndexSet:
+        if (text, below) != (self._text, self._below):
+            self._text, self._below, self._known = text, below, parsed(text, below)
+        return self._known
+
+    def keep(self, known: IndexSet, below: int) -> str:
+        """Its text, which is what the job says soon."""
+        self._text, self._below, self._known = str(known), below, known
+        return self._text
 
 
 def _merged(intervals: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -23,14 +23,14 @@ Pure; times are Unix seconds. Source: the Job controller of Kubernetes 1.34.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from rayched.api.validation.jobs import INDEXED
 from rayched.controllers.workloads import job_conditions as conditions
-from rayched.controllers.workloads.index_set import IndexSet, parsed
+from rayched.controllers.workloads.index_set import LastIndexSet
 from rayched.controllers.workloads.job_conditions import JobVerdict
 from rayched.controllers.workloads.owned_pods import OwnedPod, PodSet
 from rayched.controllers.workloads.replica_sets import AT_ONCE_MAX, first_to_go
@@ -63,13 +63,22 @@ class FailureBackoff:
                 self.failures = 0
             else:
                 self.failures += 1
-                self.last_failure_at = pod.ended_at or now
+                # Its node's clock may be ahead of the leader's.
+                self.last_failure_at = min(pod.ended_at or now, now)
 
     def ends_at(self) -> float:
         """When pods may be created again."""
         if not self.failures:
             return 0.0
         return self.last_failure_at + min(BACKOFF_SECONDS * 2.0 ** min(self.failures - 1, 32), BACKOFF_SECONDS_MAX)
+
+
+@dataclass(slots=True, eq=False)
+class JobMemory:
+    """What a leader keeps of one job between two looks."""
+
+    backoff: FailureBackoff = field(default_factory=FailureBackoff)
+    completed: LastIndexSet = field(default_factory=LastIndexSet)
 
 
 @dataclass(slots=True, eq=False)
@@ -90,44 +99,53 @@ class JobTurn:
     recheck_at: float | None = None
 
 
-def turn_of(job: Job, pods: PodSet, backoff: FailureBackoff, now: float) -> JobTurn:
+def is_finished(job: Job) -> bool:
+    return conditions.true_condition(job.status, *conditions.TERMINAL.values()) is not None
+
+
+def turn_of(job: Job, pods: PodSet, memory: JobMemory, now: float) -> JobTurn:
     turn = JobTurn(JobStatus())
     turn.status.CopyFrom(job.status)
     finished = conditions.true_condition(job.status, *conditions.TERMINAL.values())
     if finished is not None:
         _after_end(job, pods, finished.last_transition_time.seconds, turn, now)
         return turn
-    _UnfinishedJob(job, pods, turn, now).decide(backoff)
+    _UnfinishedJob(job, pods, turn, memory, now).decide()
     return turn
 
 
 def _after_end(job: Job, pods: PodSet, ended_at: float, turn: JobTurn, now: float) -> None:
-    held = [pod for some in (pods.uncounted, pods.terminating, pods.active) for pod in some.values() if pod.tracked]
-    turn.release = held[:AT_ONCE_MAX]
+    turn.release = list(islice(_tracked(pods), AT_ONCE_MAX))
     if job.spec.HasField("ttl_seconds_after_finished"):
         goes_at = ended_at + job.spec.ttl_seconds_after_finished
         turn.remove = now >= goes_at
         turn.recheck_at = None if turn.remove else goes_at
 
 
+def _tracked(pods: PodSet) -> Iterator[OwnedPod]:
+    return (pod for some in (pods.uncounted, pods.terminating, pods.active) for pod in some.values() if pod.tracked)
+
+
 class _UnfinishedJob:
     """One look at a job."""
 
-    def __init__(self, job: Job, pods: PodSet, turn: JobTurn, now: float) -> None:
+    def __init__(self, job: Job, pods: PodSet, turn: JobTurn, memory: JobMemory, now: float) -> None:
         self._job, self._pods, self._turn, self._now = job, pods, turn, now
         spec = job.spec
         self._indexed = spec.completion_mode == INDEXED
         self._completions = spec.completions if spec.HasField("completions") else None
         self._only_failed = spec.pod_replacement_policy == ONLY_FAILED
-        self._recorded = parsed(job.status.completed_indexes, self._completions or 0) if self._indexed else IndexSet()
+        completed = job.status.completed_indexes if self._indexed else ""
+        self._recorded = memory.completed.of(completed, self._completions or 0)
+        self._memory = memory
         self._done = self._recorded
         self._succeeded = self._failed = 0
 
-    def decide(self, backoff: FailureBackoff) -> None:
+    def decide(self) -> None:
         """Counts first: what is to be done follows from the counts."""
         lost = [] if self._only_failed else [pod for pod in self._pods.terminating.values() if pod.tracked]
         ended = [*self._pods.uncounted.values(), *lost]
-        backoff.observe(ended, self._now)
+        self._memory.backoff.observe(ended, self._now)
         self._count(ended)
         status, spec, active = self._turn.status, self._job.spec, self._pods.active
         status.active, status.ready = len(active), self._pods.n_ready
@@ -136,7 +154,7 @@ class _UnfinishedJob:
         if verdict is None:
             if not status.HasField("start_time") and not spec.suspend:
                 status.start_time.seconds = int(self._now)
-            self._manage(backoff)
+            self._manage()
             if self._is_complete():
                 verdict = conditions.COMPLETIONS_REACHED
             elif conditions.set_suspended(status, spec.suspend, self._now) and not spec.suspend:
@@ -156,10 +174,11 @@ class _UnfinishedJob:
         """Steps 2, 3 and 4 of the module, of each pod that is there and each uid that the status names."""
         status, before = self._turn.status, self._job.status.uncounted_terminated_pods
         named = {"Succeeded": set(before.succeeded), "Failed": set(before.failed)}
-        held, new = set[str](), dict[str, list[str]](Succeeded=[], Failed=[])
+        # A named pod that still has the finalizer is not counted, whatever has become of it or of the job's policy since.
+        held = {pod.uid for pod in _tracked(self._pods)} if named["Succeeded"] or named["Failed"] else set[str]()
+        new = dict[str, list[str]](Succeeded=[], Failed=[])
         n_named, indexes = len(named["Succeeded"]) + len(named["Failed"]), set[int]()
         for pod in sorted(ended, key=lambda pod: pod.uid):
-            held.add(pod.uid)
             outcome = "Succeeded" if pod.phase == "Succeeded" else "Failed"
             if pod.uid in named["Succeeded"] or pod.uid in named["Failed"] or (self._indexed and not self._has_index(pod)):
                 # One that was named while it was ending may have ended otherwise since.
@@ -173,7 +192,7 @@ class _UnfinishedJob:
                 new[outcome].append(pod.uid)
         del self._turn.release[AT_ONCE_MAX:]
         # All of them count at once in what is decided; the status names as many as it has room for.
-        self._done = self._recorded.with_indexes(indexes)
+        self._done = self._recorded.with_indexes(indexes) if indexes else self._recorded
         uncounted = status.uncounted_terminated_pods
         uncounted.SetInParent()
         for outcome, field_name in (("Succeeded", "succeeded"), ("Failed", "failed")):
@@ -192,7 +211,7 @@ class _UnfinishedJob:
                 self._failed = total
         if self._indexed:
             self._succeeded = status.succeeded = len(self._done)
-            status.completed_indexes = str(self._done)
+            status.completed_indexes = self._memory.completed.keep(self._done, self._completions or 0)
 
     def _has_index(self, pod: OwnedPod) -> bool:
         return pod.index is not None and pod.index < (self._completions or 0)
@@ -238,7 +257,7 @@ class _UnfinishedJob:
 
     # ---- pods
 
-    def _manage(self, backoff: FailureBackoff) -> None:
+    def _manage(self) -> None:
         active = self._pods.active
         if self._job.spec.suspend:
             self._turn.withdraw = list(islice(active.values(), AT_ONCE_MAX))
@@ -253,8 +272,9 @@ class _UnfinishedJob:
         missing = wanted - n_active - (len(self._pods.terminating) if self._only_failed else 0)
         if missing <= 0 or superfluous:
             return
-        if backoff.ends_at() > self._now:
-            self._again_at(backoff.ends_at())
+        failed_until = self._memory.backoff.ends_at()
+        if failed_until > self._now:
+            self._again_at(failed_until)
             return
         self._turn.create = self._indexes_for(min(missing, AT_ONCE_MAX))
 

@@ -54,7 +54,7 @@ class PodMaker:
 
     def prototype(self, workload: PodOwner, classes: AdmissionClasses) -> Pod:
         """What all its pods have in common; not to be changed. Raises TemplateRefused."""
-        key = workload.uid, workload.message.metadata.generation, classes.version
+        key = workload.identity, workload.message.metadata.generation, classes.version
         found = self._prototypes.get(key)
         if found is None:
             found = self._prototypes[key] = self._admitted(workload, classes)
@@ -105,10 +105,9 @@ class PodMaker:
         metadata.creation_timestamp.seconds = int(wall)
         _give_index(pod, workload.message.metadata.name, index)
         key = self._keys.object_key(POD, metadata.namespace, name)
-        owner = workload.entry.key, workload.entry.mod_revision
         node = pod.spec.node_name
         mark = self._keys.taken(node) if node else b""
-        return GuardedPut(key, 0, encode(wrap(pod), write), also=(owner,), attempt=write.attempt, mark=mark)
+        return GuardedPut(key, 0, encode(wrap(pod), write), also=workload.condition, attempt=write.attempt, mark=mark)
 
 
 def refer_to(pod: Pod, workload: PodOwner) -> None:
@@ -129,7 +128,8 @@ def refer_to(pod: Pod, workload: PodOwner) -> None:
 def name_for(owner: str, index: int | None, suffix: str) -> str:
     """web-x7k2p, or count-3-x7k2p; a long name of the controller is cut, never the index."""
     middle = "-" if index is None else f"-{index}-"
-    return owner[: _NAME_CHARACTERS_MAX - len(middle) - len(suffix)] + middle + suffix
+    # A part of a name ends with neither a dot nor a dash, wherever the whole was cut.
+    return owner[: _NAME_CHARACTERS_MAX - len(middle) - len(suffix)].rstrip(".-") + middle + suffix
 
 
 def _give_index(pod: Pod, owner: str, index: int | None) -> None:

@@ -58,7 +58,7 @@ class PodWrites:
         """The pod becomes the workload's, which has to be as it was seen."""
         pod = decode_entry(found.entry).pod
         refer_to(pod, workload)
-        return self._put(found, pod, OP_ADOPT, ((workload.entry.key, workload.entry.mod_revision),))
+        return self._put(found, pod, OP_ADOPT, workload.condition)
 
     def release(self, found: OwnedPod) -> Write:
         """The pod is nobody's any more: its labels are no longer those that its controller selects."""
@@ -69,7 +69,11 @@ class PodWrites:
         return self._untracked(found, pod, OP_RELEASE)
 
     def deletion(self, found: OwnedPod, *, tracked: bool, also: tuple[tuple[bytes, int], ...] = ()) -> Write:
-        """The pod is to end. `tracked`: its job is to count it; else the finalizer goes with the same write."""
+        """The pod is to end. `tracked`: its job is to count it; else the finalizer goes with the same write.
+
+        `also` has the controller of a pod that was chosen among others: a deletion of which nobody knows what became of it could
+        else still arrive when others have been chosen.
+        """
         pod = decode_entry(found.entry).pod
         if not tracked:
             _untrack(pod)
@@ -81,26 +85,28 @@ class PodWrites:
         """The finalizer goes, and with it a pod that only it held."""
         return self._untracked(found, decode_entry(found.entry).pod, OP_COUNT)
 
-    def of_stray(self, found: OwnedPod) -> Write | None:
-        """The end of a pod whose controller is gone; None: it is there, and the pod is no stray."""
+    def of_stray(self, found: OwnedPod) -> Write:
+        """The end of a pod whose controller is gone; one that does not depend on it only loses the finalizer of its job."""
         owner = found.owner
         assert owner is not None
         namespace = self._namespace(found)
         key = self._keys.object_key(OWNERS[owner.api_version, owner.kind], namespace, owner.name)
         also = ((key, self._view.revision_at(key)),)
-        return self.deletion(found, tracked=False, also=also)
+        if owner.block_owner_deletion:
+            return self.deletion(found, tracked=False, also=also)
+        return self._untracked(found, decode_entry(found.entry).pod, OP_COUNT, also)
 
     def _namespace(self, found: OwnedPod) -> str:
         name = self._keys.parse(found.key)
         assert name is not None
         return name.namespace
 
-    def _untracked(self, found: OwnedPod, pod: Pod, op: str) -> Write:
+    def _untracked(self, found: OwnedPod, pod: Pod, op: str, also: tuple[tuple[bytes, int], ...] = ()) -> Write:
         _untrack(pod)
         over = not pod.spec.node_name or pod.status.phase in FINAL_PHASES
         if pod.metadata.HasField("deletion_timestamp") and over:
-            return GuardedDelete(found.key, found.entry.mod_revision)
-        return self._put(found, pod, op)
+            return GuardedDelete(found.key, found.entry.mod_revision, also)
+        return self._put(found, pod, op, also)
 
     def _put(self, found: OwnedPod, pod: Pod, op: str, also: tuple[tuple[bytes, int], ...] = ()) -> GuardedPut:
         write = self.next(op)

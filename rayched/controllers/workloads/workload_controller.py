@@ -21,8 +21,9 @@ from leader.channel import open_channel
 from rayched.api.kinds import JOB, REPLICA_SET, unwrap
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.controllers.loop_thread import LoopThread
-from rayched.controllers.workloads.reconciler import WorkloadPlan, WorkloadReconciler, slow_start
+from rayched.controllers.workloads.reconciler import WorkloadReconciler
 from rayched.controllers.workloads.workload_metrics import FAILED_TURNS, count_committed
+from rayched.controllers.workloads.workload_plan import WorkloadPlan, slow_start
 from rayched.store.codec import PoisonedObject
 from rayched.store.entries import Entry
 from rayched.store.errors import StoreError

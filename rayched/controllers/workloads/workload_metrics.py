@@ -19,6 +19,10 @@ FAILED_TURNS: Final = Counter(
     "rayched_workload_failed_turns", "Turns of the workload controllers in which etcd did not do all that was asked."
 )
 
+FAILED_DECISIONS: Final = Counter(
+    "rayched_workload_failed_decisions", "Controllers and pods about which nothing could be decided; each is tried again."
+)
+
 for _op in _OPS:
     # Whoever computes a rate needs the zeros before the first one.
     PODS.labels(_op)

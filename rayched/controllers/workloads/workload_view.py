@@ -1,8 +1,9 @@
 """ReplicaSets, jobs and their pods as the watch tells of them, and which of them have to be looked at. No I/O.
 
 Fed with the deliveries of one watch over the cluster's prefix, so that a controller and its pods are seen as of one revision. A
-pod belongs to the controller whose uid its owner reference names. One without a controller may be adopted by whoever selects it:
-that is looked up by one label of each selector, so a pod meets only selectors that name a label of its own.
+pod belongs to the controller that its owner reference names, by kind, name and uid, in its own namespace: a uid alone is a text
+that anybody can write. One without a controller may be adopted by whoever selects it: that is looked up by one label of each
+selector, so a pod meets only selectors that name a label of its own.
 
 A ReplicaSet without a template makes no pods: it is there, and that is all. An object that cannot be read counts as not there.
 
@@ -49,12 +50,18 @@ class PodOwner:
         return bool(self.message.spec.template.spec.containers)
 
     @property
-    def uid(self) -> str:
-        return self.message.metadata.uid
+    def identity(self) -> str:
+        metadata = self.message.metadata
+        return identity_of(self.kind.name, metadata.namespace, metadata.name, metadata.uid)
 
     @property
     def namespace(self) -> str:
         return self.message.metadata.namespace
+
+    @property
+    def condition(self) -> tuple[tuple[bytes, int], ...]:
+        """Of a write: the workload is as it was seen."""
+        return ((self.entry.key, self.entry.mod_revision),)
 
     @property
     def label(self) -> NamespacedLabel | None:
@@ -62,6 +69,11 @@ class PodOwner:
         for key, text in self.message.spec.selector.match_labels.items():
             return self.namespace, key, text
         return None
+
+
+def identity_of(kind: str, namespace: str, name: str, uid: str) -> str:
+    """One text for all that says which controller is meant."""
+    return f"{kind}/{namespace}/{name}/{uid}"
 
 
 @dataclass(slots=True, eq=False)
@@ -84,34 +96,34 @@ class WorkloadView:
         self.complete = False
         """The list has arrived."""
         self.workloads: dict[str, PodOwner] = {}
-        """By uid."""
+        """By identity; so is all else that is said to be by owner."""
         self.classes = AdmissionClasses()
         self.changed: dict[str, None] = {}
-        """Uids of workloads that have to be looked at, in the order in which they changed."""
+        """Workloads that have to be looked at, in the order in which they changed."""
         self.strays: dict[bytes, OwnedPod] = {}
         """Pods whose controller is not there."""
         self._pods: dict[str, PodSet] = {}
-        """By the uid of the controller, which may not be there."""
+        """By owner, which may not be there."""
         self._owner_of: dict[bytes, str] = {}
-        """By key of a pod: the uid of its controller, "" without one."""
-        self._uid_at: dict[bytes, str] = {}
+        """By key of a pod: its owner, "" without one."""
+        self._owner_at: dict[bytes, str] = {}
         self._single: defaultdict[str, dict[bytes, OwnedPod]] = defaultdict(dict)
         """Pods without a controller, by namespace."""
         self._by_label: defaultdict[NamespacedLabel, set[str]] = defaultdict(set)
         self._without_label: defaultdict[str, set[str]] = defaultdict(set)
         """By namespace: workloads whose selectors name no label."""
         self.adoptable: defaultdict[str, dict[bytes, OwnedPod]] = defaultdict(dict)
-        """By uid: pods without a controller that it selects."""
+        """By owner: pods without a controller that it selects."""
         self.released: defaultdict[str, dict[bytes, OwnedPod]] = defaultdict(dict)
-        """By uid: pods of it that it does not select any more."""
+        """By owner: pods of it that it does not select any more."""
 
-    def pods_of(self, uid: str) -> PodSet:
-        return self._pods.get(uid) or PodSet()
+    def pods_of(self, owner: str) -> PodSet:
+        return self._pods.get(owner) or PodSet()
 
     def revision_at(self, key: bytes) -> int:
         """Of the workload under a key; 0: there is none."""
-        uid = self._uid_at.get(key)
-        return 0 if uid is None else self.workloads[uid].entry.mod_revision
+        owner = self._owner_at.get(key)
+        return 0 if owner is None else self.workloads[owner].entry.mod_revision
 
     @property
     def is_idle(self) -> bool:
@@ -137,7 +149,7 @@ class WorkloadView:
         return True
 
     def _forget_all(self) -> None:
-        for known in (self.workloads, self.changed, self.strays, self._pods, self._owner_of, self._uid_at):
+        for known in (self.workloads, self.changed, self.strays, self._pods, self._owner_of, self._owner_at):
             known.clear()
         for table in (self._single, self._by_label, self._without_label, self.adoptable, self.released):
             table.clear()
@@ -176,110 +188,113 @@ class WorkloadView:
         if pod.owner is None:
             self._owner_of[pod.key] = ""
             self._single[namespace][pod.key] = pod
-            for uid in self._selecting(namespace, pod):
-                self._may_adopt(uid, pod)
+            for owner in self._selecting(namespace, pod):
+                self._may_adopt(owner, pod)
         elif (pod.owner.api_version, pod.owner.kind) in OWNERS:
-            self._owned(pod, pod.owner.uid)
+            link = pod.owner
+            self._owned(pod, identity_of(link.kind, namespace, link.name, link.uid))
 
-    def _owned(self, pod: OwnedPod, uid: str) -> None:
-        self._owner_of[pod.key] = uid
-        pods = self._pods.get(uid)
+    def _owned(self, pod: OwnedPod, owner: str) -> None:
+        self._owner_of[pod.key] = owner
+        pods = self._pods.get(owner)
         if pods is None:
-            pods = self._pods[uid] = PodSet()
+            pods = self._pods[owner] = PodSet()
         pods.put(pod)
-        workload = self.workloads.get(uid)
+        workload = self.workloads.get(owner)
         if workload is None:
             self._stray(pod)
             return
-        self.changed[uid] = None
+        self.changed[owner] = None
         self._may_release(workload, pod)
 
     def _may_release(self, workload: PodOwner, pod: OwnedPod) -> None:
         if workload.makes_pods and not pod.deleting and not workload.matcher.matches(pod.labels):
-            self.released[workload.uid][pod.key] = pod
+            self.released[workload.identity][pod.key] = pod
 
     def _stray(self, pod: OwnedPod) -> None:
-        """Only a reference as controllers write it makes a pod depend on its owner: some name one that has never been there."""
-        if pod.owner is not None and pod.owner.block_owner_deletion and (pod.tracked or not pod.deleting):
+        """Only a reference as controllers write it makes a pod depend on its owner: some name one that has never been there.
+        But nobody will ever count a pod whose job is gone."""
+        if pod.owner is not None and (pod.tracked or (pod.owner.block_owner_deletion and not pod.deleting)):
             self.strays[pod.key] = pod
 
     def _pod_gone(self, namespace: str, key: bytes) -> None:
-        uid = self._owner_of.pop(key, None)
-        if uid is None:
+        owner = self._owner_of.pop(key, None)
+        if owner is None:
             return
-        if not uid:
+        if not owner:
             pod = self._single[namespace].pop(key)
             for selecting in self._selecting(namespace, pod):
                 self.adoptable[selecting].pop(key, None)
             return
-        pods = self._pods[uid]
+        pods = self._pods[owner]
         pods.remove(key)
         if not pods.every:
-            del self._pods[uid]
+            del self._pods[owner]
         self.strays.pop(key, None)
-        if uid in self.workloads:
-            self.released[uid].pop(key, None)
-            self.changed[uid] = None
+        if owner in self.workloads:
+            self.released[owner].pop(key, None)
+            self.changed[owner] = None
 
     def _selecting(self, namespace: str, pod: OwnedPod) -> Iterator[str]:
         """Uids of the workloads that select a pod."""
         candidates = [self._without_label.get(namespace, set())]
         candidates += [self._by_label.get((namespace, key, text), set()) for key, text in pod.labels.items()]
-        for uids in candidates:
-            for uid in sorted(uids):
-                if self.workloads[uid].matcher.matches(pod.labels):
-                    yield uid
+        for owners in candidates:
+            for owner in sorted(owners):
+                if self.workloads[owner].matcher.matches(pod.labels):
+                    yield owner
 
-    def _may_adopt(self, uid: str, pod: OwnedPod) -> None:
-        workload = self.workloads[uid]
+    def _may_adopt(self, owner: str, pod: OwnedPod) -> None:
+        workload = self.workloads[owner]
         if workload.makes_pods and not pod.deleting and (not pod.ended or workload.kind is JOB):
-            self.adoptable[uid][pod.key] = pod
-            self.changed[uid] = None
+            self.adoptable[owner][pod.key] = pod
+            self.changed[owner] = None
 
     # -------------------------------------------------------------------------------------------------------- workloads
 
     def _workload_changed(self, change: Change) -> None:
         workload = self._workload(change)
-        old_uid = self._uid_at.get(change.key)
-        if workload is not None and old_uid == workload.uid and self.workloads[old_uid].makes_pods == workload.makes_pods:
+        old_owner = self._owner_at.get(change.key)
+        known = None if old_owner is None else self.workloads[old_owner]
+        if known and workload and (known.identity, known.makes_pods) == (workload.identity, workload.makes_pods):
             # Selectors do not change, so neither does who is selected.
-            self.workloads[old_uid] = workload
-            self.changed[old_uid] = None
+            self.workloads[known.identity] = workload
+            self.changed[known.identity] = None
             return
-        if old_uid is not None:
-            self._workload_gone(change.key, old_uid)
+        if old_owner is not None:
+            self._workload_gone(change.key, old_owner)
         if workload is not None:
             self._workload_came(workload)
 
     def _workload_came(self, workload: PodOwner) -> None:
-        uid, namespace, label = workload.uid, workload.namespace, workload.label
-        self.workloads[uid] = workload
-        self._uid_at[workload.entry.key] = uid
+        owner, namespace, label = workload.identity, workload.namespace, workload.label
+        self.workloads[owner] = workload
+        self._owner_at[workload.entry.key] = owner
         if label is None:
-            self._without_label[namespace].add(uid)
+            self._without_label[namespace].add(owner)
         else:
-            self._by_label[label].add(uid)
-        self.changed[uid] = None
+            self._by_label[label].add(owner)
+        self.changed[owner] = None
         for pod in self._single[namespace].values():
             if workload.matcher.matches(pod.labels):
-                self._may_adopt(uid, pod)
-        for key, pod in self.pods_of(uid).every.items():
+                self._may_adopt(owner, pod)
+        for key, pod in self.pods_of(owner).every.items():
             self.strays.pop(key, None)
             self._may_release(workload, pod)
 
-    def _workload_gone(self, key: bytes, uid: str) -> None:
-        gone = self.workloads.pop(uid)
-        del self._uid_at[key]
-        self._without_label[gone.namespace].discard(uid)
+    def _workload_gone(self, key: bytes, owner: str) -> None:
+        gone = self.workloads.pop(owner)
+        del self._owner_at[key]
+        self._without_label[gone.namespace].discard(owner)
         if gone.label is not None:
-            self._by_label[gone.label].discard(uid)
+            self._by_label[gone.label].discard(owner)
             if not self._by_label[gone.label]:
                 del self._by_label[gone.label]
         for table in (self.adoptable, self.released):
-            table.pop(uid, None)
+            table.pop(owner, None)
         # Whoever keeps something about it forgets it.
-        self.changed[uid] = None
-        for pod in self.pods_of(uid).every.values():
+        self.changed[owner] = None
+        for pod in self.pods_of(owner).every.values():
             self._stray(pod)
 
     def _workload(self, change: Change) -> PodOwner | None:
