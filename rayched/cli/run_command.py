@@ -72,11 +72,10 @@ def run(
         if detach or restart == "Always":
             out(f"pod/{name} created")
             return
-        try:
-            code = _follow(client, name, namespace, uid, time.monotonic() + seconds)
-        finally:
-            if remove:
-                _remove(client, name, namespace, uid)
+        ended = _follow(client, name, namespace, uid, time.monotonic() + seconds)
+        if remove:
+            _remove(client, name, namespace, uid)
+    code = _code_of(ended)
     if code:
         raise SystemExit(code)
 
@@ -91,8 +90,8 @@ def _pairs(option: str, text: str) -> dict[str, str]:
     return found
 
 
-def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float) -> int:
-    """Prints what the command writes until the pod has ended; its exit code. Fails where the pod goes, or the time is over."""
+def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float) -> Pod:
+    """Prints what the command writes until the pod has ended; the pod. Fails where it goes, or the time is over."""
     told = ""
     logs = FollowedLogs(client, name, namespace)
 
@@ -113,7 +112,7 @@ def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float
     if not isinstance(ended, Pod) or not _is_there(ended, uid):
         fail(f"pod/{name} was deleted before it had ended")
     logs.end()
-    return _code_of(ended)
+    return ended
 
 
 def _waited(
@@ -133,18 +132,20 @@ def _is_there(found: AnyObject | None, uid: str) -> bool:
 
 
 def _code_of(pod: Pod) -> int:
-    for status in pod.status.container_statuses:
-        if status.state.HasField("terminated"):
-            return status.state.terminated.exit_code
-    if pod.status.phase != "Succeeded":
+    """The command's own; fails where that says nothing of why the pod did."""
+    statuses = pod.status.container_statuses
+    code = next((one.state.terminated.exit_code for one in statuses if one.state.HasField("terminated")), 0)
+    if not code and pod.status.phase != "Succeeded":
+        # As one that was evicted, or whose deadline was over: the command may have ended well when it was told to.
         reason = ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
         fail(f"pod/{pod.metadata.name} failed{f': {reason}' if reason else ''}")
-    return 0
+    return code
 
 
 def _remove(client: Client, name: str, namespace: str, uid: str) -> None:
+    """What the command ended with is told whatever becomes of this."""
     try:
         client.delete(POD, name, namespace, uid=uid)
     except ApiError as error:
         if error.code is not grpc.StatusCode.NOT_FOUND:
-            raise
+            note(f"warning: pod/{name} was not deleted: {error}")

@@ -191,11 +191,30 @@ def test_a_pod_that_is_to_run_for_ever_is_made_and_left(rayched: Commands, names
     assert any("pod/big waits for a node: 0/" in line for line in late.errors)
 
 
-def end(rayched: Commands, pod: Pod, code: int) -> None:
-    status = PodStatus(phase="Failed" if code else "Succeeded")
+def end(rayched: Commands, pod: Pod, code: int, phase: str = "", **said: str) -> None:
+    status = PodStatus(phase=phase or ("Failed" if code else "Succeeded"), **said)
     status.container_statuses.add(name="hello").state.terminated.exit_code = code
     update = PodStatusUpdate(name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid, status=status)
     assert rayched.client.update_pod_statuses([update]) == (None,)
+
+
+@pytest.mark.cluster
+def test_a_pod_that_failed_though_its_command_ended_well_is_told_of_and_deleted(rayched: Commands, namespace: str) -> None:
+    running = in_background(lambda: rayched("run", "hello", "-n", namespace, "--rm", "--", "true"))
+    wait_until(lambda: bool(list(rayched.client.list("pods", namespace=namespace))), "the pod is there")
+    pod = rayched.pod_when("hello", lambda found: found.status.phase == "Running", "runs", namespace)
+    end(rayched, pod, 0, phase="Failed", reason="DeadlineExceeded", message="it took too long")
+    result = running()
+    assert (result.code, result.errors[-1]) == (1, "error: pod/hello failed: DeadlineExceeded: it took too long")
+    wait_until(lambda: not list(rayched.client.list("pods", namespace=namespace)), "it is deleted")
+
+
+@pytest.mark.cluster
+def test_a_pod_that_goes_on_is_not_deleted_when_the_time_is_over(rayched: Commands, namespace: str) -> None:
+    late = rayched("run", "hello", "-n", namespace, "--rm", "--timeout", "1s", "--", "sleep", "1000")
+    assert (late.code, late.errors[-1]) == (1, "error: timed out waiting for the condition on pods/hello; it goes on")
+    pod = rayched.pod_when("hello", lambda found: found.status.phase == "Running", "runs", namespace)
+    assert not pod.metadata.HasField("deletion_timestamp")
 
 
 @pytest.mark.cluster
