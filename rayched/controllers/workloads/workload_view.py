@@ -2,8 +2,7 @@
 
 Fed with the deliveries of one watch over the cluster's prefix, so that a controller and its pods are seen as of one revision. A
 pod belongs to the controller that its owner reference names, by kind, name and uid, in its own namespace: a uid alone is a text
-that anybody can write. One without a controller may be adopted by whoever selects it: that is looked up by one label of each
-selector, so a pod meets only selectors that name a label of its own.
+that anybody can write. One without a controller may be adopted by whoever selects it (selector_index.py).
 
 A ReplicaSet without a template makes no pods: it is there, and that is all. An object that cannot be read counts as not there.
 
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +21,7 @@ from rayched.api import kinds
 from rayched.api.kinds import JOB, POD, PRIORITY_CLASS, REPLICA_SET, RUNTIME_CLASS, Kind
 from rayched.api.selectors import LabelSelectorMatcher
 from rayched.controllers.workloads.owned_pods import OwnedPod, PodSet, facts_of_pod
+from rayched.controllers.workloads.selector_index import SelectorIndex
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
@@ -32,8 +32,6 @@ from rayched.v1.workloads_pb2 import Job, Object, PriorityClass, ReplicaSet, Run
 OWNERS: Final = {(kind.api_version, kind.name): kind for kind in (REPLICA_SET, JOB)}
 
 log = logging.getLogger(__name__)
-
-NamespacedLabel = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,13 +60,6 @@ class PodOwner:
     def condition(self) -> tuple[tuple[bytes, int], ...]:
         """Of a write: the workload is as it was seen."""
         return ((self.entry.key, self.entry.mod_revision),)
-
-    @property
-    def label(self) -> NamespacedLabel | None:
-        """One that every pod has that it selects; None: its selector names none."""
-        for key, text in self.message.spec.selector.match_labels.items():
-            return self.namespace, key, text
-        return None
 
 
 def identity_of(kind: str, namespace: str, name: str, uid: str) -> str:
@@ -107,11 +98,8 @@ class WorkloadView:
         self._owner_of: dict[bytes, str] = {}
         """By key of a pod: its owner, "" without one."""
         self._owner_at: dict[bytes, str] = {}
-        self._single: defaultdict[str, dict[bytes, OwnedPod]] = defaultdict(dict)
-        """Pods without a controller, by namespace."""
-        self._by_label: defaultdict[NamespacedLabel, set[str]] = defaultdict(set)
-        self._without_label: defaultdict[str, set[str]] = defaultdict(set)
-        """By namespace: workloads whose selectors name no label."""
+        self._selectors = SelectorIndex()
+        """Of workloads, and of pods without a controller."""
         self.adoptable: defaultdict[str, dict[bytes, OwnedPod]] = defaultdict(dict)
         """By owner: pods without a controller that it selects."""
         self.released: defaultdict[str, dict[bytes, OwnedPod]] = defaultdict(dict)
@@ -151,7 +139,7 @@ class WorkloadView:
     def _forget_all(self) -> None:
         for known in (self.workloads, self.changed, self.strays, self._pods, self._owner_of, self._owner_at):
             known.clear()
-        for table in (self._single, self._by_label, self._without_label, self.adoptable, self.released):
+        for table in (self._selectors, self.adoptable, self.released):
             table.clear()
         self.classes = AdmissionClasses(version=self.classes.version + 1)
 
@@ -187,8 +175,8 @@ class WorkloadView:
         pod = facts_of_pod(change, message)
         if pod.owner is None:
             self._owner_of[pod.key] = ""
-            self._single[namespace][pod.key] = pod
-            for owner in self._selecting(namespace, pod):
+            self._selectors.put_pod(namespace, pod)
+            for owner in self._selectors.selecting(namespace, pod):
                 self._may_adopt(owner, pod)
         elif (pod.owner.api_version, pod.owner.kind) in OWNERS:
             link = pod.owner
@@ -222,8 +210,8 @@ class WorkloadView:
         if owner is None:
             return
         if not owner:
-            pod = self._single[namespace].pop(key)
-            for selecting in self._selecting(namespace, pod):
+            pod = self._selectors.take_pod(key)
+            for selecting in self._selectors.selecting(namespace, pod):
                 self.adoptable[selecting].pop(key, None)
             return
         pods = self._pods[owner]
@@ -234,15 +222,6 @@ class WorkloadView:
         if owner in self.workloads:
             self.released[owner].pop(key, None)
             self.changed[owner] = None
-
-    def _selecting(self, namespace: str, pod: OwnedPod) -> Iterator[str]:
-        """Uids of the workloads that select a pod."""
-        candidates = [self._without_label.get(namespace, set())]
-        candidates += [self._by_label.get((namespace, key, text), set()) for key, text in pod.labels.items()]
-        for owners in candidates:
-            for owner in sorted(owners):
-                if self.workloads[owner].matcher.matches(pod.labels):
-                    yield owner
 
     def _may_adopt(self, owner: str, pod: OwnedPod) -> None:
         workload = self.workloads[owner]
@@ -267,29 +246,20 @@ class WorkloadView:
             self._workload_came(workload)
 
     def _workload_came(self, workload: PodOwner) -> None:
-        owner, namespace, label = workload.identity, workload.namespace, workload.label
+        owner, labels = workload.identity, workload.message.spec.selector.match_labels
         self.workloads[owner] = workload
         self._owner_at[workload.entry.key] = owner
-        if label is None:
-            self._without_label[namespace].add(owner)
-        else:
-            self._by_label[label].add(owner)
         self.changed[owner] = None
-        for pod in self._single[namespace].values():
-            if workload.matcher.matches(pod.labels):
-                self._may_adopt(owner, pod)
+        for pod in self._selectors.add(owner, workload.namespace, labels, workload.matcher):
+            self._may_adopt(owner, pod)
         for key, pod in self.pods_of(owner).every.items():
             self.strays.pop(key, None)
             self._may_release(workload, pod)
 
     def _workload_gone(self, key: bytes, owner: str) -> None:
-        gone = self.workloads.pop(owner)
+        del self.workloads[owner]
         del self._owner_at[key]
-        self._without_label[gone.namespace].discard(owner)
-        if gone.label is not None:
-            self._by_label[gone.label].discard(owner)
-            if not self._by_label[gone.label]:
-                del self._by_label[gone.label]
+        self._selectors.remove(owner)
         for table in (self.adoptable, self.released):
             table.pop(owner, None)
         # Whoever keeps something about it forgets it.
