@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from leader.channel import open_channel
+from leader.etcd_shim import rpc
 from rayched.client import ApiError, AsyncClient, Client
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
@@ -222,12 +226,17 @@ def test_a_log_is_followed_past_the_end_of_a_replica(
 
 
 @pytest.mark.row("N124")
-def test_only_the_nodes_own_agent_may_attend(agent: AgentProcess, replicas: list[Serving]) -> None:
-    request = AttendRequest(node=NODE, agent_id="somebody-else", incarnation=1)
-    with pytest.raises(grpc.RpcError) as told:
-        next(AgentStreamsStub(replicas[0].channel).Attend(request, timeout=10))
-    assert told.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert told.value.details() == f"Node {NODE}: its agent has been superseded by another one"
+def test_only_the_nodes_own_agent_may_attend(agent: AgentProcess, replicas: list[Serving], etcd: EtcdServer, root: Path) -> None:
+    with open_channel([etcd.endpoint]) as channel:
+        key = Keys(f"/logs-{os.getpid()}").agent(NODE)
+        (record,) = rpc.KVStub(channel).Range(rpc.RangeRequest(key=key)).kvs
+    own = json.loads((root / "identity.json").read_text())["agent_id"]
+    for agent_id, incarnation in (("somebody-else", record.mod_revision), (own, record.mod_revision - 1), ("", 0)):
+        request = AttendRequest(node=NODE, agent_id=agent_id, incarnation=incarnation)
+        with pytest.raises(grpc.RpcError) as told:
+            next(AgentStreamsStub(replicas[0].channel).Attend(request, timeout=10))
+        assert told.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert told.value.details() == f"Node {NODE}: its agent has been superseded by another one"
 
 
 def test_who_reads_slowly_holds_up_nobody_and_costs_no_memory(
@@ -266,6 +275,29 @@ def test_an_agent_that_is_away_is_told_with_the_condition_of_its_node(
     assert told.value.message.startswith(said)
     agents(tmp_path, node, address)
     assert run(address, "logs", pod.metadata.name)[1] == b"here\n"
+
+
+@pytest.mark.row("N121")
+def test_a_flood_stays_within_its_fifty_mebibytes(client: Client, agent: AgentProcess, address: str, root: Path) -> None:
+    name, sizes = submitted(client, *sh("seq 1 2000000")), [0]
+
+    def is_over() -> bool:
+        sizes.append(size_of_logs(root, name))
+        return status(client, name).phase == "Succeeded"
+
+    until(is_over, "it has ended")
+    assert 40 << 20 < max(sizes) <= 50 << 20
+    assert run(address, "logs", name, "--tail", "1")[1] == b"2000000\n"
+
+
+def size_of_logs(root: Path, name: str) -> int:
+    """Each file counts once, whatever it is called meanwhile."""
+    found: dict[int, int] = {}
+    for path in root.glob(f"logs/*_{name}_*/main/*"):
+        with contextlib.suppress(FileNotFoundError):
+            one = path.stat()
+            found[one.st_ino] = one.st_size
+    return sum(found.values())
 
 
 @pytest.mark.row("N119")

@@ -19,7 +19,7 @@ from rayched.replica.cluster.free_ports import free_ports
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
-from tests.nodes.real_node import AgentProcess, a_pod, ready, registered, until
+from tests.nodes.real_node import PATIENCE_SECONDS, AgentProcess, a_pod, ready, registered, until
 from tests.nodes.streaming import Agents, run, running
 from tests.server.serving import serving
 
@@ -87,6 +87,7 @@ def sent_and_received(port: int, size: int) -> tuple[str, str]:
     """Digests of so many bytes, as they went and as they came back."""
     went, came = hashlib.sha256(), hashlib.sha256()
     with socket.create_connection(("127.0.0.1", port)) as one:
+        one.settimeout(PATIENCE_SECONDS)
 
         def send() -> None:
             block = os.urandom(1 << 20)
