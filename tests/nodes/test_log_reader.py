@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,10 @@ from hypothesis import strategies as st
 
 from rayched.nodes.agent.shim.log_file import LogFile
 from rayched.nodes.agent.streams.log_reader import LogPlace, LogReader, LogText
+from rayched.nodes.agent.streams.log_session import LogSession
+from rayched.nodes.agent.streams.replica_stream import ReplicaStream
+from rayched.nodes.agent.streams.targets import AttemptLog, StreamTargets
+from rayched.v1.streams_pb2 import AgentFrame, LogsRequest
 
 SMALL = 4_000
 """Bytes of a file."""
@@ -166,3 +172,41 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     reader = LogReader(path)
     reader.begin_at_tail(5)
     assert reader.read() and len(os.listdir("/proc/self/fd")) == before
+
+
+class Received(ReplicaStream):
+    """What a session sends, without a replica."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    async def write(self, frame: AgentFrame) -> None:
+        self.data += frame.logs.data
+
+
+class WritesWhenLookedAt(AttemptLog):
+    """An attempt that writes its last line, and ends, between a reader's look at the log and the one at its end."""
+
+    def is_over(self) -> bool:
+        if not self.directory.exists():
+            LogFile(str(self.path)).write("stdout", b"last\n")
+            self.directory.mkdir()
+            (self.directory / "exit.json").touch()
+        return super().is_over()
+
+
+@pytest.mark.row("N119")
+def test_what_is_written_right_before_the_end_is_followed(tmp_path: Path) -> None:
+    target = WritesWhenLookedAt(0, tmp_path / "0.log", tmp_path / "attempt")
+    LogFile(str(target.path)).write("stdout", b"first\n")
+
+    async def ask(_: object) -> AttemptLog:
+        return target
+
+    async def play() -> bytes:
+        stream = Received()
+        with ThreadPoolExecutor(1) as readers:
+            await LogSession("uid", LogsRequest(follow=True), stream, readers).run(StreamTargets({}), ask)
+        return stream.data
+
+    assert asyncio.run(play()) == b"first\nlast\n"
