@@ -98,6 +98,13 @@ def test_a_score_below_the_target_is_told_by_the_exit_code(project: Path) -> Non
     assert code == 1 and counts(output)[3] > 0, output
 
 
+def test_a_mutant_that_cannot_be_imported_by_a_plugin_of_the_tests_is_killed(project: Path) -> None:
+    (project / "tests/conftest.py").write_text('pytest_plugins = ["tests.plugin"]\n')
+    (project / "tests/plugin.py").write_text("from leader.bounds import bounded\n\nassert bounded(1, 2) == 2\n")
+    code, output = run(project, "--at", "leader/bounds.py:2", "--at", "leader/bounds.py:10")
+    assert code == 0 and counts(output)[3] == 0, output
+
+
 def test_the_same_seed_draws_the_same_mutants(project: Path) -> None:
     runs = [run(project, "--count", "3", "--seed", seed, "--verbose")[1] for seed in ("7", "7", "8")]
     drawn = [sorted(line for line in output.splitlines() if line.startswith(("- ", "+ "))) for output in runs]

@@ -142,7 +142,11 @@ def start_with_mutant(room: Room, mutant: Mutant | None, tests: Sequence[Test], 
             sys.meta_path.insert(0, _Planted(mutant))
         _limit(IMPORT_SECONDS, IMPORT_SECONDS * 4)
         files = list(dict.fromkeys(test.file for test in tests))
-        return _pytest(room, files, _Chosen(tests, result), result)
+        chosen = _Chosen(tests, result)
+        code = _pytest(room, files, chosen, result)
+        # What a plugin of the tests imports is imported before any test: if that fails pytest takes it for an error of its own.
+        failed = code == pytest.ExitCode.INTERNAL_ERROR and not chosen.is_configured
+        return pytest.ExitCode.INTERRUPTED if failed else code
 
     return _fork(result, run)
 
@@ -267,12 +271,14 @@ class _Chosen:
     def __init__(self, tests: Sequence[Test], result: Path) -> None:
         self._tests = {test.name: test for test in tests}
         self._result = result
+        self.is_configured = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._result.write_text(report.nodeid)
 
     def pytest_configure(self) -> None:
+        self.is_configured = True
         _repeatable()
 
     @pytest.hookimpl(trylast=True)
