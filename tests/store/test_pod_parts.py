@@ -69,3 +69,14 @@ def test_of_its_owners_the_controller_is_kept() -> None:
         kept = Pod()
         kept.metadata.MergeFromString(part)
         assert [owner.name for owner in kept.metadata.owner_references] == ["web"]
+
+
+@pytest.mark.parametrize("fields", [{"api_version": "v2"}, {"kind": "Pot"}, {"api_version": "v1beta"}, {"kind": ""}])
+def test_what_calls_itself_something_else_than_a_pod_is_left_to_messages(fields: dict[str, str]) -> None:
+    pod = a_pod()
+    for field, value in fields.items():
+        setattr(pod, field, value)
+    assert plain_pod(encode(wrap(pod))) is None
+    pod.ClearField("api_version")
+    pod.ClearField("kind")
+    assert_its_parts(pod)
