@@ -14,7 +14,7 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.queue.durations import PreEnqueueDurations
 from rayched.queue.fair_active import FairActiveQueue
 from rayched.queue.flags import QueueFlags
-from rayched.queue.heap import KeyedHeap
+from rayched.queue.heap import EmptyHeap, KeyedHeap
 from rayched.queue.places import QueueSettings
 from rayched.queue.queued_pod import QueuedPodInfo
 from tests.queue.builders import ON_NODES, Clocked, a_queue, by_priority, pending
@@ -124,3 +124,10 @@ def test_flags_and_configuration_reach_the_queue() -> None:
     q.pop()
     q.fail()
     assert q.queue.places.backoff.ends(q.pod()) == 3.0
+
+
+def test_an_empty_queue_with_turns_has_nothing_to_pop_either() -> None:
+    active = FairActiveQueue(by_priority, 2)
+    with pytest.raises(EmptyHeap):
+        active.pop()
+    assert active.peek() is None

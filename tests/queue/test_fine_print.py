@@ -224,6 +224,21 @@ def test_an_update_of_several_events_brings_the_pod_to_its_place_once() -> None:
     assert (move.event, move.place) == ("UnschedulablePodUpdatePodLabel", Place.BACKOFF)
 
 
+def test_a_pod_that_changed_is_asked_about_with_those_of_its_new_template() -> None:
+    asked: list[str] = []
+
+    def hint(pod: Pod, old: object, new: object) -> Hint:
+        asked.append(pod.metadata.name)
+        return Hint.SKIP
+
+    q = a_queue({"Fit": [Registration(NODE_ADD, hint)]})
+    for name in ("web", "db"):
+        q.unschedulable(name, template=name, labels={"app": name})
+    q.queue.update(pending("web", "db", labels={"app": "db"}), q.now)
+    q.queue.move_all(NODE_ADD, q.now)
+    assert asked == ["db"] and q.pod("web").template == "db" and q.queue.verify() == []
+
+
 def test_only_the_pod_with_the_uid_is_deleted() -> None:
     q = a_queue(ON_NODES)
     q.add()

@@ -231,6 +231,8 @@ def test_a_full_etcd_takes_deletions_and_refuses_them_where_they_are_conditional
             assert not isinstance(guarded, Committed) and await store.get(keys[4]) is not None
 
         on_a_loop(own_etcd.endpoint, commit)
+        for key in keys:
+            client.delete(key)
         before = client.status().database_bytes
         client.compact(client.revision())
         client.defragment(30.0)
