@@ -305,7 +305,7 @@ def test_counting_that_was_interrupted_between_terms_goes_on_and_refuses_what_th
 
 
 def test_sums_over_a_key_go_by_one_numbering_of_its_domains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster lets go of a topology where there are very many keys; one made later numbers its domains anew."""
+    """A cluster lets go of a topology where there are very many keys; one that is made anew numbers domains in another way."""
     monkeypatch.setattr(whole_snapshot, "TOPOLOGIES_MAX", 1)
     bench = Bench(web().near("rack", WEB, 5).pod)
     bench.snapshot.add_node(a_node("n0").labelled(other="b", rack="z").node)
@@ -317,3 +317,23 @@ def test_sums_over_a_key_go_by_one_numbering_of_its_domains(monkeypatch: pytest.
     bench.bind("n1", a_pod().named(app="db").near("rack", WEB, 7))
     raw = bench.plugin.score(bench.count(), Rows(bench.snapshot, slice(0, 2)))
     assert raw is not None and raw.tolist() == [5, 7]
+
+
+def test_preferences_of_so_many_weights_are_counted_apart_and_further_ones_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inter_pod_affinity_counts, "WEIGHTS_MAX", 2)
+    bench = Bench(web().pod, **{HOST: 6}).add_nodes(6)
+    for number, weight in enumerate((3, 5, 7, 9, 3, 7)):
+        bench.bind(f"n{number}", a_pod().named(app="db").near(HOST, WEB, weight))
+        bench.count()
+    assert bench.state._target is not None and len(bench.state._target.counters) == 3, "3, 5, and all others"
+    raw = bench.plugin.score(bench.state, Rows(bench.snapshot, slice(0, 6)))
+    assert raw is not None and raw.tolist() == [3, 5, 7, 9, 3, 7]
+
+
+def test_a_pod_that_prefers_is_scored_also_where_nobody_else_may_ask_for_it() -> None:
+    """By its own terms and those of others, all of which count then."""
+    silent = InterPodAffinity(InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True))
+    bench = Bench(web().pod, **{HOST: 2}).add_nodes(2)
+    bench.bind("n1", web().near(HOST, WEB, 7))
+    for pod, adds_nothing in ((web(), True), (web().near(HOST, WEB, 5), False)):
+        assert silent.count(silent.prepare(pod.pod), bench.snapshot, None).adds_nothing is adds_nothing

@@ -242,6 +242,13 @@ def test_added_affinity_of_a_profile_holds_besides_the_pods_own() -> None:
     )
 
 
+def test_a_profile_may_prefer_nodes_without_requiring_any() -> None:
+    added = NodeAffinity()
+    added.preferred_during_scheduling_ignored_during_execution.add(weight=5, preference=a_term(("fast", "Exists", ())))
+    case = Case(a_node("slow"), a_node("quick").labelled(fast=""), NodeAffinity=NodeAffinityArgs(added))
+    assert case.feasible(a_pod()) == ["slow", "quick"] and case.best(a_pod()) == ["quick"]
+
+
 @pytest.mark.parametrize(
     ("operator", "values", "found"), [("In", ["a"], []), ("NotIn", ["a"], ["a", "b"]), ("In", [""], ["a", "b"])]
 )

@@ -21,6 +21,7 @@ from rayched.framework.plugin_args import (
 from rayched.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from rayched.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from rayched.plugins.node_resources.scoring import least_allocated, most_allocated, requested_to_capacity_ratio
+from rayched.plugins.normalizing import fewest_first, most_first
 from rayched.plugins.pod_topology_spread.plugin import PodTopologySpread
 from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import TopologySpreadConstraint
@@ -117,6 +118,7 @@ def test_each_percent_of_a_shape(shape: tuple[tuple[int, int], ...]) -> None:
         ),
         ({"cpu": "1", "memory": "1", "a.com/x": "2"}, {"cpu": "9", "memory": "9", "a.com/x": "1"}, 76),
         ({"a.com/x": "2", "a.com/y": "2"}, {"a.com/x": "2", "a.com/y": "1"}, 75),
+        ({"a.com/x": "4", "a.com/y": "4"}, {"a.com/x": "2", "a.com/y": "1"}, 87),
         ({}, {"a.com/x": "2"}, 100),
     ],
 )
@@ -163,6 +165,18 @@ def test_balance_over_cpu_and_memory(offered: dict[str, str], requested: dict[st
 def test_balance_is_nothing_to_pods_that_request_none_of_the_resources(requested: dict[str, str], asks: bool) -> None:
     plugin = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocationArgs())
     assert (plugin.key(a_pod().requesting_of(requested).pod) is not None) is asks
+
+
+@pytest.mark.parametrize(
+    ("high", "most", "fewest"),
+    [(0, [0, 0, 0], [100, 100, 100]), (1, [0, 100, 100], [100, 0, 0]), (3, [0, 33, 33], [100, 67, 67])],
+)
+def test_scores_relative_to_the_highest(high: int, most: list[int], fewest: list[int]) -> None:
+    """Where all are 0 nothing is divided by it."""
+    raw = np.minimum(np.array([0, 1, 1], np.int64), high)
+    with np.errstate(all="raise"):
+        assert most_first(raw, high).tolist() == most
+        assert fewest_first(raw, high).tolist() == fewest
 
 
 # ------------------------------------------------------------------------------------------------------------------- keys

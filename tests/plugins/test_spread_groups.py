@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,28 @@ def test_of_two_constraints_by_host_one_may_select_nobody_in_particular() -> Non
     assert bench.scores() == {"a": 60, "b": 100, "c": 100}
     groups = bench.groups()
     assert groups is not None and set(groups.values) == {(0, 0, 0, 0), (0, 0, 0, 1)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("max_skew", "min_domains"), [(1, 1), (2, 1), (1, 3), (1, 4)])
+def test_refused_zones_follow_each_pod_that_comes_or_goes(max_skew: int, min_domains: int, seed: int) -> None:
+    """Of three zones; nodes of another disk do not count, nor do their pods."""
+    random, n_nodes = Random(seed), 8
+    pod = web().spreading("zone", max_skew=max_skew).selecting(disk="ssd").pod
+    pod.spec.topology_spread_constraints[0].min_domains = min_domains
+    bench = Bench(pod, *(a_host(f"n{n}", zone="xyz"[n % 3], disk="hdd" if n == 7 else "ssd") for n in range(n_nodes)))
+    bound: dict[str, int] = {}
+    for step in range(60):
+        if bound and random.random() < 0.45:
+            uid = random.choice(sorted(bound))
+            bench.snapshot.unbind(uid)
+            del bound[uid]
+        else:
+            bound[f"s{step}"] = random.randrange(n_nodes)
+            bench.snapshot.bind(f"s{step}", bench.templates.intern(web().pod), f"n{bound[f's{step}']}")
+        bench.groups()
+        pods = [sum(node % 3 == zone for node in bound.values() if node != 7) for zone in range(3)]
+        lowest = min(pods) if min_domains <= 3 else 0
+        expected = [pods[n % 3] + 1 - lowest > max_skew for n in range(n_nodes)]
+        codes = bench.plugin.filter(bench.state, Rows(bench.snapshot, slice(0, n_nodes)))
+        assert codes is not None and (codes != 0).tolist() == expected, step

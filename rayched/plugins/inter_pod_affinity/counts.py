@@ -175,7 +175,7 @@ class AffinityCounts:
         if found is None:
             found = self._refusals[place, key] = BlockedDomains(part.topology(key))
         wants, vector = part is self.affinity, part.vector(key)
-        if touched is None or len(vector) != len(found.refused):
+        if touched is None:
             refused: BoolColumn = np.zeros(len(vector), np.bool_) if wants and self._is_first else (vector > 0) ^ wants
             # Those it wants to be with are missing where the label is; those it avoids are not there.
             refused[-1] = wants
