@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rayched.api.kinds import NODE, POD, wrap
-from rayched.server.admission.attempt_delays import FORGOTTEN_SECONDS, SAMPLES_MAX, AttemptDelays
+from rayched.server.admission.attempt_delays import FORGOTTEN_SECONDS, SAMPLE_SECONDS, SAMPLES_MAX, AttemptDelays
 from rayched.store.codec import encode
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import Keys
@@ -99,3 +99,16 @@ def test_samples_are_few_and_those_that_nobody_tries_are_forgotten() -> None:
     play.write("two")
     assert play.told == [(pytest.approx(0.1), play.now)]
     assert len(play.delays._waiting) == 0
+
+
+def test_soon_after_a_sample_nobody_is_taken_for_another_one() -> None:
+    play = Play()
+    play.create("a")
+    play.now = SAMPLE_SECONDS / 2
+    play.create("too-soon")
+    play.now = SAMPLE_SECONDS
+    play.create("b")
+    play.now = 3.0
+    for name in ("too-soon", "a", "b"):
+        play.write(name)
+    assert play.told == [(3.0, 3.0), (3.0 - SAMPLE_SECONDS, 3.0)]

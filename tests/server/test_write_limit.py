@@ -128,3 +128,27 @@ def test_what_is_soon_is_learnt_anew_and_is_a_quarter_of_a_second_at_most() -> N
     for second in range(25, 60):
         limit.heard(second, second + 0.9, used_up=False)
     assert limit.seconds_allowed == pytest.approx(0.35)
+
+
+def raised() -> WriteLimit:
+    """Twice the least, by answers that took no time at all."""
+    limit = WriteLimit()
+    for _ in range(2):
+        limit.heard(0.0, 0.0, used_up=True)
+    assert limit.weight == 2 * LIMIT_MIN
+    return limit
+
+
+def test_an_answer_that_takes_exactly_what_is_allowed_is_in_time() -> None:
+    limit = raised()
+    limit.heard(0.0, limit.seconds_allowed, used_up=False)
+    assert limit.weight == 2 * LIMIT_MIN
+    limit.heard(0.0, 0.101, used_up=False)
+    assert limit.weight < 2 * LIMIT_MIN
+
+
+def test_after_a_long_silence_what_was_soon_before_says_nothing() -> None:
+    for silence, is_late in ((15.0, True), (25.0, False)):
+        limit = raised()
+        limit.heard(silence, silence + 0.2, used_up=False)
+        assert (limit.weight < 2 * LIMIT_MIN) is is_late, silence
