@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from rayched.api.occurrences import cut
 from rayched.core.attempt_metrics import AttemptMeasures
 from rayched.core.cache.records import PodRecord, nominated_in
 from rayched.core.exchange.queue_session import QueueLink
@@ -129,7 +130,7 @@ class AttemptEnds:
             if link is not None:
                 link.ended(uid)
             return
-        message = occurrences.cut(failure.message, CONDITION_BYTES_MAX)
+        message = cut(failure.message, CONDITION_BYTES_MAX)
         why = NotScheduled(reason, message, failure.nominated_node_name)
         if failure.preemption is not None:
             self._preemptions.decided(

@@ -9,8 +9,8 @@ import pytest
 
 from leader.etcd_shim import rpc
 from rayched.api import kinds
+from rayched.api.occurrences import NORMAL, WARNING, EventOccurrence, Subject, event_of
 from rayched.api.termination import DELETION_BY_TAINT_MANAGER, Ending, ask_to_end, mark_disrupted
-from rayched.core.writes.event_reasons import NORMAL, WARNING, EventOccurrence, Subject, event_of
 from rayched.core.writes.events import (
     BURST,
     DROPPED,

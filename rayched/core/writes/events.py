@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rayched.api import kinds
-from rayched.core.writes.event_reasons import NORMAL, EventOccurrence, Scheduled, event_of
+from rayched.api.occurrences import NORMAL, EventOccurrence, event_of
+from rayched.core.writes.event_reasons import Scheduled
 from rayched.store.codec import PoisonedObject, decode_entry, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
