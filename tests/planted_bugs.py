@@ -61,6 +61,7 @@ SIMULATED: Final[Mapping[str, str]] = MappingProxyType(
 ON_NODES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "an older agent writes on": "rayched.server.services.incarnations:RULE_INCARNATION_GUARD",
+        "nodes may do anything": "rayched.server.admission.node_rules:RULE_NODE_RULES",
         "pods of lost nodes are removed by time": "rayched.controllers.pod_garbage:RULE_REAL_NODES_END_THEIR_PODS",
         "pressure ends when it is not seen": "rayched.nodes.agent.eviction.manager:RULE_TRANSITION_PERIOD",
         "eviction ends at the threshold": "rayched.nodes.agent.eviction.manager:RULE_MIN_RECLAIM",

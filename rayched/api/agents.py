@@ -14,6 +14,8 @@ AGENT_ANNOTATION: Final = "rayched.dev/agent"
 HOLLOW: Final = "hollow"
 """A node that somebody else made is answered for as well when it has that annotation with this value."""
 PROCESSES: Final = "processes"
+INCARNATION_ANNOTATION: Final = "rayched.dev/incarnation"
+"""Of the agent that registered last. Written after that registration, so whoever has seen it has seen all that was before."""
 
 
 def runs_processes(node: Node) -> bool:

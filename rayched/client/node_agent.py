@@ -2,27 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from rayched.api.identity import node_identity
+from rayched.api.kinds import unwrap
 from rayched.client.batches import batches
 from rayched.client.calls import UPDATES_A_CALL, UnaryCall
 from rayched.client.client import Client
 from rayched.client.errors import ApiError, outcome_error
-from rayched.v1.core_pb2 import NodeStatus
+from rayched.client.watch import ResumingStream, StreamClosed
+from rayched.client.watching import Event, EventType
+from rayched.v1.core_pb2 import Node, NodeStatus, Pod
 from rayched.v1.services_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,
+    NodeEvent,
     PodStatusUpdate,
     RegisterNodeRequest,
     RegisterNodeResponse,
+    ReportEventsRequest,
+    ReportEventsResponse,
     UpdateNodeStatusRequest,
     UpdatePodStatusRequest,
     UpdatePodStatusResponse,
+    WatchNodeRequest,
+    WatchResponse,
 )
+
+EVENTS_A_CALL: Final = 100
+_STREAM_PATIENCE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node and all pods on it as of one revision. `node` None: it is not there."""
+
+    node: Node | None
+    pods: Sequence[Pod]
+    revision: int
+
+
+class NodeWatch:
+    """Iterates over a node's state, once, and then over what changes, until closed. Read by one thread; `close` is for any."""
+
+    def __init__(self, stream: ResumingStream, node: str) -> None:
+        self._stream = stream
+        self._node = node
+        self._revision = 0
+        """All up to it was given out; 0: the state was not."""
+        self._there: list[Node | Pod] = []
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __iter__(self) -> Iterator[NodeState | Event]:
+        """Raises ApiError; with OUT_OF_RANGE changes were missed, and only a new watch knows what is there."""
+        try:
+            for response in self._stream.responses(self._request):
+                yield from self._told(response) if self._revision else self._listed(response)
+        except StreamClosed:
+            return
+
+    def _request(self) -> WatchNodeRequest:
+        # A state of which only a part came is told from its beginning.
+        self._there.clear()
+        return WatchNodeRequest(name=self._node, start_revision=self._revision + 1 if self._revision else 0)
+
+    def _listed(self, response: WatchResponse) -> Iterator[NodeState]:
+        for event in response.events:
+            if EventType(event.type) is not EventType.BOOKMARK:
+                found = unwrap(event.object)
+                assert isinstance(found, Node | Pod)
+                self._there.append(found)
+                continue
+            self._revision = event.revision
+            node = next((one for one in self._there if isinstance(one, Node)), None)
+            pods = [one for one in self._there if isinstance(one, Pod)]
+            self._there.clear()
+            yield NodeState(node, pods, event.revision)
+
+    def _told(self, response: WatchResponse) -> Iterator[Event]:
+        for event in response.events:
+            kind = EventType(event.type)
+            if kind is not EventType.BOOKMARK and event.revision > self._revision:
+                # Events of one revision come together, so those of the revisions before are all out.
+                self._revision = event.revision - 1
+                yield Event(kind, unwrap(event.object), event.revision)
+        self._revision = max(self._revision, response.revision)
 
 
 class NodeAgentClient(Client):
-    """A Client with the calls of one node's agent."""
+    """A Client with the calls of one node's agent; with a `node` its calls carry the identity of that agent."""
+
+    def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0, node: str = "") -> None:
+        super().__init__(endpoints, timeout_seconds=timeout_seconds)
+        if node:
+            self._transport.identity = node_identity(node)
+
+    def watch_node(self, node: str) -> NodeWatch:
+        return NodeWatch(ResumingStream(self._transport, "Nodes.WatchNode", _STREAM_PATIENCE_SECONDS), node)
+
+    def report_events(self, node: str, incarnation: int, events: Sequence[NodeEvent]) -> tuple[ApiError | None, ...]:
+        """One outcome each, in order; at most EVENTS_A_CALL."""
+        request = ReportEventsRequest(node=node, incarnation=incarnation, events=events)
+        call: UnaryCall[ReportEventsResponse] = UnaryCall("Nodes.ReportEvents", request)
+        return tuple(map(outcome_error, self._do(call, None).outcomes))
 
     def begin(self, request: RegisterNodeRequest) -> RegisterNodeResponse:
         """Registers the node; FAILED_PRECONDITION while another agent of it lives. Its answer has the incarnation."""

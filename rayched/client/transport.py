@@ -16,6 +16,7 @@ import tenacity
 from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
+from rayched.api.identity import IDENTITY_METADATA
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, method, retry_rules, serialized
 from rayched.client.errors import ClientClosed
 
@@ -33,6 +34,8 @@ class Transport:
         self._channels: dict[str, Any] = {}
         self._methods: dict[tuple[str, str], Any] = {}
         self._closed = False
+        self.identity = ""
+        """Who the calls are from (api/identity.py); empty: nobody in particular."""
 
     def call(
         self,
@@ -50,7 +53,8 @@ class Transport:
                 endpoint = self.endpoints.current()
                 left = max(ends_at - time.monotonic(), 0.001)
                 try:
-                    return self._method(endpoint, name)(request, timeout=min(left, self.patience.attempt_seconds))
+                    call = self._method(endpoint, name)
+                    return call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata())
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
                 raise failures.told_of(failure)
@@ -63,7 +67,10 @@ class Transport:
     def stream(self, name: str, request: Message | Iterator[Message], timeout_seconds: float | None = None) -> tuple[str, Any]:
         """Opens a stream at the current endpoint; `request`: of messages where the caller streams as well."""
         endpoint = self.endpoints.current()
-        return endpoint, self._method(endpoint, name)(request, timeout=timeout_seconds)
+        return endpoint, self._method(endpoint, name)(request, timeout=timeout_seconds, metadata=self._metadata())
+
+    def _metadata(self) -> tuple[tuple[str, str], ...] | None:
+        return ((IDENTITY_METADATA, self.identity),) if self.identity else None
 
     def close(self) -> None:
         with self._lock:

@@ -309,7 +309,7 @@ class _Running:
             "Submission": SubmissionService(self.objects, admission, creator, deleter),
             "Eviction": EvictionService(self.objects, deleter),
             "Watch": self.watch,
-            "Nodes": NodeService(self.objects),
+            "Nodes": NodeService(self.objects, self.watch),
             "Admin": AdminService(self.objects),
             "Leadership": self.leadership,
             "Scheduling": SchedulingService(leadership, scheduler),

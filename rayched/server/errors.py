@@ -104,6 +104,11 @@ def forbidden_by_state(message: str) -> ApiFailure:
     return ApiFailure(Code.FAILED_PRECONDITION, message)
 
 
+def denied(identity: str, call: str, why: str) -> ApiFailure:
+    """The identity that a call carries may not make it."""
+    return ApiFailure(Code.PERMISSION_DENIED, f"{identity} may not {call}: {why}")
+
+
 def superseded(subject: str) -> ApiFailure:
     """What an agent is told whose node another one has registered since."""
     return forbidden_by_state(f"{subject}: its agent has been superseded by another one")

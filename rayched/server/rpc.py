@@ -4,6 +4,7 @@ A service is a plain object whose methods have the names of the RPCs in snake ca
 RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call; one whose caller
 streams gets the call alone, and reads from it. The edge
 
+* refuses what the identity that the call carries may not do (node_rules.py),
 * lets calls that write pass the gate (write_gate.py), before anything is read of their requests,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
@@ -28,6 +29,8 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc._cython.cygrpc import ExecuteBatchError
 
+from rayched.api.identity import IDENTITY_METADATA
+from rayched.server.admission import node_rules
 from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
@@ -59,6 +62,11 @@ class Call:
         self._context = context
         self._parse = parse
         self.name = name
+
+    @property
+    def identity(self) -> str:
+        """Who the caller says it is; empty: nobody in particular."""
+        return next((str(text) for key, text in self._context.invocation_metadata() or () if key == IDENTITY_METADATA), "")
 
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
@@ -119,7 +127,13 @@ _Function = Callable[[Any, Call], Awaitable[Any]]
 
 def _reading(read: Callable[[bytes], Message], function: _Function) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
-        return await function(read(data), call)
+        request, identity = read(data), call.identity
+        if not identity:
+            return await function(request, call)
+        node_rules.refuse_request(identity, call.name, request)
+        response = await function(request, call)
+        node_rules.refuse_response(identity, call.name, response)
+        return response
 
     return call
 
@@ -142,7 +156,9 @@ def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
 def _edge(name: str, function: _Function, parse: Callable[[bytes], Message]) -> Callable[[bytes, Any], Awaitable[Any]]:
     async def handle(request: bytes, context: Any) -> Any:
         try:
-            return await function(request, Call(context, name, parse))
+            call = Call(context, name, parse)
+            node_rules.refuse_call(call.identity, name)
+            return await function(request, call)
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.
             failure: ApiFailure = failure_of(error, name)

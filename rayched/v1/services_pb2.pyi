@@ -301,14 +301,18 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., take_over: _Optional[bool] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
-    __slots__ = ("node", "revision", "incarnation")
+    __slots__ = ("node", "revision", "incarnation", "replaced_before", "node_monitor_grace_seconds")
     NODE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    NODE_MONITOR_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     node: _core_pb2.Node
     revision: int
     incarnation: int
-    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., revision: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    replaced_before: int
+    node_monitor_grace_seconds: float
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., revision: _Optional[int] = ..., incarnation: _Optional[int] = ..., replaced_before: _Optional[int] = ..., node_monitor_grace_seconds: _Optional[float] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("nodes", "incarnations")
@@ -376,6 +380,54 @@ class UpdatePodStatusRequest(_message.Message):
     def __init__(self, updates: _Optional[_Iterable[_Union[PodStatusUpdate, _Mapping]]] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class UpdatePodStatusResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
+
+class WatchNodeRequest(_message.Message):
+    __slots__ = ("name", "start_revision")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_REVISION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_revision: int
+    def __init__(self, name: _Optional[str] = ..., start_revision: _Optional[int] = ...) -> None: ...
+
+class NodeEvent(_message.Message):
+    __slots__ = ("kind", "namespace", "name", "uid", "type", "reason", "message", "count", "first_at_ms", "last_at_ms")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    type: str
+    reason: str
+    message: str
+    count: int
+    first_at_ms: int
+    last_at_ms: int
+    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., type: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., count: _Optional[int] = ..., first_at_ms: _Optional[int] = ..., last_at_ms: _Optional[int] = ...) -> None: ...
+
+class ReportEventsRequest(_message.Message):
+    __slots__ = ("node", "incarnation", "events")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    events: _containers.RepeatedCompositeFieldContainer[NodeEvent]
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., events: _Optional[_Iterable[_Union[NodeEvent, _Mapping]]] = ...) -> None: ...
+
+class ReportEventsResponse(_message.Message):
     __slots__ = ("outcomes",)
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]

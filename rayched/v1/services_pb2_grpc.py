@@ -498,6 +498,16 @@ class NodesStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.UpdatePodStatusRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.UpdatePodStatusResponse.FromString,
                 _registered_method=True)
+        self.WatchNode = channel.unary_stream(
+                '/rayched.v1.Nodes/WatchNode',
+                request_serializer=rayched_dot_v1_dot_services__pb2.WatchNodeRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.WatchResponse.FromString,
+                _registered_method=True)
+        self.ReportEvents = channel.unary_unary(
+                '/rayched.v1.Nodes/ReportEvents',
+                request_serializer=rayched_dot_v1_dot_services__pb2.ReportEventsRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.ReportEventsResponse.FromString,
+                _registered_method=True)
 
 
 class NodesServicer:
@@ -529,6 +539,21 @@ class NodesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchNode(self, request, context):
+        """Streams one node and the pods on it, in the order of their revisions, as Watch does. From revision 0: as they are now (as
+        ADDED), a BOOKMARK, then changes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportEvents(self, request, context):
+        """Tells what happened to the node and the pods on it; each with its own outcome, in the order of the request.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -551,6 +576,16 @@ def add_NodesServicer_to_server(servicer, server):
                     servicer.UpdatePodStatus,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.UpdatePodStatusRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.UpdatePodStatusResponse.SerializeToString,
+            ),
+            'WatchNode': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchNode,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.WatchNodeRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.WatchResponse.SerializeToString,
+            ),
+            'ReportEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportEvents,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.ReportEventsRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.ReportEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -662,6 +697,60 @@ class Nodes:
             '/rayched.v1.Nodes/UpdatePodStatus',
             rayched_dot_v1_dot_services__pb2.UpdatePodStatusRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.UpdatePodStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rayched.v1.Nodes/WatchNode',
+            rayched_dot_v1_dot_services__pb2.WatchNodeRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Nodes/ReportEvents',
+            rayched_dot_v1_dot_services__pb2.ReportEventsRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.ReportEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,20 +49,24 @@ class Heartbeat(_message.Message):
     def __init__(self, renewed_at_ms: _Optional[int] = ...) -> None: ...
 
 class AgentRecord(_message.Message):
-    __slots__ = ("agent_id", "machine_id", "boot_id", "agent_version", "address", "registered_at_ms")
+    __slots__ = ("agent_id", "machine_id", "boot_id", "agent_version", "address", "registered_at_ms", "replaces_machine", "replaced_before")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_MACHINE_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_BEFORE_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     machine_id: str
     boot_id: str
     agent_version: str
     address: str
     registered_at_ms: int
-    def __init__(self, agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., registered_at_ms: _Optional[int] = ...) -> None: ...
+    replaces_machine: bool
+    replaced_before: int
+    def __init__(self, agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., registered_at_ms: _Optional[int] = ..., replaces_machine: _Optional[bool] = ..., replaced_before: _Optional[int] = ...) -> None: ...
 
 class CompactionRecord(_message.Message):
     __slots__ = ("moments",)

@@ -40,6 +40,7 @@ CALLS: Final[Mapping[str, Precedence]] = {
     "Nodes.Heartbeat": Precedence.NODES,
     "Nodes.UpdateNodeStatus": Precedence.NODES,
     "Nodes.UpdatePodStatus": Precedence.NODES,
+    "Nodes.ReportEvents": Precedence.NODES,
     "Submission.Submit": Precedence.USERS,
     "Submission.SubmitMany": Precedence.USERS,
     "Submission.Apply": Precedence.USERS,

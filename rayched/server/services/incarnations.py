@@ -6,6 +6,10 @@ Hollow agents have no incarnation and compare nothing.
 
 A second agent of a name is refused while the first one's last sign of life is younger than the time after which a node counts as
 unreachable, unless it says that it takes the node over. The same agent may register again at any time.
+
+Where the machine is another one than that of the agent before, its pods may still run there; so it has to be said that the node
+is taken over, or the node is deleted first. The record keeps the revision at which that happened, and agents on the new machine
+start none of the pods that were on the node by then.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rayched.controllers.node_settings import NodeSettings
-from rayched.server.errors import conflict, forbidden_by_state
+from rayched.server.errors import ApiFailure, Code, conflict, forbidden_by_state
 from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, lost_write, milliseconds_now
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1.core_pb2 import Pod
@@ -35,15 +39,23 @@ RULE_INCARNATION_GUARD: bool = True
 
 @dataclass(frozen=True, slots=True)
 class ReportingAgent:
-    """Who reports on pods. Without a condition: a hollow agent, which stands for many nodes."""
+    """Who reports on pods. Without a node: a hollow agent, which stands for many. `condition`: what its writes compare."""
 
     node: str
     condition: Condition
 
     def check(self, subject: str, pod: Pod) -> None:
         """Raises where the pod is another node's."""
-        if self.condition and pod.spec.node_name != self.node:
+        if self.node and pod.spec.node_name != self.node:
             raise forbidden_by_state(f"{subject}: is on node {pod.spec.node_name}, and the agent of {self.node} reports on it")
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """`revision` 0: an agent that has none. `replaced_before`: pods that were on the node then may run on another machine."""
+
+    revision: int
+    replaced_before: int
 
 
 class Incarnations:
@@ -58,10 +70,10 @@ class Incarnations:
             return ()
         return ((self._objects.keys.agent(node), incarnation),)
 
-    async def begin(self, target: CallTarget, request: RegisterNodeRequest) -> int:
-        """A new incarnation; 0 for an agent that has none. Raises FAILED_PRECONDITION while another agent lives."""
+    async def begin(self, target: CallTarget, request: RegisterNodeRequest) -> Incarnation:
+        """A new incarnation. Raises FAILED_PRECONDITION while another agent lives."""
         if not request.agent_id:
-            return 0
+            return Incarnation(0, 0)
         node = target.key.name
         key = self._objects.keys.agent(node)
         record = AgentRecord(
@@ -74,13 +86,16 @@ class Incarnations:
         )
         entry = await self._objects.store.get(key)
         for _ in range(ATTEMPTS_MAX):
-            if entry is not None and not request.take_over:
-                await self._refuse_second(target, AgentRecord.FromString(entry.value), request.agent_id)
+            present = AgentRecord.FromString(entry.value) if entry is not None else None
+            if present is not None and not request.take_over:
+                await self._refuse_machine(target, present, request.machine_id)
+                await self._refuse_second(target, present, request.agent_id)
+            _note_machine(record, present, entry.mod_revision if entry is not None else 0)
             write = GuardedPut(key, entry.mod_revision if entry is not None else 0, record.SerializeToString())
             outcome = (await self._objects.store.send(None, [write]))[0]
             match outcome:
                 case Committed(revision):
-                    return revision
+                    return Incarnation(revision, revision if record.replaces_machine else record.replaced_before)
                 case Conflict(current=current):
                     entry = current
                 case _:
@@ -98,3 +113,28 @@ class Incarnations:
             whose = f"agent {present.agent_id} at {present.address or 'an unknown address'}"
             hint = f"wait until it is silent for {AGENT_LIVES_SECONDS:g} s, or take the node over (--take-over)"
             raise forbidden_by_state(f"{target}: {whose} was heard of {max(age, 0.0):.0f} s ago; {hint}")
+
+    async def _refuse_machine(self, target: CallTarget, present: AgentRecord, machine_id: str) -> None:
+        """What ran on the other machine may run there still, and only somebody can say that it does not: so, or by deleting the
+        node."""
+        if not _differ(present.machine_id, machine_id) or await self._objects.store.get(target.store_key) is None:
+            return
+        whose = f"it is on machine {present.machine_id}, whose pods may run there still"
+        hint = "once that machine is off, take the node over (--take-over)"
+        # Not as one that has been superseded: what runs where the agent asks from goes on.
+        raise ApiFailure(Code.PERMISSION_DENIED, f"{target}: {whose}; {hint}")
+
+
+def _differ(one: str, other: str) -> bool:
+    """A machine without an id is taken for any."""
+    return bool(one and other and one != other)
+
+
+def _note_machine(record: AgentRecord, before: AgentRecord | None, before_revision: int) -> None:
+    """Whether the record is of another machine than the one before it; a machine without an id is taken for the same."""
+    if before is None:
+        return
+    record.replaces_machine = _differ(before.machine_id, record.machine_id)
+    record.replaced_before = before_revision if before.replaces_machine else before.replaced_before
+    if not record.machine_id:
+        record.machine_id = before.machine_id

@@ -19,16 +19,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from leader.etcd_shim import rpc
+from rayched.api.agents import INCARNATION_ANNOTATION
 from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
+from rayched.api.identity import node_identity, node_of
 from rayched.api.kinds import NODE, POD, AnyObject, wrap
 from rayched.api.termination import Ending, end_object
 from rayched.api.validation import validate
 from rayched.server.admission.deletion import removal
+from rayched.server.admission.first_size import SIZE_ANNOTATION, note_first_size, size_fault
 from rayched.server.errors import (
     ApiFailure,
     Code,
     conflict,
+    denied,
     failure_of,
     forbidden_by_state,
     invalid,
@@ -49,23 +53,35 @@ from rayched.server.objects import (
 )
 from rayched.server.reports import register, report_node, report_pod
 from rayched.server.rpc import Call
-from rayched.server.services.incarnations import NO_INCARNATIONS, Incarnations, ReportingAgent
+from rayched.server.services.incarnations import (
+    AGENT_LIVES_SECONDS,
+    NO_INCARNATIONS,
+    Incarnation,
+    Incarnations,
+    ReportingAgent,
+)
+from rayched.server.services.node_events import NodeEvents
+from rayched.server.services.watch_service import WatchService
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import RequestTooLarge
 from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Write
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.meta_pb2 import Quantity
 from rayched.v1.services_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,
     PodStatusUpdate,
     RegisterNodeRequest,
     RegisterNodeResponse,
+    ReportEventsRequest,
+    ReportEventsResponse,
     UpdateNodeStatusRequest,
     UpdateNodeStatusResponse,
     UpdatePodStatusRequest,
     UpdatePodStatusResponse,
+    WatchNodeRequest,
 )
 from rayched.v1.storage_pb2 import Heartbeat
 
@@ -89,32 +105,42 @@ class _Update:
 class NodeService:
     """Any replica serves it."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, watches: WatchService) -> None:
         self._objects = objects
+        self._watches = watches
+        self._events = NodeEvents(objects)
         self._incarnations = Incarnations(objects)
 
-    async def register(self, request: RegisterNodeRequest, _: Call) -> RegisterNodeResponse:
+    async def register(self, request: RegisterNodeRequest, call: Call) -> RegisterNodeResponse:
         node = request.node
+        if SIZE_ANNOTATION in node.metadata.annotations:
+            del node.metadata.annotations[SIZE_ANNOTATION]
         target = self._objects.target_of(NODE, "", node.metadata.name)
         default(node)
         errors = validate(node)
         if errors:
             raise invalid_fields(str(target), errors)
-        incarnation = await self._incarnations.begin(target, request)
+        is_agent = node_of(call.identity) is not None
+        if is_agent:
+            await self._refuse_larger(target, node)
+        begun = await self._incarnations.begin(target, request)
+        if begun.revision:
+            node.metadata.annotations[INCARNATION_ANNOTATION] = str(begun.revision)
         for _attempt in range(ATTEMPTS_MAX):
             try:
-                rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node), goes_on=True)
+                rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node, is_agent), goes_on=True)
             except ApiFailure as failure:
                 if failure.code is not Code.NOT_FOUND:
                     raise
             else:
                 # It may have been deleted meanwhile, and then nothing of it is to be left.
                 await self._heartbeats([target.key.name])
-                found = _as_node(rewritten.message)
-                return RegisterNodeResponse(node=found, revision=rewritten.revision, incarnation=incarnation)
+                return _registration(_as_node(rewritten.message), rewritten.revision, begun)
+            if is_agent:
+                note_first_size(node, node.status.allocatable)
             revision = await self._create(target, node)
             if revision:
-                return RegisterNodeResponse(node=node, revision=revision, incarnation=incarnation)
+                return _registration(node, revision, begun)
         raise conflict(f"{target}: others keep creating and deleting it; try again")
 
     async def heartbeat(self, request: HeartbeatRequest, _: Call) -> HeartbeatResponse:
@@ -128,10 +154,13 @@ class NodeService:
             (response.superseded if is_there else response.unknown).append(name)
         return response
 
-    async def update_node_status(self, request: UpdateNodeStatusRequest, _: Call) -> UpdateNodeStatusResponse:
+    async def update_node_status(self, request: UpdateNodeStatusRequest, call: Call) -> UpdateNodeStatusResponse:
         target = self._objects.target_of(NODE, "", request.name)
+        is_agent = node_of(call.identity) is not None
 
         def edit(stored: AnyObject) -> list[FieldError]:
+            if is_agent:
+                refuse_larger(_as_node(stored), request.status.allocatable)
             report_node(_as_node(stored), request.status, timestamp_now())
             return validate(stored)
 
@@ -159,7 +188,22 @@ class NodeService:
             outcomes[index] = update.result
         return UpdatePodStatusResponse(outcomes=[outcome or services_pb2.Outcome() for outcome in outcomes])
 
+    async def watch_node(self, request: WatchNodeRequest, call: Call) -> None:
+        target = self._objects.target_of(NODE, "", request.name)
+        await self._watches.watch_node(target.key.name, request.start_revision, call)
+
+    async def report_events(self, request: ReportEventsRequest, _: Call) -> ReportEventsResponse:
+        node = self._objects.target_of(NODE, "", request.node).key.name
+        agent = ReportingAgent(node, self._incarnations.condition(node, request.incarnation))
+        return ReportEventsResponse(outcomes=await self._events.report(request, agent))
+
     # ---- nodes
+
+    async def _refuse_larger(self, target: CallTarget, node: Node) -> None:
+        """Before an incarnation begins that would end the one before it for nothing."""
+        entry = await self._objects.store.get(target.store_key)
+        if entry is not None:
+            refuse_larger(_as_node(read_entry(entry).message), node.status.allocatable)
 
     async def _create(self, target: CallTarget, node: Node) -> int:
         """The revision of the creation, the node completed; 0 when it exists by now."""
@@ -258,9 +302,30 @@ class NodeService:
         return {uid: entry for uid, entry in zip(uids, reading.entries, strict=True) if entry is not None}
 
 
-def _registered(stored: AnyObject, reported: Node) -> list[FieldError]:
-    register(_as_node(stored), reported, timestamp_now())
+def refuse_larger(stored: Node, allocatable: Mapping[str, Quantity]) -> None:
+    """Raises PERMISSION_DENIED where an agent offers more than it may."""
+    fault = size_fault(stored, allocatable)
+    if fault:
+        raise denied(node_identity(stored.metadata.name), "offer more", fault)
+
+
+def _registered(stored: AnyObject, reported: Node, is_agent: bool) -> list[FieldError]:
+    node = _as_node(stored)
+    if is_agent:
+        refuse_larger(node, reported.status.allocatable)
+        note_first_size(node, reported.status.allocatable)
+    register(node, reported, timestamp_now())
     return validate(stored)
+
+
+def _registration(node: Node, revision: int, begun: Incarnation) -> RegisterNodeResponse:
+    return RegisterNodeResponse(
+        node=node,
+        revision=revision,
+        incarnation=begun.revision,
+        replaced_before=begun.replaced_before,
+        node_monitor_grace_seconds=AGENT_LIVES_SECONDS,
+    )
 
 
 def _write_for(update: _Update, records: dict[str, Entry], agent: ReportingAgent) -> Write | None:

@@ -32,6 +32,7 @@ from rayched.server.errors import ApiFailure, Code, invalid, unavailable, watch_
 from rayched.server.rpc import Call
 from rayched.server.watching.changes import EventEncoder, ObjectChange, bookmark, up_to
 from rayched.server.watching.history import History, HistoryGone
+from rayched.server.watching.node_index import select_node
 from rayched.server.watching.open_streams import OpenStreams
 from rayched.server.watching.selection import Selection, select
 from rayched.server.watching.watch_feed import WatchFeed
@@ -101,14 +102,21 @@ class WatchService:
 
     async def watch(self, request: WatchRequest, call: Call) -> None:
         selection = select(request.kind, request.namespace, request.label_selector, request.field_selector)
-        if request.start_revision < 0:
-            raise invalid(f"start_revision: found {request.start_revision}, want 0 or the first revision to be sent")
+        await self._open(selection, request.start_revision, call)
+
+    async def watch_node(self, name: str, start_revision: int, call: Call) -> None:
+        """As `watch`, of one node and the pods on it."""
+        await self._open(select_node(name), start_revision, call)
+
+    async def _open(self, selection: Selection, start_revision: int, call: Call) -> None:
+        if start_revision < 0:
+            raise invalid(f"start_revision: found {start_revision}, want 0 or the first revision to be sent")
         self._streams.refuse_when_closing()
         if len(self._streams) >= self._limits.streams_max:
             raise unavailable(f"this replica serves {self._limits.streams_max} watches already; ask another one")
         source = self._sources.events() if selection.kind is EVENT else self._sources.cluster()
-        stream = _WatchCall(call, selection, source, max(request.start_revision - 1, 0))
-        await self._streams.run(lambda: self._run(stream, request.start_revision), lambda: _watch_elsewhere(stream))
+        stream = _WatchCall(call, selection, source, max(start_revision - 1, 0))
+        await self._streams.run(lambda: self._run(stream, start_revision), lambda: _watch_elsewhere(stream))
 
     async def close(self) -> None:
         """Ends all streams; new ones are refused."""

@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rayched.api.kinds import EVENT, Kind
+from rayched.api.kinds import EVENT, NODE, POD, Kind
 from rayched.server.present_state import PresentState
 from rayched.server.watching.changes import EventEncoder, ObjectChange
+from rayched.server.watching.node_index import NodeIndex, NodeSelection
 from rayched.server.watching.selection import Selection
 from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import ObjectKey
@@ -146,6 +147,49 @@ class Subscription:
         self._on_ready()
 
 
+class NodeSubscription(Subscription):
+    """A position in the window, for one node: its own changes are all that is looked at."""
+
+    __slots__ = ("_index", "node")
+
+    def __init__(
+        self,
+        hub: WatchHub,
+        selection: NodeSelection,
+        index: NodeIndex,
+        position: int,
+        revision: int,
+        on_ready: Callable[[], None],
+    ) -> None:
+        super().__init__(hub, selection, position, revision, on_ready)
+        self._index = index
+        self.node = selection.node
+
+    def read(self, events_max: int = EVENTS_A_BATCH, bytes_max: int = BYTES_A_BATCH) -> Batch | Lost:
+        if self._lost is not None:
+            return Lost(self._lost, self.revision)
+        hub = self._hub
+        events: list[bytes] = []
+        size = 0
+        for position in self._index.positions(self.node, self._position):
+            change = hub.window[position - hub.first]
+            if (len(events) >= events_max or size >= bytes_max) and change.revision != self.revision:
+                return Batch(events, self.revision, True)
+            self.revision, self._position = max(self.revision, change.revision), position + 1
+            if change.revision > self._after:
+                event = hub.encoder.encode(change, self.selection)
+                if event is not None:
+                    events.append(event)
+                    size += len(event)
+        self._position = hub.first + len(hub.window)
+        self.pending = False
+        self.revision = max(self.revision, hub.revision)
+        return Batch(events, self.revision, False)
+
+    def close(self) -> None:
+        self._hub.leave_node(self)
+
+
 class WatchHub:
     """Present state, window and subscriptions of one prefix."""
 
@@ -165,7 +209,11 @@ class WatchHub:
         self.revision = 0
         """Everything up to here was fed."""
         self.synced = False
+        self._nodes: NodeIndex | None = None
+        """None: nobody has asked for one node yet, or not since the last list."""
+        self._on_nodes: dict[str, set[NodeSubscription]] = {}
         self.subscriptions: set[Subscription] = set()
+        """But those of single nodes."""
         self.overflows = 0
         """Subscriptions lost because nobody read them in time."""
 
@@ -184,6 +232,7 @@ class WatchHub:
             self.first += len(self.window)
             self.window.clear()
             self._window_bytes = 0
+            self._nodes = None
             self.floor = self.revision = revision
             self.lose_all(Loss.RELISTED)
         self.synced = True
@@ -193,7 +242,7 @@ class WatchHub:
         # Before they are added: a delivery larger than the window is still there for those who read it at once.
         if len(self.window) > self._limits.changes_max or self._window_bytes > self._limits.bytes_max:
             self._trim()
-        kinds: set[str] = set()
+        kinds, nodes = set[str](), set[str]()
         for item in changes:
             key = self._parse(item.key)
             if key is None:
@@ -203,6 +252,8 @@ class WatchHub:
             if after is None and before is None:
                 continue
             change = ObjectChange(key, item.mod_revision, before, after)
+            if self._nodes is not None:
+                nodes |= self._nodes.changed(self.first + len(self.window), change)
             self.window.append(change)
             self._window_bytes += change.size
             kinds.add(key.kind)
@@ -212,10 +263,13 @@ class WatchHub:
             wanted = subscription.selection.kind
             if wanted is None or wanted.name in kinds:
                 subscription.wake()
+        for node in nodes & self._on_nodes.keys():
+            for watching in self._on_nodes[node]:
+                watching.wake()
 
     def lose_all(self, reason: Loss) -> None:
         """Ends all subscriptions."""
-        for subscription in tuple(self.subscriptions):
+        for subscription in self._everybody():
             subscription.lose(reason)
 
     # ---- asked by handlers of calls
@@ -225,15 +279,41 @@ class WatchHub:
         if after_revision < self.floor:
             return None
         index = bisect.bisect_right(self.window, after_revision, key=lambda change: change.revision)
+        if isinstance(selection, NodeSelection):
+            found = NodeSubscription(self, selection, self._indexed(), self.first + index, after_revision, on_ready)
+            self._on_nodes.setdefault(selection.node, set()).add(found)
+            return found
         subscription = Subscription(self, selection, self.first + index, after_revision, on_ready)
         self.subscriptions.add(subscription)
         return subscription
+
+    def leave_node(self, subscription: NodeSubscription) -> None:
+        """It is over; repeated, nothing."""
+        watching = self._on_nodes.get(subscription.node, set())
+        watching.discard(subscription)
+        if not watching:
+            self._on_nodes.pop(subscription.node, None)
+
+    def _indexed(self) -> NodeIndex:
+        if self._nodes is None:
+            self._nodes = index = NodeIndex(self.encoder)
+            pods = ((self._parse(entry.key), entry) for entry in self._state.all_of(POD.name))
+            index.present((key, entry) for key, entry in pods if key is not None)
+            for position, change in enumerate(self.window, self.first):
+                index.was_changed(position, change)
+        return self._nodes
+
+    def _everybody(self) -> tuple[Subscription, ...]:
+        return (*self.subscriptions, *itertools.chain.from_iterable(self._on_nodes.values()))
 
     def entries(self, selection: Selection) -> list[Entry]:
         """What is there now and covered by the selection, in the order of the keys; selectors are still to be asked.
 
         Cost: 0.1 µs an entry of the namespaces asked for, or one look-up for an object that is named.
         """
+        if isinstance(selection, NodeSelection):
+            keys = [ObjectKey(NODE.name, "", selection.node), *self._indexed().pods_on(selection.node)]
+            return [entry for entry in map(self._state.find, keys) if entry is not None]
         kinds = (
             [selection.kind.name] if selection.kind is not None else [kind for kind in self._state.kinds() if kind != EVENT.name]
         )
@@ -281,5 +361,7 @@ class WatchHub:
             self.floor = self.window[drop - 1].revision
             self.first += drop
             del self.window[:drop]
-            for subscription in tuple(self.subscriptions):
+            if self._nodes is not None:
+                self._nodes.trimmed(self.first)
+            for subscription in self._everybody():
                 subscription.trimmed(self.first, self.floor)

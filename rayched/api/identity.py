@@ -1,0 +1,21 @@
+"""Who a call says it is from: a text in its metadata. Pure.
+
+Of a node's agent it is `system:node:<name>`, as Kubernetes names kubelets. A call without an identity is from whoever can reach
+the replicas.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+IDENTITY_METADATA: Final = "rayched-identity"
+_NODE_PREFIX: Final = "system:node:"
+
+
+def node_identity(node: str) -> str:
+    return _NODE_PREFIX + node
+
+
+def node_of(identity: str) -> str | None:
+    """The node whose agent has this identity; None: it is no agent's."""
+    return identity.removeprefix(_NODE_PREFIX) if identity.startswith(_NODE_PREFIX) else None

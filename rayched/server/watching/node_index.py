@@ -1,0 +1,118 @@
+"""Which changes and pods belong to which node, so that the watch of one node costs what happens there and no more.
+
+Made when the first node is watched; a cluster without such watches pays nothing. Owner: the hub. Memory: some 200 bytes a pod on
+a node, and 8 a change of the window. Cost: a decoding for each change of a pod, and for each pod that is there at the beginning.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rayched.api.kinds import NODE, POD, AnyObject
+from rayched.api.selectors import FieldSelector, Requirements
+from rayched.server.watching.changes import EventEncoder, ObjectChange
+from rayched.server.watching.selection import Selection
+from rayched.store.entries import Entry
+from rayched.store.keys import ObjectKey
+from rayched.v1.core_pb2 import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection(Selection):
+    """One node and the pods on it."""
+
+    node: str = ""
+
+    @property
+    def by_key(self) -> bool:
+        return False
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        return None
+
+    def covers(self, key: ObjectKey) -> bool:
+        return key.kind == POD.name or (key.kind == NODE.name and key.name == self.node)
+
+    def matches(self, item: AnyObject) -> bool:
+        return item.spec.node_name == self.node if isinstance(item, Pod) else item.metadata.name == self.node
+
+
+def select_node(name: str) -> NodeSelection:
+    return NodeSelection(None, "", Requirements(()), FieldSelector(()), name)
+
+
+class NodeIndex:
+    """Pods by their node, and the positions of changes in the hub's window."""
+
+    def __init__(self, encoder: EventEncoder) -> None:
+        self._encoder = encoder
+        self._node_of: dict[ObjectKey, str] = {}
+        self._pods_on: dict[str, dict[ObjectKey, None]] = {}
+        self._positions: dict[str, list[int]] = {}
+
+    def present(self, pods: Iterable[tuple[ObjectKey, Entry]]) -> None:
+        """What is there now; to be told once, before the changes of the window."""
+        for key, entry in pods:
+            self._moves(key, self._node_in(entry))
+
+    def was_changed(self, position: int, change: ObjectChange) -> None:
+        """A change that came before the present state."""
+        if change.key.kind == NODE.name:
+            self._note(change.key.name, position)
+        elif change.key.kind == POD.name:
+            for node in {self._node_in(change.before), self._node_in(change.after)}:
+                self._note(node, position)
+
+    def changed(self, position: int, change: ObjectChange) -> set[str]:
+        """The nodes that it is about."""
+        if change.key.kind == NODE.name:
+            nodes = {change.key.name}
+        elif change.key.kind == POD.name:
+            after = self._node_in(change.after)
+            nodes = {self._moves(change.key, after), after} - {""}
+        else:
+            return set()
+        for node in nodes:
+            self._note(node, position)
+        return nodes
+
+    def pods_on(self, node: str) -> list[ObjectKey]:
+        """In the order of their names."""
+        return sorted(self._pods_on.get(node, ()))
+
+    def positions(self, node: str, first: int) -> Sequence[int]:
+        """Of its changes, from that position on."""
+        found = self._positions.get(node, [])
+        return found[bisect.bisect_left(found, first) :]
+
+    def trimmed(self, first: int) -> None:
+        """The window begins there now."""
+        for node, found in list(self._positions.items()):
+            del found[: bisect.bisect_left(found, first)]
+            if not found:
+                del self._positions[node]
+
+    def _note(self, node: str, position: int) -> None:
+        if node:
+            self._positions.setdefault(node, []).append(position)
+
+    def _moves(self, key: ObjectKey, node: str) -> str:
+        """Where it was before."""
+        before = self._node_of.pop(key, "")
+        if before and before != node:
+            pods = self._pods_on[before]
+            del pods[key]
+            if not pods:
+                del self._pods_on[before]
+        if node:
+            self._node_of[key] = node
+            self._pods_on.setdefault(node, {})[key] = None
+        return before
+
+    def _node_in(self, entry: Entry | None) -> str:
+        """Empty for a pod without a node, and for none."""
+        item = self._encoder.message(entry)
+        return item.spec.node_name if isinstance(item, Pod) else ""
