@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rayched.api.disconnection import stop_after_seconds
 from rayched.api.kinds import NODE, POD
 from rayched.api.termination import FINAL_PHASES, is_tracked
 from rayched.api.tolerations import NO_EXECUTE
@@ -70,6 +71,11 @@ class PodView(NamedTuple):
     def tolerations(self) -> Sequence[Toleration]:
         """Read anew each time: they are asked for only when the node has taints that evict."""
         return Stored.FromString(self.value).object.pod.spec.tolerations
+
+    @property
+    def stop_after_seconds(self) -> float | None:
+        """After how long without a connection its node stops it; None: it does not. Read anew each time, of pods that end."""
+        return stop_after_seconds(Stored.FromString(self.value).object.pod)
 
 
 def _name_of(facts: PodView) -> str:

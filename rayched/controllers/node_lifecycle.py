@@ -25,6 +25,7 @@ from itertools import chain
 from typing import Final
 
 from rayched.api.agents import runs_processes
+from rayched.api.disconnection import has_stopped_after
 from rayched.controllers.cluster_view import ClusterView, NodeFacts, PodView
 from rayched.controllers.heartbeat_ages import HeartbeatAges
 from rayched.controllers.measured_ends import MeasuredEnds
@@ -70,12 +71,14 @@ class EndKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """`node_revision`: only if its node is still at this revision (0: not there); None: whatever became of the node."""
+    """`node_revision`: only if its node is still at this revision (0: not there); None: whatever became of the node. `heartbeat`:
+    only if its node has not been heard of since that revision; None: whether or not."""
 
     facts: PodView
     end: EndKind
     node_revision: int | None
     taints: str = ""
+    heartbeat: int | None = None
 
 
 class NodeLifecycle:
@@ -102,6 +105,8 @@ class NodeLifecycle:
         """Pods whose fate is to be found out, or is known and not seen yet."""
         self._too_many: set[bytes] = set()
         """Those of them that have ended, beyond the number that is kept."""
+        self._stops: dict[bytes, float] = {}
+        """Pods that are ending and that their nodes stop when they are cut off: when that is looked at again."""
         self._ends = MeasuredEnds(settings.termination_margin, revisions)
         self._taints = MeasuredTaints(revisions)
         self._gone_since: dict[str, float] = {}
@@ -253,6 +258,9 @@ class NodeLifecycle:
         self._ends.seen((view.pods[key] for key in view.pods_to_look_at if key in view.pods), now)
         view.pods_to_look_at.clear()
         to_judge.update(dict.fromkeys(self._ends.due(now)))
+        for key in [key for key, when in self._stops.items() if when <= now]:
+            del self._stops[key]
+            to_judge[key] = None
         for name, since in self._gone_since.items():
             if now - since >= self._settings.orphan_quarantine:
                 to_judge.update(dict.fromkeys(view.pods_on[name]))
@@ -269,23 +277,39 @@ class NodeLifecycle:
     def _fate(self, pod: PodView, now: float) -> PodEnd | None:
         node = self._view.nodes.get(pod.node_name)
         gone_since = self._gone_since.get(pod.node_name)
+        ends_at = self._ends.ends_at(pod)
+        runs = node is not None and runs_processes(node.node)
+        stopped = runs and ends_at is not None and self._has_been_stopped(pod, now)
         found = Circumstances(
             bound=bool(pod.node_name),
             ended=pod.ended,
-            ends_at=self._ends.ends_at(pod),
+            ends_at=ends_at,
             too_many=pod.key in self._too_many,
             tracked=pod.tracked,
             node_gone_seconds=None if gone_since is None else now - gone_since,
             node_out_of_service=node is not None and is_out_of_service(node.node),
-            node_runs_processes=node is not None and runs_processes(node.node),
+            node_runs_processes=runs,
+            has_been_stopped=stopped,
         )
         match fate_of(found, self._settings, now):
             case Fate.FAIL:
                 return PodEnd(pod, EndKind.FAIL, 0)
             case Fate.REMOVE:
-                return PodEnd(pod, EndKind.REMOVE, None if gone_since is None else 0)
+                heard = self._ages.revision(pod.node_name) if stopped else None
+                return PodEnd(pod, EndKind.REMOVE, None if gone_since is None else 0, heartbeat=heard)
             case Fate.STAY:
                 return None
+
+    def _has_been_stopped(self, pod: PodView, now: float) -> bool:
+        """Whether its node must have stopped it, for want of a connection; else it is judged again when that may be so."""
+        after = pod.stop_after_seconds
+        if after is None or not self._ages.revision(pod.node_name):
+            return False
+        left = has_stopped_after(after) - self._ages.silent_seconds(pod.node_name)
+        if left > 0:
+            # Silence is measured at readings, and grows with them.
+            self._stops[pod.key] = now + max(left, self._settings.node_monitor_period)
+        return left <= 0
 
     # ---------------------------------------------------------------------------------------------------------- outcomes
 
@@ -300,6 +324,7 @@ class NodeLifecycle:
         view = self._view
         self._ages.keep(view.nodes)
         self._ends.keep(view.pods)
+        self._stops = {key: when for key, when in self._stops.items() if key in view.pods}
         self._taints.keep(view.nodes, view.pods)
         present = {facts.key: facts.mod_revision for facts in view.nodes.values()}
         self._decided = {

@@ -56,6 +56,8 @@ class NodeWrites:
         """What becomes of the pod that `entry` holds. `records` are those of submissions, by uid."""
         pod, name = decode_entry(entry).pod, end.facts.node_name
         also = () if end.node_revision is None else ((self._keys.object_key(NODE, "", name), end.node_revision),)
+        if end.heartbeat is not None:
+            also = (*also, (self._keys.heartbeat(name), end.heartbeat))
         match end.end:
             case EndKind.EVICT:
                 mark_disrupted(pod, DELETION_BY_TAINT_MANAGER, f"node {name} is tainted: {end.taints}", int(wall))

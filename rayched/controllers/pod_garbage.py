@@ -6,6 +6,7 @@
 | ending, on a node that is not ready and tainted out-of-service | removed |
 | ending, and `termination_margin` seconds past its grace | removed: its agent did not do it in time |
 | the same on a node whose agent runs processes | stays: it may run there, until its agent or the end of its node says not |
+| the same, and its node stops it when it is cut off (api/disconnection.py) | removed once that must have happened |
 | ending without a node | removed |
 | ended, and its job has not counted it yet | stays, whatever else is true of it |
 | ended, and more than `terminated_pod_gc_threshold` have: first those that were evicted, then the oldest | removed |
@@ -46,6 +47,8 @@ class Circumstances:
     node_gone_seconds: float | None = None
     node_out_of_service: bool = False
     node_runs_processes: bool = False
+    has_been_stopped: bool = False
+    """Its node was cut off for so long that it has stopped the pod itself."""
     too_many: bool = False
     """It is one of those that are too many, if it has ended."""
     tracked: bool = False
@@ -64,7 +67,7 @@ def fate_of(pod: Circumstances, settings: NodeSettings, now: float) -> Fate:
     if not pod.bound or pod.node_out_of_service:
         return Fate.REMOVE
     if pod.node_runs_processes and RULE_REAL_NODES_END_THEIR_PODS:
-        return Fate.STAY
+        return Fate.REMOVE if pod.has_been_stopped else Fate.STAY
     if now >= pod.ends_at + settings.termination_margin:
         return Fate.REMOVE
     return Fate.STAY

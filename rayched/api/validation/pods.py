@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
+from rayched.api.disconnection import STOP_AFTER_ANNOTATION, stop_after_fault
 from rayched.api.errors import quoted
 from rayched.api.kinds import POD
 from rayched.api.names import label_fault, port_name_fault, subdomain_fault, variable_fault
@@ -41,6 +42,9 @@ _ACTIVE_SECONDS_MAX: Final = 2**31 - 1
 
 def check_pod(pod: Pod, faults: Faults) -> None:
     check_metadata(pod.metadata, POD, subdomain_fault, faults)
+    if STOP_AFTER_ANNOTATION in pod.metadata.annotations:
+        where = f"metadata.annotations[{STOP_AFTER_ANNOTATION}]"
+        faults.check(where, stop_after_fault(pod.metadata.annotations[STOP_AFTER_ANNOTATION]) or None)
     check_pod_spec(pod.spec, "spec", faults)
     if pod.spec.HasField("resources"):
         check_pod_resources(pod, faults)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from rayched.api import kinds
+from rayched.api.disconnection import STOP_AFTER_ANNOTATION, stop_after_seconds
 from rayched.api.errors import FieldError, join, key_of, quoted
 from rayched.api.kinds import AnyObject
 from rayched.api.validation.faults import Faults
@@ -59,6 +60,9 @@ def _check_metadata(old: ObjectMeta, new: ObjectMeta, faults: Faults) -> None:
 
 
 def _check_pod(old: Pod, new: Pod, faults: Faults) -> None:
+    # What a node that is cut off believes of it has to stay true.
+    if old.spec.node_name and stop_after_seconds(old) != stop_after_seconds(new):
+        faults.add(f"metadata.annotations[{STOP_AFTER_ANNOTATION}]", f"{_FIXED} once the pod has a node")
     if old.spec == new.spec:
         return
     rest = PodSpec()
