@@ -8,10 +8,11 @@ import os
 import pwd
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,15 +25,22 @@ from rayched.cli.stream_token import stream_token
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.agent import NodeAgent
 from rayched.nodes.agent.agent_settings import AgentSettings
+from rayched.nodes.agent.containment import CONTAINMENT_LABEL, ContainmentTier, tracking_root
+from rayched.nodes.agent.control import ControlFault, ask_agent
 from rayched.nodes.agent.disk import DiskFault
+from rayched.nodes.agent.endpoint import EndpointFault
 from rayched.nodes.agent.eviction.signals import Signal
 from rayched.nodes.agent.eviction.thresholds import DEPRECATED_FLAGS, Threshold
 from rayched.nodes.agent.machine import Machine, this_machine
 from rayched.nodes.agent.node_object import NodeSize, NodeSizeError
 from rayched.nodes.agent.process_specs import RunPolicy
+from rayched.nodes.agent.shutdown import ShutdownBand, two_bands
 from rayched.nodes.agent.stats import NodeBounds
 
 _PATIENCE_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
+_SHUTDOWN = "shutdown"
+"""In the place of a node's name."""
 _THRESHOLD_OF = {Signal.MEMORY: "memory", Signal.NODE_FS: "ephemeral-storage"}
 """What is kept from pods for the threshold of a signal."""
 
@@ -79,7 +87,28 @@ class NodeOptions:
     stream_token_file: Annotated[
         Path | None, _of_host("FILE", "The token that exec and port-forward need; none: both are off.")
     ] = None
-    take_over: Annotated[bool, typer.Option("--take-over", help="Take the node from another agent that still lives.")] = False
+    containment: Annotated[
+        Literal["auto", "tree", "tracking"],
+        typer.Option(
+            help="How processes of pods are told from others: by descent, or by cgroups too, which auto takes if it can."
+        ),
+    ] = "auto"
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the node from another agent that still lives, or from another machine.")
+    ] = False
+    http_address: Annotated[
+        str, _of_host("HOST:PORT", "Serve /metrics, /metrics/resource, /livez and /readyz there, on loopback; none: nowhere.")
+    ] = ""
+    shutdown_grace_period: Annotated[str, typer.Option(metavar="DURATION", help="What pods have when the host shuts down.")] = (
+        "0s"
+    )
+    shutdown_grace_period_critical_pods: Annotated[
+        str, typer.Option(metavar="DURATION", help="What of that is for critical pods, after all others.")
+    ] = "0s"
+    shutdown_grace_period_by_pod_priority: Annotated[
+        str, _of_host("PRIORITY=DURATION,...", "The same by priority, in place of both: 0=60s,2000000000=10s.")
+    ] = ""
+    cancel: Annotated[bool, typer.Option("--cancel", help="Of node shutdown: take it back.")] = False
 
     def root(self) -> Path:
         return (self.root_dir or default_root()).absolute()
@@ -120,6 +149,29 @@ class NodeOptions:
             _directories(self.image_roots),
         )
 
+    def cgroups(self) -> Path | None:
+        found = None if self.containment == "tree" else tracking_root(self.root())
+        if found is None and self.containment == "tracking":
+            wrong("--containment tracking: this host has no cgroup of the second version that may be written to")
+        return found
+
+    def shutdown(self) -> tuple[ShutdownBand, ...]:
+        total = seconds_of("--shutdown-grace-period", self.shutdown_grace_period)
+        critical = seconds_of("--shutdown-grace-period-critical-pods", self.shutdown_grace_period_critical_pods)
+        if critical > total:
+            wrong(f"--shutdown-grace-period-critical-pods {critical:g}s: want at most --shutdown-grace-period, {total:g}s")
+        if not self.shutdown_grace_period_by_pod_priority:
+            return two_bands(total, critical)
+        option = "--shutdown-grace-period-by-pod-priority"
+        if total:
+            wrong(f"{option}: cannot be given together with --shutdown-grace-period")
+        pairs = dict(_pair(option, text) for text in self.shutdown_grace_period_by_pod_priority.split(","))
+        for priority in pairs:
+            if not priority.removeprefix("-").isdigit():
+                wrong(f"{option} {priority!r}: want a priority such as 0 or 2000000000")
+        bands = [ShutdownBand(int(priority), seconds_of(option, text)) for priority, text in pairs.items()]
+        return tuple(sorted(bands, key=lambda band: band.priority))
+
     def restart_cap(self) -> float:
         cap = seconds_of("--crash-loop-max-period", self.crash_loop_max_period)
         if not 1 <= cap <= 300:
@@ -140,13 +192,20 @@ def node(
     \b
       rayched node worker-1 --server 127.0.0.1:7420
       rayched node small --cpu 2 --memory 1Gi --root-dir /tmp/small
+      rayched node shutdown                   before the host goes down: end its pods in order
 
     Pods are processes of this host. They go on when the agent ends; the next one in the same directory takes them over.
     With --memory, --pids or --ephemeral-storage what counts is the agent and its pods alone, so several nodes can share a host.
     """
+    if name == _SHUTDOWN:
+        _shut_down(options.root(), cancel=options.cancel)
+        return
     root, found = options.root(), eviction.settings()
     # The directory itself is made by the agent, once all that it is told makes sense.
     machine = this_machine(next(path for path in (root, *root.parents) if path.exists()))
+    cgroups = options.cgroups()
+    tier = ContainmentTier.TREE if cgroups is None else ContainmentTier.TRACKING
+    labels = {CONTAINMENT_LABEL: tier.value, **dict(_pair("--label", text) for text in options.node_label or ())}
     settings = AgentSettings(
         node=name,
         root=root,
@@ -155,16 +214,19 @@ def node(
         size=options.size(machine, found.thresholds),
         version=importlib.metadata.version("rayched"),
         policy=options.policy(),
-        labels=dict(_pair("--label", text) for text in options.node_label or ()),
+        labels=labels,
+        cgroups=cgroups,
         heartbeat_seconds=options.heartbeat,
         restart_cap=options.restart_cap(),
         take_over=options.take_over,
         stream_token=stream_token("--stream-token-file", options.stream_token_file),
+        http_address=options.http_address,
+        shutdown=options.shutdown(),
         eviction=found,
         bounds=options.bounds(),
     )
     try:
-        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS)
+        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name)
     except ValueError as error:
         wrong(str(error))
     with client:
@@ -175,8 +237,10 @@ def _run(settings: AgentSettings, client: NodeAgentClient) -> None:
     logging.getLogger().setLevel(logging.INFO)
     try:
         agent = NodeAgent(settings, client)
-    except NodeSizeError as error:
+    except (NodeSizeError, EndpointFault) as error:
         wrong(str(error))
+    if agent.http_address:
+        out(f"metrics at http://{agent.http_address}/metrics")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     out(f"node {settings.node} on {socket.gethostname()}, pods in {settings.root}")
@@ -186,6 +250,23 @@ def _run(settings: AgentSettings, client: NodeAgentClient) -> None:
         fail(str(fault))
     if agent.failure:
         fail(agent.failure)
+
+
+def _shut_down(root: Path, *, cancel: bool) -> None:
+    """Returns when the node's pods have ended."""
+    try:
+        found = ask_agent(root, "cancel-shutdown" if cancel else "shutdown")
+        if cancel:
+            out("the shutdown is taken back; pods that were asked to end do end")
+            return
+        while not found["over"]:
+            time.sleep(_LOOK_SECONDS)
+            found = ask_agent(root, "state")
+            if not found["shutting_down"]:
+                fail("the shutdown was taken back")
+    except ControlFault as fault:
+        fail(str(fault))
+    out("all pods have had their time" if found["pods"] else "all pods have ended")
 
 
 def default_root() -> Path:

@@ -37,6 +37,20 @@ def test_an_old_flag_names_its_successor(tmp_path: Path, flag: str) -> None:
         (("--resource", "gpu"), "--resource 'gpu': want NAME=VALUE"),
         (("--memory", "1Gi", "--system-reserved", "memory=2Gi"), "memory: capacity 1073741824 is less than system-reserved"),
         (("--crash-loop-max-period", "10m"), "--crash-loop-max-period '10m': want 1s to 300s"),
+        (
+            ("--shutdown-grace-period", "5s", "--shutdown-grace-period-critical-pods", "10s"),
+            "--shutdown-grace-period-critical-pods 10s: want at most --shutdown-grace-period, 5s",
+        ),
+        (
+            ("--shutdown-grace-period-by-pod-priority", "high=5s"),
+            "--shutdown-grace-period-by-pod-priority 'high': want a priority such as 0 or 2000000000",
+        ),
+        (
+            ("--shutdown-grace-period-by-pod-priority", "0=5s", "--shutdown-grace-period", "5s"),
+            "--shutdown-grace-period-by-pod-priority: cannot be given together with --shutdown-grace-period",
+        ),
+        (("--http-address", "10.0.0.1:80"), "--http-address '10.0.0.1:80': want HOST:PORT with a host of loopback"),
+        (("--http-address", "80"), "--http-address '80': want HOST:PORT with a host of loopback"),
         (("--pod-user", "no-such-user"), "--pod-user 'no-such-user': this host has no such user"),
         (("--allowed-uids", "a-b"), "--allowed-uids 'a-b': want FIRST-LAST or one number"),
         (("--allowed-gids", "x"), "--allowed-gids 'x': want FIRST-LAST or one number"),

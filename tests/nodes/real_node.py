@@ -45,7 +45,7 @@ class AgentThread:
     """An agent of this process."""
 
     def __init__(self, chosen: AgentSettings, address: str) -> None:
-        self._client = NodeAgentClient(address, timeout_seconds=5.0)
+        self._client = NodeAgentClient(address, timeout_seconds=5.0, node=chosen.node)
         self.agent = NodeAgent(chosen, self._client)
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
@@ -82,12 +82,20 @@ def agent_thread(chosen: AgentSettings, address: str) -> Iterator[AgentThread]:
 class AgentProcess:
     """`rayched node` in a process of its own."""
 
-    def __init__(self, root: Path, node: str, address: str, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, node: str, address: str, *options: str, env: dict[str, str] | None = None, unheard: bool = False
+    ) -> None:
+        """`unheard`: for one that has more to say than a pipe holds that nobody reads."""
         command = [sys.executable, "-m", "rayched.cli.main", "node", node, "--server", address, "--root-dir", str(root)]
-        command += ["--heartbeat", "0.5", "--crash-loop-max-period", "1s", "--allow-root-pods"]
+        # As much as an agent of a thread: one that follows another may not offer more.
+        command += ["--heartbeat", "0.5", "--crash-loop-max-period", "1s", "--allow-root-pods", "--cpu", "64"]
         command += ["--pod-user", str(os.geteuid()), *options]
         self.process = subprocess.Popen(
-            command, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            env={**os.environ, **(env or {})},
+            stdout=subprocess.DEVNULL if unheard else subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def kill(self) -> None:

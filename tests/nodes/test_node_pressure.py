@@ -205,7 +205,7 @@ def test_a_pod_whose_eviction_was_decided_ends_so_though_the_agent_is_killed(cli
     until(path.exists, "it is decided")
     first.kill()
     assert status(client, name).phase == "Running"
-    second = AgentProcess(tmp_path, node, address)
+    second = AgentProcess(tmp_path, node, address, "--memory", "1Gi", "--eviction-hard", "")
     try:
         found = evicted(client, name)
         assert found.message.startswith("The node was low on resource: memory. ")

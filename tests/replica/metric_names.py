@@ -75,3 +75,51 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "process_cpu_seconds_total": ("counter", set(), True),
     "process_resident_memory_bytes": ("gauge", set(), True),
 }
+
+NODE_METRICS: dict[str, tuple[str, set[str], bool]] = {
+    # kubelet's, as of 1.34
+    "kubelet_node_name": ("gauge", {"node"}, True),
+    "kubelet_running_pods": ("gauge", set(), True),
+    "kubelet_running_containers": ("gauge", {"container_state"}, True),
+    "kubelet_started_pods_total": ("counter", set(), True),
+    "kubelet_started_pods_errors_total": ("counter", set(), True),
+    "kubelet_started_containers_total": ("counter", {"container_type"}, True),
+    "kubelet_started_containers_errors_total": ("counter", {"container_type", "code"}, True),
+    "kubelet_pod_start_duration_seconds": ("histogram", set(), True),
+    "kubelet_pod_start_sli_duration_seconds": ("histogram", set(), True),
+    "kubelet_pod_worker_duration_seconds": ("histogram", {"operation_type"}, True),
+    "kubelet_admission_rejections_total": ("counter", {"reason"}, True),
+    "kubelet_evictions_total": ("counter", {"eviction_signal"}, True),
+    "kubelet_eviction_stats_age_seconds": ("histogram", {"eviction_signal"}, False),
+    "kubelet_graceful_shutdown_start_time_seconds": ("gauge", set(), True),
+    "kubelet_graceful_shutdown_end_time_seconds": ("gauge", set(), True),
+    "prober_probe_total": ("counter", {"probe_type", "result"}, True),
+    # rayched's own
+    "rayched_node_incarnation": ("gauge", set(), True),
+    "rayched_node_superseded_writes_total": ("counter", set(), True),
+    "rayched_node_heartbeat_age_seconds": ("gauge", set(), True),
+    "rayched_node_report_queue": ("gauge", set(), True),
+    "rayched_node_shims": ("gauge", set(), True),
+    "rayched_node_adopted_pods_total": ("counter", set(), True),
+    "rayched_node_lost_containers_total": ("counter", set(), True),
+    "rayched_node_leftovers_killed_total": ("counter", set(), True),
+    "rayched_node_containment": ("gauge", {"tier"}, True),
+    "rayched_node_signal_available": ("gauge", {"signal"}, True),
+    "rayched_node_signal_capacity": ("gauge", {"signal"}, True),
+    "rayched_node_signal_threshold": ("gauge", {"signal", "kind"}, True),
+    "rayched_node_memory_stalls_total": ("counter", set(), True),
+    "rayched_node_evict_decision_seconds": ("histogram", set(), True),
+}
+"""Every metric of a node's agent at /metrics, likewise, once pods ran there and one was evicted for a limit of its storage."""
+
+NODE_RESOURCE_METRICS: dict[str, tuple[str, set[str], bool]] = {
+    "node_cpu_usage_seconds_total": ("counter", set(), True),
+    "node_memory_working_set_bytes": ("gauge", set(), True),
+    "pod_cpu_usage_seconds_total": ("counter", {"namespace", "pod"}, True),
+    "pod_memory_working_set_bytes": ("gauge", {"namespace", "pod"}, True),
+    "container_cpu_usage_seconds_total": ("counter", {"namespace", "pod", "container"}, True),
+    "container_memory_working_set_bytes": ("gauge", {"namespace", "pod", "container"}, True),
+    "kube_pod_overhead_cpu_cores": ("gauge", {"namespace", "pod"}, True),
+    "kube_pod_overhead_memory_bytes": ("gauge", {"namespace", "pod"}, True),
+}
+"""The same at /metrics/resource."""

@@ -20,33 +20,37 @@ import grpc
 
 from rayched.api.termination import FINAL_PHASES
 from rayched.client.errors import ApiError
-from rayched.client.node_agent import NodeAgentClient
+from rayched.client.node_agent import NodeAgentClient, NodeState
 from rayched.nodes.agent.actions import PodEvent
-from rayched.nodes.agent.agent_settings import AgentSettings, steady_clock
+from rayched.nodes.agent.agent_metrics import AgentMetrics
+from rayched.nodes.agent.agent_settings import AgentSettings, boottime_of, steady_clock
 from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
-from rayched.nodes.agent.following import FollowerPorts, NodeFollower
+from rayched.nodes.agent.doors import AgentDoors, AgentView
+from rayched.nodes.agent.event_reports import EventReporter
+from rayched.nodes.agent.fences import Fences
+from rayched.nodes.agent.following import FollowerPorts, NodeFollower, registration
 from rayched.nodes.agent.intake import IntakePorts, PodIntake
 from rayched.nodes.agent.loop import AgentLoop
-from rayched.nodes.agent.node_object import node_object, set_conditions
+from rayched.nodes.agent.node_object import node_object
+from rayched.nodes.agent.node_report import NodeReport
 from rayched.nodes.agent.pod_life import PodEnding
+from rayched.nodes.agent.pod_reports import PodReports
 from rayched.nodes.agent.pod_runner import PodRunner
 from rayched.nodes.agent.pod_status import MESSAGE_MAX
-from rayched.nodes.agent.pressure import PressureMonitor, PressurePorts
+from rayched.nodes.agent.pressure import PressureMonitor
 from rayched.nodes.agent.recovery import presumed_lost
 from rayched.nodes.agent.reports import Reporter, ReportOutcomes
 from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.running_pods import RunningPods
-from rayched.nodes.agent.shim_link import ShimLink
+from rayched.nodes.agent.shutdown_manager import ShutdownManager
 from rayched.nodes.agent.stats import NodeStats
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
 from rayched.nodes.node_admission import NodeRefusal
-from rayched.v1.core_pb2 import Node, NodeStatus, Pod, PodStatus
-from rayched.v1.services_pb2 import PodStatusUpdate, RegisterNodeRequest
+from rayched.v1.core_pb2 import Node, Pod, PodStatus
+from rayched.v1.services_pb2 import PodStatusUpdate, RegisterNodeResponse
 
 _WORKERS: Final = 8
-_STATUS_SECONDS: Final = 10.0
-_UNCHANGED_STATUS_SECONDS: Final = 300.0
 _FLUSH_SECONDS: Final = 2.0
 _REMOVAL_SECONDS: Final = 10.0
 
@@ -69,36 +73,33 @@ class NodeAgent:
         self._node = node_object(
             settings.node, settings.address, settings.machine, settings.size, settings.labels, settings.version
         )
-        ports = IntakePorts(self._accepted, self._refused, self._someone_ends, self._loop.post, self._clock)
-        self._intake = PodIntake(self._node, client, self._directory, self._workers, ports)
+        taken = IntakePorts(self._accepted, self._refused, self._someone_ends, self._loop.post, self._clock, settings.cgroups)
+        self._intake = PodIntake(self._node, client, self._directory, self._workers, taken)
         self._runners: dict[str, PodRunner] = {}
-        self._told: dict[str, bytes] = {}
-        self._gone: set[str] = set()
-        """Pods whose object is gone while something of them lives."""
-        self._synced = False
+        self._left_behind: frozenset[str] = frozenset()
+        """Pods that may run on another machine, which had this node before."""
+        self._fences = Fences()
         self._registers = False
         self._is_superseded = False
-        self._status: bytes = b""
-        self._status_due = 0.0
-        self._status_told_at = 0.0
         self.failure = ""
         """Why it ended by itself; empty: it was told to."""
         outcomes = ReportOutcomes(
             lambda update, error: self._loop.post(partial(self._pod_reported, update, error)),
+            self._write_superseded,
             lambda: self._loop.post(self._register_again),
-            lambda: self._loop.post(self._register_again),
+            lambda sent_at: self._loop.post(partial(self._acknowledged, sent_at)),
+            self._clock,
         )
         self._reporter = Reporter(client, settings.node, settings.heartbeat_seconds, outcomes)
-        running, post = RunningPods(self._runners, self._directory.logs), self._loop.post
-        reserved = [one.get("memory", 0) for one in (settings.size.system_reserved, settings.size.agent_reserved)]
-        self._pressure = PressureMonitor(
-            settings.eviction,
-            NodeStats(settings.root, settings.bounds, settings.size.capacity["memory"] - sum(reserved)),
-            PressurePorts(
-                post, self._clock, running.places, running.lives, running.evict, self._pressures, running.kill, running.reclaim
-            ),
-        )
-        self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), post)
+        self._reports = PodReports(self._reporter)
+        self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
+        self._node_report = NodeReport(settings.node, self._reporter.node, self._events.of_node)
+        self._metrics = metrics = AgentMetrics(settings.node, settings.tier)
+        running = RunningPods(self._runners, self._directory.logs)
+        stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"))
+        ports = running.ports(self._loop.post, self._clock, self._pressures, self._events.of_node, metrics)
+        self._pressure = PressureMonitor(settings.eviction, stats, ports)
+        self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
             node=settings.node,
             address=settings.address,
@@ -106,14 +107,22 @@ class NodeAgent:
             policy=settings.policy,
             restart_cap=settings.restart_cap,
             clock=self._clock,
+            boottime_of=boottime_of,
             random=random.Random(),
             post=self._loop.post,
             post_later=self._loop.later,
             workers=self._workers,
             probers=self._probers,
-            watch_link=self._watch_link,
-            event=self._event,
+            watch_link=self._loop.look_after,
+            event=self._events.of_pod,
+            metrics=metrics,
+            cgroups=settings.cgroups,
         )
+        self._shutdown = ShutdownManager(
+            settings.shutdown, self._runners, self._intake, self._node_report, self._events.of_node, metrics
+        )
+        view = AgentView(self._runners, self._reporter, self._pressure, lambda: self._fences.silent_seconds(self._clock()))
+        self._doors = AgentDoors(settings, self._loop, self._shutdown, view, metrics)
 
     def run(self) -> None:
         """Until stopped. Raises DiskFault where it cannot work in its directory."""
@@ -121,30 +130,34 @@ class NodeAgent:
         agent_id = self._directory.open(settings.node)
         try:
             self._recover()
-            request = RegisterNodeRequest(
-                node=self._node,
-                agent_id=agent_id,
-                machine_id=settings.machine.machine_id,
-                boot_id=settings.machine.boot_id,
-                agent_version=settings.version,
-                address=settings.address,
-                take_over=settings.take_over,
-            )
-            self._follower = NodeFollower(self._client, request, self._ports())
+            self._follower = NodeFollower(self._client, registration(settings, self._node, agent_id), self._ports())
             self._reporter.start()
+            self._events.start()
+            self._doors.open()
             self._follower.start()
             self._streaming.start(agent_id)
             if settings.eviction.thresholds:
                 self._pressure.start()
             self._loop.run(self._wakes_at, self._turn)
             self._streaming.stop(_FLUSH_SECONDS)
+            self._doors.close()
             self._pressure.stop(_FLUSH_SECONDS)
             self._follower.stop(_FLUSH_SECONDS)
             self._reporter.stop(_FLUSH_SECONDS)
+            self._events.stop(_FLUSH_SECONDS)
         finally:
             self._workers.shutdown(wait=False, cancel_futures=True)
             self._probers.shutdown(wait=False, cancel_futures=True)
             self._directory.close()
+
+    @property
+    def http_address(self) -> str:
+        """Of its endpoint; empty: it has none."""
+        return self._doors.http_address
+
+    def _write_superseded(self) -> None:
+        self._metrics.superseded_writes.inc()
+        self._loop.post(self._register_again)
 
     def _register_again(self) -> None:
         """Its object is gone, or this incarnation over: only where another agent has the node is that refused."""
@@ -168,11 +181,13 @@ class NodeAgent:
     def _ports(self) -> FollowerPorts:
         post = self._loop.post
         return FollowerPorts(
-            registered=lambda node, incarnation: post(partial(self._registered, node, incarnation)),
+            registered=lambda answer, sent_at: post(partial(self._registered, answer, sent_at)),
             refused=lambda error: post(partial(self._registration_refused, error)),
-            listed=lambda pods: post(partial(self._listed, pods)),
+            listed=lambda state, left_behind: post(partial(self._listed, state, left_behind)),
             changed=lambda pod: post(partial(self._changed, pod)),
             gone=lambda pod: post(partial(self._object_gone, pod)),
+            node_changed=lambda node: post(partial(self._node_changed, node)),
+            clock=self._clock,
         )
 
     # ------------------------------------------------------------------------------------------------------------ recovery
@@ -201,47 +216,24 @@ class NodeAgent:
         runner = self._runners[directory.uid] = PodRunner(self._context, directory, pod, accepted_at)
         return runner
 
-    def _watch_link(self, link: ShimLink, on: bool) -> None:
-        if on:
-            self._loop.watch(link, link.ready)
-        else:
-            self._loop.unwatch(link)
-
     # ---------------------------------------------------------------------------------------------------------------- turn
 
     def _wakes_at(self) -> float:
         times = [runner.wakes_at() for runner in self._runners.values()]
-        return min([self._status_due, self._intake.wakes_at(), *times])
+        return min([self._node_report.due, self._shutdown.wakes_at(), self._intake.wakes_at(), *times])
 
     def _turn(self) -> None:
         now = self._clock()
         for runner in list(self._runners.values()):
             if runner.wakes_at() <= now or not runner.is_held:
                 runner.step()
-            self._tell(runner)
+            if not self._is_superseded:
+                self._reports.tell(runner)
             self._finish(runner)
         self._intake.turn(now)
-        if now >= self._status_due:
-            self._status_due = now + _STATUS_SECONDS
-            self._tell_node(now)
-
-    def _tell(self, runner: PodRunner) -> None:
-        """The pod's status, where it says something new and its object is there."""
-        if runner.is_held or self._is_superseded or runner.uid in self._gone:
-            return
-        status = runner.status()
-        said = status.SerializeToString(deterministic=True)
-        if self._told.get(runner.uid) != said:
-            self._told[runner.uid] = said
-            self._report(runner.life.pod, status)
-
-    def _report(self, pod: Pod, status: PodStatus | None) -> None:
-        """None: it is to be removed."""
-        metadata = pod.metadata
-        update = PodStatusUpdate(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, remove=status is None)
-        if status is not None:
-            update.status.CopyFrom(status)
-        self._reporter.pod(update)
+        self._shutdown.turn(now)
+        if now >= self._node_report.due:
+            self._node_report.turn(now, may_tell=bool(self._reporter.incarnation))
 
     def _finish(self, runner: PodRunner) -> None:
         """Of a pod that has ended: gives back its room, and its directory once its object is gone."""
@@ -250,7 +242,7 @@ class NodeAgent:
         self._intake.admission.forget(runner.uid)
         self._intake.room_is_free()
         self._pressure.cleaned(runner.uid)
-        if runner.uid in self._gone and not runner.has_shim and runner.removed_from <= self._clock():
+        if runner.uid in self._reports.gone and not runner.has_shim and runner.removed_from <= self._clock():
             try:
                 runner.directory.remove()
             except OSError as error:
@@ -261,33 +253,40 @@ class NodeAgent:
 
     def _forget(self, uid: str) -> None:
         self._runners.pop(uid, None)
-        self._told.pop(uid, None)
-        self._gone.discard(uid)
-        self._reporter.forget(uid)
+        self._reports.forget(uid)
         if self._is_superseded and not self._runners:
             self._loop.stop()
 
     def _pressures(self, found: Iterable[str]) -> None:
-        if list(self._intake.admission.pressures) != list(found):
-            self._intake.admission.pressures = list(found)
-            self._status_due = 0.0
-
-    def _tell_node(self, now: float) -> None:
-        status = NodeStatus()
-        set_conditions(status, self._intake.admission.pressures, ())
-        said = status.SerializeToString(deterministic=True)
-        if self._reporter.incarnation and (said != self._status or now - self._status_told_at >= _UNCHANGED_STATUS_SECONDS):
-            self._status, self._status_told_at = said, now
-            self._reporter.node(status)
+        self._node_report.under(found)
+        self._intake.admission.pressures = self._node_report.pressures
 
     # -------------------------------------------------------------------------------------------------------------- cluster
 
-    def _registered(self, node: Node, incarnation: int) -> None:
-        log.info("node %s registered, incarnation %d", self._settings.node, incarnation)
-        self._intake.update(node)
-        self._reporter.incarnation = incarnation
-        self._streaming.registered(incarnation)
-        self._status_due = 0.0
+    def _registered(self, answer: RegisterNodeResponse, sent_at: float) -> None:
+        log.info("node %s registered, incarnation %d", self._settings.node, answer.incarnation)
+        is_first = not self._reporter.incarnation
+        self._node_changed(answer.node)
+        self._reporter.registered(answer.incarnation, answer.node_monitor_grace_seconds)
+        self._streaming.registered(answer.incarnation)
+        self._node_report.due = 0.0
+        self._acknowledged(sent_at)
+        if is_first:
+            self._events.of_node(PodEvent("Normal", "Starting", "Starting rayched node."))
+            if self._directory.is_another_boot(self._settings.machine.boot_id):
+                text = f"Node {self._settings.node} has been rebooted, boot id: {self._settings.machine.boot_id}"
+                self._events.of_node(PodEvent("Warning", "Rebooted", text))
+
+    def _acknowledged(self, sent_at: float) -> None:
+        self._fences.acknowledged(sent_at, self._clock(), self._runners.values())
+
+    def _node_changed(self, node: Node | None) -> None:
+        if node is None:
+            self._register_again()
+        else:
+            self._node.metadata.uid = node.metadata.uid
+            self._intake.update(node)
+            self._node_report.stored(node)
 
     def _registration_refused(self, error: ApiError) -> None:
         if error.code is grpc.StatusCode.FAILED_PRECONDITION and (self._reporter.incarnation or self._runners):
@@ -315,20 +314,24 @@ class NodeAgent:
 
     def _end_unseen(self, runner: PodRunner) -> None:
         """Ends a pod that nobody is to be told of any more."""
-        self._gone.add(runner.uid)
+        self._reports.gone.add(runner.uid)
         runner.is_held = False
         runner.life.end(PodEnding(self._clock() + runner.life.grace))
         runner.step()
 
-    def _listed(self, pods: list[Pod]) -> None:
-        there = {pod.metadata.uid for pod in pods}
-        self._synced = True
+    def _listed(self, state: NodeState, left_behind: frozenset[str]) -> None:
+        there = {pod.metadata.uid for pod in state.pods}
+        self._left_behind = left_behind - self._runners.keys()
+        if state.node is not None:
+            self._node_changed(state.node)
         for runner in list(self._runners.values()):
             if runner.uid not in there:
                 self._end_unseen(runner)
         self._intake.keep(there)
         # What has a place keeps it before anything new is judged.
-        for pod in sorted(pods, key=lambda one: (one.metadata.uid not in self._runners, one.metadata.creation_timestamp.seconds)):
+        for pod in sorted(
+            state.pods, key=lambda one: (one.metadata.uid not in self._runners, one.metadata.creation_timestamp.seconds)
+        ):
             self._changed(pod)
 
     def _object_gone(self, pod: Pod) -> None:
@@ -349,11 +352,14 @@ class NodeAgent:
             if deleted:
                 runner.life.end(PodEnding(self._by(pod)))
                 if runner.life.has_ended:
-                    self._report(pod, None)
+                    self._reports.report(pod, None)
             runner.step()
         elif deleted:
             self._intake.drop(uid)
-            self._report(pod, None)
+            self._reports.report(pod, None)
+        elif uid in self._left_behind:
+            if pod.status.phase not in FINAL_PHASES:
+                self._intake.leave(pod)
         elif pod.status.phase == "Running":
             self._intake.take_lost(pod)
         elif pod.status.phase not in FINAL_PHASES:
@@ -370,13 +376,15 @@ class NodeAgent:
         if directory.uid in self._runners:
             return
         runner = self._runner(directory, pod, now)
+        self._fences.set_for(runner)
         if lost:
             presumed_lost(runner.life, now)
         runner.step()
 
     def _refused(self, pod: Pod, refusal: NodeRefusal) -> None:
-        self._event(pod, PodEvent("Warning", refusal.reason, refusal.message))
-        self._report(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message[:MESSAGE_MAX]))
+        self._metrics.rejections.labels(refusal.reason).inc()
+        self._events.of_pod(pod, PodEvent("Warning", refusal.reason, refusal.message))
+        self._reports.report(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message[:MESSAGE_MAX]))
 
     def _someone_ends(self) -> bool:
         return any(one.life.ending is not None and not one.life.has_ended for one in self._runners.values())
@@ -393,7 +401,4 @@ class NodeAgent:
             self._end_unseen(runner)
         elif runner.life.has_ended and runner.life.pod.metadata.HasField("deletion_timestamp"):
             # Only when the last status is there: whoever watches sees how it ended.
-            self._report(runner.life.pod, None)
-
-    def _event(self, pod: Pod, event: PodEvent) -> None:
-        log.info("pod %s/%s: %s %s: %s", pod.metadata.namespace, pod.metadata.name, event.kind, event.reason, event.message)
+            self._reports.report(runner.life.pod, None)

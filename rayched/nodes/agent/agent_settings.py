@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rayched.nodes.agent.containment import ContainmentTier
 from rayched.nodes.agent.eviction.manager import EvictionSettings
 from rayched.nodes.agent.machine import Machine
 from rayched.nodes.agent.node_object import NodeSize
 from rayched.nodes.agent.process_specs import RunPolicy
+from rayched.nodes.agent.shutdown import ShutdownBand
 from rayched.nodes.agent.stats import NodeBounds
 
 
@@ -31,13 +33,27 @@ class AgentSettings:
     take_over: bool = False
     stream_token: str = ""
     """Who executes programs in pods, or reaches their ports, has to know it; empty: nobody may."""
+    cgroups: Path | None = None
+    """Where containers have cgroups (containment.py); None: they have none."""
+    http_address: str = ""
+    """Of its endpoint; empty: it has none."""
+    shutdown: tuple[ShutdownBand, ...] = ()
     eviction: EvictionSettings = field(default_factory=lambda: EvictionSettings(()))
     bounds: NodeBounds = field(default_factory=NodeBounds)
+
+    @property
+    def tier(self) -> ContainmentTier:
+        return ContainmentTier.TREE if self.cgroups is None else ContainmentTier.TRACKING
 
 
 def steady_clock() -> float:
     """Seconds since 1970 as of the agent's start, and from then on by a clock that nobody sets."""
     return _BASE + time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boottime_of(at: float) -> float:
+    """A time of the steady clock as CLOCK_BOOTTIME has it, which all processes of the host share."""
+    return at - _BASE
 
 
 _BASE: Final = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -2,6 +2,7 @@
 
     <root>/agent.lock                              held for life: one agent a directory
     <root>/identity.json                           format, agent id, node
+    <root>/boot.json                               the boot of the host in which an agent was here last
     <root>/pods/<uid>/pod.json                     the object as it was last seen
     <root>/pods/<uid>/accepted                     admission said yes, and when
     <root>/pods/<uid>/ending.json                  why it ends, and by when
@@ -229,6 +230,17 @@ class NodeDirectory:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         return self._identity(node)
+
+    def is_another_boot(self, boot_id: str) -> bool:
+        """Whether the host was rebooted since an agent asked here; remembers this boot."""
+        path = self.root / "boot.json"
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))["boot_id"]
+        except (OSError, ValueError, KeyError):
+            # The first time, or nobody knows.
+            before = boot_id
+        write_json(str(path), {"boot_id": boot_id})
+        return bool(before != boot_id)
 
     def close(self) -> None:
         if self._lock is not None:

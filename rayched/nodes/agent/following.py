@@ -1,7 +1,7 @@
-"""Registers the node and follows its pods: one thread, whose findings are posted to the agent's loop.
+"""Registers the node and follows it and its pods: one thread, whose findings are posted to the agent's loop.
 
-A list is shown only when it is as new as the node's own registration, so that nothing is done for what was deleted before. A list
-that fails shows nothing, and nothing is stopped because of it.
+A state is shown only when it is as new as the node's own registration, and as all that was shown before: a replica may lag behind
+the one before it. A watch that fails shows nothing, and nothing is stopped because of it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from typing import Final
 import grpc
 
 from rayched.client.errors import ApiError
-from rayched.client.node_agent import NodeAgentClient
-from rayched.client.watch import EventType, WatchStream
+from rayched.client.node_agent import NodeAgentClient, NodeState, NodeWatch
+from rayched.client.watching import EventType
+from rayched.nodes.agent.agent_settings import AgentSettings
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.services_pb2 import RegisterNodeRequest
+from rayched.v1.services_pb2 import RegisterNodeRequest, RegisterNodeResponse
 
 _PAUSE_SECONDS: Final = 1.0
 _BEHIND_SECONDS: Final = 0.05
-_REFUSALS: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
+_REFUSALS: Final = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +37,29 @@ log = logging.getLogger(__name__)
 class FollowerPorts:
     """Called by the following thread; each of them only posts to the loop."""
 
-    registered: Callable[[Node, int], None]
+    registered: Callable[[RegisterNodeResponse, float], None]
+    """With when the registration was sent."""
     refused: Callable[[ApiError], None]
     """The cluster does not let this agent have the node, or not any more."""
-    listed: Callable[[list[Pod]], None]
-    """All pods of the node."""
+    listed: Callable[[NodeState, frozenset[str]], None]
+    """With the uids of pods that may run on another machine, whose agent had the node before."""
+    clock: Callable[[], float]
     changed: Callable[[Pod], None]
     gone: Callable[[Pod], None]
+    node_changed: Callable[[Node | None], None]
+    """None: its object is gone."""
+
+
+def registration(settings: AgentSettings, node: Node, agent_id: str) -> RegisterNodeRequest:
+    return RegisterNodeRequest(
+        node=node,
+        agent_id=agent_id,
+        machine_id=settings.machine.machine_id,
+        boot_id=settings.machine.boot_id,
+        agent_version=settings.version,
+        address=settings.address,
+        take_over=settings.take_over,
+    )
 
 
 class NodeFollower:
@@ -51,8 +73,10 @@ class NodeFollower:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._registering = threading.Lock()
-        self._incarnation = 0
-        self._watch: WatchStream | None = None
+        self._replaced_before = 0
+        self._as_new_as = 0
+        """No older state is shown. 0: not registered yet."""
+        self._watch: NodeWatch | None = None
         self._thread = threading.Thread(target=self._run, name="node-watch", daemon=True)
 
     def start(self) -> None:
@@ -68,6 +92,7 @@ class NodeFollower:
     def register(self) -> bool:
         """Once more, by whoever finds that the node is unknown or this incarnation over; whether it worked."""
         with self._registering:
+            sent_at = self._ports.clock()
             try:
                 answer = self._client.begin(self._request)
             except ApiError as error:
@@ -78,35 +103,60 @@ class NodeFollower:
                 return False
             # What was taken over once is this agent's own.
             self._request.take_over = False
-            self._incarnation = answer.incarnation
-            self._ports.registered(answer.node, answer.incarnation)
+            # It is newer than all that was seen, unless etcd was restored, and then that was of another history.
+            self._as_new_as, self._replaced_before = answer.incarnation, answer.replaced_before
+            self._ports.registered(answer, sent_at)
             return True
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            if not self._incarnation and not self.register():
+            if not self._as_new_as and not self.register():
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
             try:
                 self._follow()
             except ApiError as error:
                 if error.code is not grpc.StatusCode.OUT_OF_RANGE:
-                    log.warning("pods of node %s cannot be followed: %s", self._node, error)
+                    log.warning("node %s cannot be followed: %s", self._node, error)
                     self._stopped.wait(_PAUSE_SECONDS)
 
     def _follow(self) -> None:
-        selector = f"spec.nodeName={self._node}"
-        listing = self._client.list_all("pods", field_selector=selector)
-        if listing.revision < self._incarnation:
-            self._stopped.wait(_BEHIND_SECONDS)
-            return
-        self._ports.listed([pod for pod in listing.objects if isinstance(pod, Pod)])
-        stream = self._client.watch("pods", field_selector=selector, start_revision=listing.revision + 1)
+        watch = self._client.watch_node(self._node)
         with self._lock:
-            self._watch = stream
-        with stream:
-            if self._stopped.is_set():
-                return
-            for event in stream:
-                if isinstance(event.object, Pod):
-                    (self._ports.gone if event.type is EventType.DELETED else self._ports.changed)(event.object)
+            self._watch = watch
+        if self._stopped.is_set():
+            return
+        try:
+            for found in watch:
+                if self._stopped.is_set():
+                    return
+                if isinstance(found, NodeState):
+                    if found.revision < self._as_new_as:
+                        self._stopped.wait(_BEHIND_SECONDS)
+                        return
+                    self._as_new_as = found.revision
+                    self._ports.listed(found, self._left_behind(found))
+                    continue
+                self._as_new_as = max(self._as_new_as, found.revision)
+                gone = found.type is EventType.DELETED
+                if isinstance(found.object, Pod):
+                    (self._ports.gone if gone else self._ports.changed)(found.object)
+                elif isinstance(found.object, Node):
+                    self._ports.node_changed(None if gone else found.object)
+        finally:
+            watch.close()
+
+    def _left_behind(self, state: NodeState) -> frozenset[str]:
+        """Pods that were on the node when another machine had it."""
+        before = self._replaced_before
+        if not before:
+            return frozenset()
+        try:
+            listing = self._client.list_all("pods", field_selector=f"spec.nodeName={self._node}", revision=before)
+        except ApiError as error:
+            if error.code is not grpc.StatusCode.OUT_OF_RANGE:
+                raise
+            # That revision was compacted. What did not change since was there then; what began may have begun elsewhere.
+            old = (pod for pod in state.pods if int(pod.metadata.resource_version) <= before or pod.status.HasField("start_time"))
+            return frozenset(pod.metadata.uid for pod in old)
+        return frozenset(found.metadata.uid for found in listing.objects)

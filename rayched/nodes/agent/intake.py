@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rayched.client.errors import ApiError
@@ -16,6 +17,7 @@ from rayched.nodes.agent.recovery import sweep
 from rayched.nodes.node_admission import NodeRefusal
 from rayched.v1.core_pb2 import Node, Pod
 
+_LEFT_BEHIND: Final = "Pod was on the node before it was moved to this machine; it may run on the other one still"
 _WITH_NEWER_NODE: Final = ("NodeAffinity", "TaintToleration", "OutOf")
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class IntakePorts:
     """A pod that holds room is ending."""
     post: Callable[[Callable[[], None]], None]
     clock: Callable[[], float]
+    cgroups: Path | None
 
 
 class PodIntake:
@@ -84,6 +87,15 @@ class PodIntake:
         self._waiting.clear()
         self._away.clear()
 
+    def shut(self, why: str) -> None:
+        """Nothing is taken for now; who waits is refused."""
+        self.admission.closed = why
+        self.room_is_free()
+
+    def open(self) -> None:
+        """After `shut`."""
+        self.admission.closed = ""
+
     def judge(self, pod: Pod, *, fresh: bool = False) -> None:
         uid = pod.metadata.uid
         if uid in self._refused:
@@ -98,7 +110,11 @@ class PodIntake:
             self._away.add(uid)
             self._workers.submit(self._judge_by_newer_node, pod)
         else:
-            self._refuse(pod, verdict)
+            self.refuse(pod, verdict)
+
+    def leave(self, pod: Pod) -> None:
+        """A pod that was here when another machine had the node: nobody here can say that it does not run there."""
+        self.refuse(pod, NodeRefusal("NodeReplaced", _LEFT_BEHIND))
 
     def take_lost(self, pod: Pod) -> None:
         """A pod that ran here by its status, and of which the disk knows nothing: what is left of it dies first."""
@@ -138,17 +154,20 @@ class PodIntake:
         except OSError as error:
             self.admission.forget(pod.metadata.uid)
             text = f"Pod was rejected: {error.strerror}: {error.filename}"
-            self._refuse(pod, NodeRefusal("UnexpectedAdmissionError", text))
+            self.refuse(pod, NodeRefusal("UnexpectedAdmissionError", text))
             return
         self._ports.accepted(directory, pod, now, lost)
 
-    def _refuse(self, pod: Pod, refusal: NodeRefusal) -> None:
+    def refuse(self, pod: Pod, refusal: NodeRefusal) -> None:
+        """Once; repeated, nothing."""
+        if pod.metadata.uid in self._refused:
+            return
         self._refused.add(pod.metadata.uid)
         self._ports.refused(pod, refusal)
 
     def _sweep_and_take(self, pod: Pod) -> None:
         """In a worker."""
-        sweep(pod.metadata.uid)
+        sweep(pod.metadata.uid, self._ports.cgroups)
 
         def take() -> None:
             if self._is_back(pod):

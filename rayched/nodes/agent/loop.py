@@ -11,10 +11,12 @@ import queue
 import selectors
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 _PATIENCE_SECONDS: Final = 10.0
 _FAULT_SECONDS: Final = 0.05
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +42,38 @@ class AgentLoop:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_writing, b"\0")
 
+    def ask(self, call: Callable[[], T], seconds: float) -> T:
+        """What it gives, in the loop's thread; for any other. Raises TimeoutError, and what it raises."""
+        found: queue.SimpleQueue[T | Exception] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                found.put(call())
+            except Exception as error:
+                found.put(error)
+
+        self.post(work)
+        try:
+            given = found.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(f"the loop has not answered within {seconds:g} s") from None
+        if isinstance(given, Exception):
+            raise given
+        return given
+
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
         heapq.heappush(self._later, (self._clock() + seconds, next(self._numbers), callback))
 
     def watch(self, source: Any, ready: Callable[[], None]) -> None:
         """`source` has a fileno."""
         self._selector.register(source, selectors.EVENT_READ, ready)
+
+    def look_after(self, link: Any, on: bool) -> None:
+        """Watches it, or no longer. `link` has a fileno, and `ready` reads what there is."""
+        if on:
+            self.watch(link, link.ready)
+        else:
+            self.unwatch(link)
 
     def unwatch(self, source: Any) -> None:
         with contextlib.suppress(KeyError, ValueError):

@@ -52,6 +52,10 @@ class NodeSize:
     agent_reserved: Mapping[str, int] = field(default_factory=dict)
     thresholds: Mapping[str, int] = field(default_factory=dict)
 
+    def for_pods(self, resource: str) -> int:
+        """Of the capacity, what is not reserved, whatever the thresholds."""
+        return self.capacity[resource] - self.system_reserved.get(resource, 0) - self.agent_reserved.get(resource, 0)
+
     def allocatable(self) -> dict[str, int]:
         """Raises NodeSizeError."""
         found = {}

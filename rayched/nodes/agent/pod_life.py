@@ -25,6 +25,7 @@ from rayched.nodes.agent.restarts import MAX_SECONDS
 from rayched.v1.core_pb2 import Pod
 
 DEFAULT_GRACE_SECONDS: Final = 30.0
+DISCONNECTED: Final = "NodeDisconnected"
 _PREPARED_AGAIN_SECONDS: Final = 5.0
 _DEADLINE_MESSAGE: Final = "Pod was active on the node longer than the specified deadline"
 
@@ -40,6 +41,14 @@ class PodEnding:
     """The condition DisruptionTarget is told with the phase."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodFence:
+    """The pod has to be gone `at` that time, and is asked to end `grace` seconds before; unless that is put off first."""
+
+    at: float
+    grace: float
+
+
 class PodLife:
     """One pod that this node has accepted. One thread at a time."""
 
@@ -47,6 +56,7 @@ class PodLife:
         self.pod = pod
         self.accepted_at = accepted_at
         self.ending: PodEnding | None = None
+        self.fence: PodFence | None = None
         self.prepared_at: float | None = None
         self.prepare_message = ""
         self._probe_delay = probe_delay
@@ -112,6 +122,17 @@ class PodLife:
             self.ending = ending
         else:
             self.ending = replace(self.ending, by=min(self.ending.by, ending.by))
+
+    def tell(self, event: PodEvent) -> None:
+        """With what is to be done next."""
+        self._events.append(event)
+
+    def is_fenced(self, by: float) -> None:
+        """Its node was cut off for too long: by then nothing of it may live."""
+        message = "Pod was stopped as its node had no connection to the cluster for too long"
+        if self.ending is None:
+            self._events.append(PodEvent("Warning", DISCONNECTED, message))
+        self.end(PodEnding(by, DISCONNECTED, message, disruption=True))
 
     def prepared(self, now: float) -> None:
         self._preparing = False
@@ -195,6 +216,8 @@ class PodLife:
         """What is to be done now. Asked again after each event, and at `wakes_at`."""
         actions: list[Action] = []
         self._check_deadline(now)
+        if self.fence is not None and now >= self.fence.at - self.fence.grace:
+            self.is_fenced(self.fence.at)
         if self.ending is None:
             actions += self._go_on(now)
         if self.ending is not None:
@@ -208,6 +231,8 @@ class PodLife:
     def wakes_at(self, now: float) -> float:
         """When time alone makes a difference, after what was to be done now."""
         times = [one.wakes_at(ending=self.ending is not None) for one in self.containers]
+        if self.fence is not None:
+            times.append(self.fence.at - self.fence.grace)
         if self.ending is None:
             times += [one.not_before for one in self.containers if self._waits_for_start(one)]
             if self.pod.spec.HasField("active_deadline_seconds"):

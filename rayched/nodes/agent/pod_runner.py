@@ -13,6 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
+from rayched.api.disconnection import grace_before_stop
 from rayched.nodes.agent.actions import (
     Action,
     LifecycleHook,
@@ -25,14 +26,15 @@ from rayched.nodes.agent.actions import (
 )
 from rayched.nodes.agent.container_life import ContainerLife
 from rayched.nodes.agent.disk import DiskFault, PodDirectory
-from rayched.nodes.agent.network_probes import http_get, tcp_connect
+from rayched.nodes.agent.handlers import carry_out
 from rayched.nodes.agent.oom_scores import oom_score_adj
 from rayched.nodes.agent.owed_writes import OwedWrites
-from rayched.nodes.agent.pod_life import PodEnding, PodLife
+from rayched.nodes.agent.pod_life import PodEnding, PodFence, PodLife
 from rayched.nodes.agent.pod_status import status_of
 from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, host_path, process_spec
 from rayched.nodes.agent.recovery import exit_of, kill_shim, lost_exit, memory_of, restore, sweep
 from rayched.nodes.agent.runner_context import RunnerContext
+from rayched.nodes.agent.shim.main import FENCE_PROTOCOL, PROTOCOL
 from rayched.nodes.agent.shim_link import Answer, ShimFault, ShimLink, start_shim
 from rayched.v1.core_pb2 import Pod, PodStatus
 
@@ -55,6 +57,8 @@ class PodRunner:
         self._owed = OwedWrites(directory.path, context.post_later)
         self.removed_from = 0.0
         """Its directory is removed then at the earliest."""
+        self._protocol = PROTOCOL
+        """Of the shim."""
         self._quits = False
         self._is_preparing = False
         self.is_held = False
@@ -81,9 +85,11 @@ class PodRunner:
             states = self._connected()
         if states is None:
             kill_shim(self.directory)
-            sweep(self.uid)
-        restore(self.life, self.directory, states, now, context.random.random())
+            context.metrics.leftovers.inc(sweep(self.uid, self._context.cgroups))
+        lost = restore(self.life, self.directory, states, now, context.random.random())
+        context.metrics.lost_containers.inc(lost)
         if states is not None:
+            context.metrics.adopted_pods.inc()
             self.life.prepared(now)
 
     def _connected(self) -> list[Answer] | None:
@@ -98,7 +104,10 @@ class PodRunner:
             link.wait(5.0)
         if not answers[0]["ok"]:
             return None
+        self._protocol = answers[0]["protocol"]
         self._adopt(link)
+        if answers[0].get("fenced", False):
+            self.life.is_fenced(self._context.clock())
         found: list[Answer] = answers[0]["containers"]
         return found
 
@@ -122,6 +131,11 @@ class PodRunner:
 
     def _step(self) -> None:
         now = self._context.clock()
+        kind = "terminate" if self.life.ending is not None else "sync" if self.life.prepared_at is not None else "create"
+        with self._context.metrics.pod_work.labels(kind).time():
+            self._advance(now)
+
+    def _advance(self, now: float) -> None:
         actions = self.life.advance(now)
         if self.life.ending is not None and self.life.ending != self._saved_ending:
             self._saved_ending = self.life.ending
@@ -153,6 +167,16 @@ class PodRunner:
         if self._link is not None:
             self._link.tell("oom", container=container, attempt=self.life.container(container).attempt)
 
+    def fence(self, at: float, seconds: float) -> None:
+        """It has to be gone by then, unless that is put off before it is asked to end."""
+        self.life.fence = PodFence(at, grace_before_stop(seconds, self.life.grace))
+        self._tell_fence()
+
+    def _tell_fence(self) -> None:
+        fence = self.life.fence
+        if fence is not None and self._link is not None and self._protocol >= FENCE_PROTOCOL:
+            self._link.tell("fence", at=self._context.boottime_of(fence.at), grace=fence.grace)
+
     @property
     def has_shim(self) -> bool:
         """Or will have one: it is being started."""
@@ -174,6 +198,7 @@ class PodRunner:
                 probe = self.life.container(name).probes[kind]
 
                 def probed(success: bool | None, message: str) -> None:
+                    context.metrics.probe_made(kind, success)
                     self.life.probed(name, attempt, kind, success, message, context.clock())
 
                 self._ask(self.life.container(name), attempt, probe.spec, probe.timeout, probed)
@@ -186,7 +211,7 @@ class PodRunner:
         """In a worker."""
         post = self._context.post
         try:
-            sweep(self.uid)
+            self._context.metrics.leftovers.inc(sweep(self.uid, self._context.cgroups))
             start_shim(self.directory.path)
         except (ShimFault, OSError) as fault:
             text = str(fault)
@@ -201,6 +226,8 @@ class PodRunner:
         except ShimFault as fault:
             self._not_prepared(str(fault))
             return
+        self._context.metrics.started_pods.inc()
+        self._tell_fence()
         self.life.prepared(self._context.clock())
         if self._quits or self.life.has_ended:
             self.quit()
@@ -209,6 +236,7 @@ class PodRunner:
     def _not_prepared(self, text: str) -> None:
         self._is_preparing = False
         log.warning("pod %s: %s", self.life.full_name(), text)
+        self._context.metrics.failed_pods.inc()
         self.life.not_prepared(self._context.clock(), text)
         self.step()
 
@@ -234,6 +262,8 @@ class PodRunner:
         except OSError as error:
             self.life.not_configured(one.name, "CreateContainerError", f"{error.strerror}: {error.filename}", now)
             return
+        if context.cgroups is not None:
+            spec["cgroup"] = str(context.cgroups / self.uid / f"{one.name}-{attempt}")
         spec["oom_score_adj"] = oom_score_adj(pod, one.spec, context.memory_capacity)
         try:
             directory.begin_attempt(one.name, attempt)
@@ -249,9 +279,12 @@ class PodRunner:
 
         def answered(answer: Answer) -> None:
             if answer["ok"] and answer["exit"] is None:
+                context.metrics.container_started(self.life, one, context.clock())
                 self.life.started(one.name, attempt, float(answer["started_at"]))
                 self.step()
             elif not answer["ok"] and answer["kind"] != "gone":
+                if answer["kind"] == "fenced":
+                    self.life.is_fenced(context.clock())
                 self._start_failed(one.name, attempt, answer)
 
         self._link.ask("start", answered, container=one.name, attempt=attempt)
@@ -260,6 +293,7 @@ class PodRunner:
         now = self._context.clock()
         values = lost_exit(now, now)
         if answer["kind"] != "gone":
+            self._context.metrics.container_failed(self.life.container(name), "StartError")
             values |= {"code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
         self._owed.write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
         self.life.ended(name, attempt, exit_of(values))
@@ -304,54 +338,22 @@ class PodRunner:
     def _ask(
         self, one: ContainerLife, attempt: int, handler: Any, seconds: float, told: Callable[[bool | None, str], None]
     ) -> None:
-        """Carries out a probe or a hook; `told` gets success, or None where it could not be made, and what was wrong."""
-        context = self._context
+        """`told` gets success, or None where it could not be made, and what was wrong."""
 
         def finish(success: bool | None, message: str) -> None:
             told(success, message)
             self.step()
 
-        if handler.HasField("exec"):
-            if self._link is None:
-                return
-
-            def answered(answer: Answer) -> None:
-                if not answer["ok"]:
-                    # The container has ended, or its program is missing, which is its own fault.
-                    finish(False if answer["kind"] == "start" else None, answer["error"])
-                elif answer["timed_out"]:
-                    finish(False, f"command timed out after {seconds:g}s")
-                else:
-                    finish(answer["code"] == 0, answer["output"].strip() or f"exit code {answer['code']}")
-
-            self._link.ask(
-                "exec", answered, container=one.name, attempt=attempt, argv=list(handler.exec.command), seconds=seconds
-            )
-            return
-
-        def work() -> None:
-            try:
-                if handler.HasField("http_get"):
-                    fault = http_get(handler.http_get, one.spec, context.address, seconds)
-                else:
-                    fault = tcp_connect(handler.tcp_socket, one.spec, context.address, seconds)
-            except Exception as error:
-                # A host or a header that no request can have; who waits for the answer must get one.
-                text = f"{type(error).__name__}: {error}"
-                context.post(lambda: finish(None, text))
-            else:
-                context.post(lambda: finish(not fault, fault))
-
-        if handler.DESCRIPTOR.name == "LifecycleHandler" and handler.HasField("sleep"):
-            context.post_later(float(handler.sleep.seconds), lambda: finish(True, ""))
-            return
-        context.probers.submit(work)
+        carry_out(self._context, self._link, one, attempt, handler, seconds, finish)
 
     # ---------------------------------------------------------------------------------------------------------------- shim
 
     def _heard(self, event: Answer) -> None:
         if event.get("event") == "fault":
             log.error("pod %s: its shim goes on after a fault: %s", self.life.full_name(), event["error"])
+        if event.get("event") == "fenced":
+            self.life.is_fenced(self._context.clock())
+            self.step()
         if event.get("event") == "ended":
             self.life.ended(event["container"], event["attempt"], exit_of(event["exit"]))
             self.step()
@@ -369,7 +371,7 @@ class PodRunner:
 
     def _sweep(self) -> None:
         """In a worker."""
-        sweep(self.uid)
+        self._context.metrics.leftovers.inc(sweep(self.uid, self._context.cgroups))
         self._context.post(self._lost)
 
     def _lost(self) -> None:
@@ -382,6 +384,7 @@ class PodRunner:
                     log.error("%s", fault)
                     values = None
                 if values is None:
+                    self._context.metrics.lost_containers.inc()
                     values = lost_exit(one.started_at or now, now)
                     self._owed.write(f"exit of {one.name}", partial(self.directory.write_exit, one.name, one.attempt, values))
                 self.life.ended(one.name, one.attempt, exit_of(values))

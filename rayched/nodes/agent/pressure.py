@@ -18,12 +18,15 @@ from typing import Final, TypeVar
 
 from rayched.api.quantity import value
 from rayched.api.resources import EPHEMERAL_STORAGE, MEMORY, pod_requests
+from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.admission import is_critical
+from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.eviction.manager import EvictionManager, EvictionSettings, Observations
 from rayched.nodes.agent.eviction.ranking import ContainerUsage, PodUsage
-from rayched.nodes.agent.eviction.signals import OF_MEMORY, Signal
-from rayched.nodes.agent.eviction.storage_limits import storage_fault
+from rayched.nodes.agent.eviction.signals import OF_MEMORY, RESOURCE_OF, Signal
+from rayched.nodes.agent.eviction.storage_limits import limit_signal, storage_fault
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
+from rayched.nodes.agent.stalls import StallWatch
 from rayched.nodes.agent.stats import NodeFigures, NodeStats, PodFigures, PodPlace
 from rayched.v1.meta_pb2 import Quantity
 
@@ -57,6 +60,8 @@ class PressurePorts:
     """A container of a pod that is above its limit of memory."""
     reclaim: Callable[[Signal], bool]
     """Frees what the node can do without; whether there was something."""
+    node_event: Callable[[PodEvent], None]
+    metrics: AgentMetrics
 
 
 class PressureMonitor:
@@ -71,16 +76,21 @@ class PressureMonitor:
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._evicted: str | None = None
+        self.seen: Observations = {}
+        """The last look."""
         self._above: set[tuple[str, str]] = set()
         """Containers that were above their limit at the last look."""
+        self._stalls = StallWatch(self._stalled)
         self._thread = threading.Thread(target=self._run, name="node-pressure", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._stalls.start()
 
     def stop(self, seconds: float) -> None:
         self._stopped.set()
         self._wake.set()
+        self._stalls.stop(seconds)
         if self._thread.is_alive():
             self._thread.join(seconds)
 
@@ -89,6 +99,10 @@ class PressureMonitor:
         if uid == self._evicted:
             self._evicted = None
             self._wake.set()
+
+    def _stalled(self) -> None:
+        self._ports.metrics.stalls.inc()
+        self._wake.set()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -147,6 +161,7 @@ class PressureMonitor:
     def _pass(self, figures: NodeFigures) -> float:
         """Seconds until the next one."""
         now = self._ports.clock()
+        self.seen = figures.seen
         lives = {life.uid: life for life in self._ports.lives()}
         has_limits = self._keep_memory_limits(figures, lives)
         if self._over_limits(figures, lives, now):
@@ -161,11 +176,16 @@ class PressureMonitor:
         verdict = self._manager.look(now, figures.seen, usages, reclaim)
         self._ports.pressures(self._manager.pressures)
         if self._manager.acting_on is not None:
-            log.warning("%s: Attempting to reclaim %s", "EvictionThresholdMet", self._manager.acting_on.signal.value)
+            resource = RESOURCE_OF[self._manager.acting_on.signal]
+            self._ports.node_event(PodEvent("Warning", "EvictionThresholdMet", f"Attempting to reclaim {resource}"))
         if verdict is not None:
             life = lives[verdict.uid]
             own = life.grace
             grace = own if verdict.grace is None else min(float(verdict.grace), own)
+            metrics, age = self._ports.metrics, now - figures.seen[verdict.signal].at
+            metrics.eviction_age.labels(verdict.signal.value).observe(age)
+            metrics.decisions.observe(self._ports.clock() - figures.seen[verdict.signal].at)
+            metrics.evictions.labels(verdict.signal.value).inc()
             self._evict(verdict.uid, PodEnding(now + grace, "Evicted", verdict.message, disruption=True))
             return 0.0
         wait = min(self._manager.next_pass(self._earlier, figures.seen), self._safe_seconds(figures.seen))
@@ -205,6 +225,7 @@ class PressureMonitor:
             pod = figures.pods.get(uid)
             fault = storage_fault(life.pod, pod.volumes, pod.files) if pod is not None and life.ending is None else ""
             if fault:
+                self._ports.metrics.evictions.labels(limit_signal(fault)).inc()
                 self._evict(uid, PodEnding(now, "Evicted", fault, disruption=True))
                 found = True
         return found

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from rayched.nodes.agent.container_life import ContainerExit, ContainerLife, ContainerStep
+from rayched.nodes.agent.containment import kill_cgroups
 from rayched.nodes.agent.disk import PodDirectory
 from rayched.nodes.agent.pod_life import PodLife
 from rayched.nodes.agent.probing import ProbeKind
@@ -53,13 +55,17 @@ def exit_of(values: Mapping[str, Any]) -> ContainerExit:
     )
 
 
-def sweep(uid: str) -> int:
-    """Kills whatever carries the pod's cookie until nothing does; how many there were. Blocks while one does not die."""
+def sweep(uid: str, cgroups: Path | None) -> int:
+    """Kills whatever carries the pod's cookie, and what is in its cgroups, until nothing is left; how many there were. Blocks
+    while one does not die."""
     killed: set[int] = set()
+    tracked = 0
     while True:
+        in_cgroups = kill_cgroups(cgroups / uid) if cgroups is not None else 0
+        tracked = max(tracked, in_cgroups)
         found = list(proc_table.processes_of_pod(uid))
-        if not found:
-            return len(killed)
+        if not found and not in_cgroups:
+            return max(len(killed), tracked)
         killed.update(found)
         for pid in found:
             proc_table.kill(pid)
@@ -74,8 +80,10 @@ def kill_shim(directory: PodDirectory) -> None:
             proc_table.kill(pid)
 
 
-def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]] | None, now: float, probe_delay: float) -> None:
-    """`states`: what the shim says of its containers; None: it is gone, and nothing of the pod lives any more."""
+def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]] | None, now: float, probe_delay: float) -> int:
+    """`states`: what the shim says of its containers; None: it is gone, and nothing of the pod lives any more. Gives how many of
+    them are lost."""
+    lost = 0
     by_key = None if states is None else {(one["container"], one["attempt"]): one for one in states}
     memory = directory.load("memory") or {}
     for one in life.containers:
@@ -83,9 +91,10 @@ def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]]
         if not attempts:
             continue
         for attempt in attempts:
-            _take_attempt(one, directory, attempt, by_key, now)
+            lost += _take_attempt(one, directory, attempt, by_key, now)
         if one.step is ContainerStep.RUNNING:
             _remember(one, memory.get(one.name, {}), now, probe_delay)
+    return lost
 
 
 def _take_attempt(
@@ -94,7 +103,8 @@ def _take_attempt(
     attempt: int,
     states: Mapping[tuple[str, int], dict[str, Any]] | None,
     now: float,
-) -> None:
+) -> bool:
+    """Whether nobody knows how it ended."""
     spec = directory.load(f"containers/{one.name}/{attempt}/spec")
     one.failures = int(spec["failures"]) if spec is not None else one.failures
     values = directory.exit_of(one.name, attempt)
@@ -105,15 +115,17 @@ def _take_attempt(
         one.attempts = attempt
         one.begins()
         one.runs(float(state["started_at"]))
-        return
+        return False
     if values is None and states is not None:
-        return
+        return False
+    is_lost = values is None
     if values is None:
         values = lost_exit(float(spec["at"]) if spec is not None else now, now)
         directory.write_exit(one.name, attempt, values)
     one.attempts = attempt
     one.begins()
     one.ends(exit_of(values))
+    return is_lost
 
 
 def _remember(one: ContainerLife, memory: Mapping[str, Any], now: float, probe_delay: float) -> None:

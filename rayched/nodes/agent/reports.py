@@ -22,6 +22,8 @@ from rayched.v1.services_pb2 import PodStatusUpdate
 
 _FLUSH_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
+_SIGNS_A_GRACE: Final = 5
+"""So many signs of life may be lost before the node counts as lost."""
 _SUPERSEDED: Final = "superseded"
 _AGAIN: Final = (
     grpc.StatusCode.UNAVAILABLE,
@@ -42,10 +44,13 @@ class ReportOutcomes:
     """This incarnation is over: by another agent, or by a later registration of this one."""
     unknown: Callable[[], None]
     """The node does not exist any more: it wants to be registered."""
+    acknowledged: Callable[[float], None]
+    """A sign of life that was sent then was taken."""
+    clock: Callable[[], float]
 
 
 class Reporter:
-    """Start it once, stop it once. `incarnation` is set before anything is reported."""
+    """Start it once, stop it once. `registered` comes before anything is reported."""
 
     def __init__(self, client: NodeAgentClient, node: str, heartbeat_seconds: float, outcomes: ReportOutcomes) -> None:
         self._client = client
@@ -63,6 +68,12 @@ class Reporter:
             threading.Thread(target=self._report, name="node-reports", daemon=True),
             threading.Thread(target=self._live, name="node-heartbeats", daemon=True),
         ]
+
+    def registered(self, incarnation: int, grace_seconds: float) -> None:
+        """From now on it reports under that incarnation, and often enough for a cluster that bears so long a silence."""
+        if grace_seconds:
+            self._heartbeat_seconds = min(self._heartbeat_seconds, grace_seconds / _SIGNS_A_GRACE)
+        self.incarnation = incarnation
 
     def start(self) -> None:
         for thread in self._threads:
@@ -82,6 +93,12 @@ class Reporter:
         with self._lock:
             self._pods[update.uid] = update
         self._wake.set()
+
+    @property
+    def waiting(self) -> int:
+        """Statuses of pods that wait to be told."""
+        with self._lock:
+            return len(self._pods)
 
     def forget(self, uid: str) -> None:
         with self._lock:
@@ -144,6 +161,7 @@ class Reporter:
     def _live(self) -> None:
         while not self._stopped.is_set():
             if self.incarnation:
+                sent_at = self._outcomes.clock()
                 try:
                     answer = self._client.live(self._node, self.incarnation, timeout_seconds=self._heartbeat_seconds)
                 except ApiError as error:
@@ -153,6 +171,8 @@ class Reporter:
                         self._outcomes.superseded()
                     elif answer.unknown:
                         self._outcomes.unknown()
+                    else:
+                        self._outcomes.acknowledged(sent_at)
             self._stopped.wait(self._heartbeat_seconds if self.incarnation else _FLUSH_SECONDS)
 
 

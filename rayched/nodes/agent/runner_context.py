@@ -6,8 +6,10 @@ import random
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 
 from rayched.nodes.agent.actions import PodEvent
+from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.process_specs import RunPolicy
 from rayched.nodes.agent.shim_link import ShimLink
 from rayched.v1.core_pb2 import Pod
@@ -23,6 +25,8 @@ class RunnerContext:
     policy: RunPolicy
     restart_cap: float
     clock: Callable[[], float]
+    boottime_of: Callable[[float], float]
+    """A time of the clock as shims have it."""
     random: random.Random
     post: Callable[[Callable[[], None]], None]
     """Runs it in the loop thread."""
@@ -34,3 +38,6 @@ class RunnerContext:
     watch_link: Callable[[ShimLink, bool], None]
     """Looks after the link's input from now on, or (False) no longer."""
     event: Callable[[Pod, PodEvent], None]
+    metrics: AgentMetrics
+    cgroups: Path | None
+    """Where containers have cgroups; None: they have none."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from rayched.nodes.agent.actions import PodEvent
+from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.container_life import ContainerStep
 from rayched.nodes.agent.disk import remove_or_log
 from rayched.nodes.agent.eviction.signals import OF_MEMORY, Signal
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.pod_runner import PodRunner
+from rayched.nodes.agent.pressure import PressurePorts
 from rayched.nodes.agent.stats import PodPlace
 
 
@@ -19,6 +22,19 @@ class RunningPods:
     def __init__(self, runners: Mapping[str, PodRunner], logs: Path) -> None:
         self._runners = runners
         self._logs = logs
+
+    def ports(
+        self,
+        post: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float],
+        pressures: Callable[[Iterable[str]], None],
+        node_event: Callable[[PodEvent], None],
+        metrics: AgentMetrics,
+    ) -> PressurePorts:
+        """Of whoever looks after the node's pressure."""
+        return PressurePorts(
+            post, clock, self.places, self.lives, self.evict, pressures, self.kill, self.reclaim, node_event, metrics
+        )
 
     def places(self) -> list[PodPlace]:
         found = []
@@ -34,6 +50,7 @@ class RunningPods:
 
     def evict(self, uid: str, ending: PodEnding) -> None:
         runner = self._runners[uid]
+        runner.life.tell(PodEvent("Warning", ending.reason, ending.message))
         runner.life.end(ending)
         runner.step()
 

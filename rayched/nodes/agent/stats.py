@@ -142,6 +142,11 @@ def _observed(capacity: int, used: int, at: float) -> SignalObservation:
     return SignalObservation(max(capacity - used, 0), capacity, at)
 
 
+def resident_memory(pid: int) -> int:
+    """Bytes of its own and of what it shares in memory; of a process that has ended none."""
+    return _memory_of(pid, _ROUGH)
+
+
 def _memory_of(pid: int, names: Sequence[str]) -> int:
     """Bytes; of a process that has ended meanwhile none."""
     file = "smaps_rollup" if names is _EXACT else "status"

@@ -30,6 +30,13 @@ def storage_fault(pod: Pod, volumes: Mapping[str, int], containers: Mapping[str,
     return ""
 
 
+def limit_signal(fault: str) -> str:
+    """What kubelet's metrics call the limit that a pod is told of."""
+    if fault.startswith("Usage of EmptyDir"):
+        return "emptydirfs.limit"
+    return "ephemeralpodfs.limit" if fault.startswith("Pod ") else "ephemeralcontainerfs.limit"
+
+
 def _shown(amount: int) -> str:
     for suffix, shift in (("Gi", 30), ("Mi", 20), ("Ki", 10)):
         if amount % (1 << shift) == 0:

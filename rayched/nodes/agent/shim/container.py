@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from rayched.nodes.agent.shim import proc_table
+from rayched.nodes.agent.shim import cgroup, proc_table
 from rayched.nodes.agent.shim.log_file import LogFile
 from rayched.nodes.agent.shim.spawning import ProcessSpec, spawn
 
@@ -71,6 +71,8 @@ class ShimContainer:
         err_read, err_write = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:
+            if self.spec.cgroup is not None:
+                cgroup.make(self.spec.cgroup)
             self.pid = spawn(self.spec, nothing, out_write, err_write)
         except BaseException:
             os.close(out_read)
@@ -151,7 +153,7 @@ class ShimContainer:
             if self._stop_at is not None and now >= self._stop_at:
                 self._kill([*proc_table.tree_of(self.pid), *orphans(self)])
             return False
-        left = list(orphans(self))
+        left = [*orphans(self), *(cgroup.members(self.spec.cgroup) if self.spec.cgroup is not None else ())]
         if left:
             self._kill(left)
             return False
@@ -161,6 +163,8 @@ class ShimContainer:
         return True
 
     def _kill(self, pids: Iterable[int]) -> None:
+        if self.spec.cgroup is not None:
+            cgroup.kill(self.spec.cgroup)
         for pid in pids:
             proc_table.kill(pid)
 
@@ -169,6 +173,8 @@ class ShimContainer:
             os.close(fd)
         self.pipes.clear()
         self._log.close()
+        if self.spec.cgroup is not None:
+            cgroup.remove(self.spec.cgroup)
         status = self._main_status or 0
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         self.exit = {

@@ -3,7 +3,7 @@
     {"id": 1, "verb": "start", "container": "main", "attempt": 0}       → {"id": 1, "ok": true, "pid": 4711, ...}
     what happens without being asked                                    → {"event": "ended", "container": "main", ...}
 
-Verbs: hello, start, stop, signal, kill, exec, run, oom, quit. An answer has `ok`, and `error` where it is false. Starting an
+Verbs: hello, start, stop, signal, kill, exec, run, oom, fence, quit. An answer has `ok`, and `error` where it is false. Starting an
 attempt that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
 `run` is an exec whose input and output come with it as descriptors, and that is killed when the connection ends.
 
@@ -29,9 +29,13 @@ from typing import Any, Final
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim.container import ShimContainer, write_json
 from rayched.nodes.agent.shim.execution import NOBODY, Execution, kept_execution, streamed_execution
+from rayched.nodes.agent.shim.fence import ShimFence, boottime
 from rayched.nodes.agent.shim.spawning import SpawnError, become_subreaper, lower_oom_score
 
 PROTOCOL: Final = 2
+"""Agents understand older ones, as shims outlive them."""
+FENCE_PROTOCOL: Final = 2
+"""The first one with the verb fence."""
 _SWEEP_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 3600.0
 _LAST_WRITES_SECONDS: Final = 10.0
@@ -53,6 +57,7 @@ class Shim:
         self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
         self._descriptors: dict[int, list[int]] = {}
         """By peer: what came with a request that is not read yet."""
+        self._fence = ShimFence()
         self._quits = False
         self._quits_by = 0.0
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
@@ -97,6 +102,8 @@ class Shim:
         now = time.monotonic()
         soonest = min((one.wakes_at() for one in self._containers.values()), default=float("inf"))
         soonest = min([soonest, *(one.ends_at for one in self._executions.values() if not one.timed_out)])
+        if not self._fence.is_over:
+            soonest = min(soonest, now + self._fence.seconds_left(boottime()))
         # epoll takes no more than some weeks.
         return min(max(soonest - now, _SWEEP_SECONDS if soonest <= now else 0.0), _PATIENCE_SECONDS)
 
@@ -136,6 +143,10 @@ class Shim:
 
     def _tick(self) -> None:
         now = time.monotonic()
+        if self._fence.check(boottime()):
+            self._broadcast({"event": "fenced"})
+            for container in self._containers.values():
+                container.stop(now, self._fence.grace_left(boottime()), signal.SIGTERM, group=False)
         for execution in list(self._executions.values()):
             execution.expire(now)
         for container in self._containers.values():
@@ -247,7 +258,12 @@ class Shim:
         match message["verb"]:
             case "hello":
                 states = [one.state() for one in self._containers.values()]
-                return {"ok": True, "protocol": PROTOCOL, "pid": os.getpid(), "containers": states}
+                own = {"protocol": PROTOCOL, "pid": os.getpid(), "fenced": self._fence.is_over}
+                return {"ok": True, **own, "containers": states}
+            case "fence":
+                self._fence.put(float(message["at"]), float(message["grace"]))
+            case "start" if self._fence.is_over:
+                return {"ok": False, "kind": "fenced", "error": "the node was cut off for too long; nothing is started any more"}
             case "start":
                 return {"ok": True, **self._start(message["container"], message["attempt"]).state()}
             case "stop":

@@ -19,6 +19,8 @@ import termios
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from rayched.nodes.agent.shim import cgroup
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _REPORT_FD: Final = 3
@@ -41,10 +43,12 @@ class ProcessSpec:
     group: int | None = None
     groups: list[int] = field(default_factory=list)
     oom_score_adj: int | None = None
+    cgroup: str | None = None
+    """Which it enters before anything of it runs; None: that of the shim."""
 
     @staticmethod
     def of(values: dict[str, Any]) -> ProcessSpec:
-        names = ("argv", "env", "cwd", "user", "group", "groups", "oom_score_adj")
+        names = ("argv", "env", "cwd", "user", "group", "groups", "oom_score_adj", "cgroup")
         return ProcessSpec(**{name: values[name] for name in names if name in values})
 
 
@@ -97,6 +101,8 @@ def _become(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent: i
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         report = _arrange(fds, report)
+        if spec.cgroup is not None:
+            cgroup.enter(spec.cgroup)
         if terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if spec.oom_score_adj is not None:

@@ -1,0 +1,75 @@
+"""How the processes of a pod are told from all others, and killed to the last one.
+
+| tier | needs | what it knows |
+|---|---|---|
+| tree | nothing | what descends from the pod's shim, or carries the pod's cookie in its environment |
+| tracking | a cgroup of the second version that may be written to | that, and what is in the container's cgroup |
+
+No controllers are needed, so a host that has them in the first version still gives tracking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+CONTAINMENT_LABEL: Final = "rayched.dev/containment"
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+
+
+class ContainmentTier(enum.StrEnum):
+    TREE = "tree"
+    TRACKING = "tracking"
+
+
+def tracking_root(root: Path, mounts: Path = _MOUNTS) -> Path | None:
+    """A cgroup for the agent in this directory, made where it can be; None: there is no tracking here."""
+    for mount in _cgroup2_mounts(mounts):
+        found = mount / f"rayched-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}"
+        probe = found / "probe"
+        try:
+            found.mkdir(exist_ok=True)
+            probe.mkdir(exist_ok=True)
+            # Since Linux 5.14.
+            usable = os.access(probe / "cgroup.kill", os.W_OK) and os.access(probe / "cgroup.procs", os.W_OK)
+            probe.rmdir()
+            if not usable:
+                found.rmdir()
+        except OSError:
+            continue
+        if usable:
+            return found
+    return None
+
+
+def kill_cgroups(pod: Path) -> int:
+    """Kills what is in a pod's cgroups, and removes those that are empty; how many processes there were."""
+    found = 0
+    for cgroup in _below(pod):
+        with contextlib.suppress(OSError):
+            found += len((cgroup / "cgroup.procs").read_text(encoding="ascii").split())
+            (cgroup / "cgroup.kill").write_text("1", encoding="ascii")
+        with contextlib.suppress(OSError):
+            cgroup.rmdir()
+    return found
+
+
+def _below(pod: Path) -> list[Path]:
+    """Its containers', then itself."""
+    try:
+        return [*(entry for entry in pod.iterdir() if entry.is_dir()), pod]
+    except FileNotFoundError:
+        return []
+
+
+def _cgroup2_mounts(mounts: Path) -> list[Path]:
+    found = []
+    for line in mounts.read_text(encoding="utf-8").splitlines():
+        before, _, behind = line.partition(" - ")
+        if behind.split(" ")[0] == "cgroup2":
+            found.append(Path(before.split(" ")[4]))
+    return found
