@@ -68,8 +68,7 @@ class NodeAgent:
         self._loop = AgentLoop(self._clock)
         self._workers = ThreadPoolExecutor(_WORKERS, "node-worker")
         self._probers = ThreadPoolExecutor(_WORKERS, "node-probe")
-        traversable = settings.policy.own_user == 0
-        self._directory = NodeDirectory(settings.root, traversable=traversable)
+        self._directory = NodeDirectory(settings.root, traversable=settings.policy.own_user == 0)
         self._node = node_object(
             settings.node, settings.address, settings.machine, settings.size, settings.labels, settings.version
         )
@@ -93,11 +92,12 @@ class NodeAgent:
         self._reporter = Reporter(client, settings.node, settings.heartbeat_seconds, outcomes)
         self._reports = PodReports(self._reporter)
         self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
-        self._node_report = NodeReport(settings.node, self._reporter.node, self._events.of_node)
+        of_node = self._events.of_node
+        self._node_report = NodeReport(settings.node, self._reporter.node, of_node)
         self._metrics = metrics = AgentMetrics(settings.node, settings.tier)
         running = RunningPods(self._runners, self._directory.logs)
+        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics)
         stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"))
-        ports = running.ports(self._loop.post, self._clock, self._pressures, self._events.of_node, metrics)
         self._pressure = PressureMonitor(settings.eviction, stats, ports)
         self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
@@ -118,9 +118,7 @@ class NodeAgent:
             metrics=metrics,
             cgroups=settings.cgroups,
         )
-        self._shutdown = ShutdownManager(
-            settings.shutdown, self._runners, self._intake, self._node_report, self._events.of_node, metrics
-        )
+        self._shutdown = ShutdownManager(settings.shutdown, self._runners, self._intake, self._node_report, of_node, metrics)
         view = AgentView(self._runners, self._reporter, self._pressure, lambda: self._fences.silent_seconds(self._clock()))
         self._doors = AgentDoors(settings, self._loop, self._shutdown, view, metrics)
 
@@ -337,16 +335,14 @@ class NodeAgent:
     def _object_gone(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._intake.drop(uid)
-        runner = self._runners.get(uid)
-        if runner is not None:
+        if (runner := self._runners.get(uid)) is not None:
             self._end_unseen(runner)
 
     def _changed(self, pod: Pod) -> None:
         if self._is_superseded:
             return
         uid, deleted = pod.metadata.uid, pod.metadata.HasField("deletion_timestamp")
-        runner = self._runners.get(uid)
-        if runner is not None:
+        if (runner := self._runners.get(uid)) is not None:
             runner.is_held = False
             runner.changed(pod)
             if deleted:

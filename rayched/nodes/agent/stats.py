@@ -158,11 +158,6 @@ def _memory_of(pid: int, names: Sequence[str]) -> int:
         return 0
 
 
-def resident_memory(pid: int) -> int:
-    """Anonymous and shared pages of a process, in bytes; of one that has ended none."""
-    return _memory_of(pid, _ROUGH)
-
-
 def _tasks_of(pid: int) -> int:
     try:
         return len(os.listdir(f"/proc/{pid}/task"))

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from leader.etcd_shim import rpc
 from rayched.api.agents import INCARNATION_ANNOTATION
@@ -24,9 +23,7 @@ from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.identity import node_identity, node_of
 from rayched.api.kinds import NODE, POD, AnyObject, wrap
-from rayched.api.termination import Ending, end_object
 from rayched.api.validation import validate
-from rayched.server.admission.deletion import removal
 from rayched.server.admission.first_size import SIZE_ANNOTATION, note_first_size, size_fault
 from rayched.server.errors import (
     ApiFailure,
@@ -34,24 +31,19 @@ from rayched.server.errors import (
     conflict,
     denied,
     failure_of,
-    forbidden_by_state,
-    invalid,
     invalid_fields,
-    not_found,
     over_limit,
-    superseded,
 )
 from rayched.server.objects import (
     ATTEMPTS_MAX,
     CallTarget,
     Objects,
-    Read,
     lost_write,
     milliseconds_now,
     read_entry,
     timestamp_now,
 )
-from rayched.server.reports import register, report_node, report_pod
+from rayched.server.reports import register, report_node
 from rayched.server.rpc import Call
 from rayched.server.services.incarnations import (
     AGENT_LIVES_SECONDS,
@@ -61,18 +53,18 @@ from rayched.server.services.incarnations import (
     ReportingAgent,
 )
 from rayched.server.services.node_events import NodeEvents
+from rayched.server.services.pod_status_updates import StatusUpdate, settle, without_repetition, write_for
 from rayched.server.services.watch_service import WatchService
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import RequestTooLarge
-from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Write
+from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1 import services_pb2
-from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.core_pb2 import Node
 from rayched.v1.meta_pb2 import Quantity
 from rayched.v1.services_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,
-    PodStatusUpdate,
     RegisterNodeRequest,
     RegisterNodeResponse,
     ReportEventsRequest,
@@ -89,17 +81,6 @@ HEARTBEATS_A_CALL: Final = 10_000
 UPDATES_A_CALL: Final = 1_000
 _A_TRANSACTION: Final = 100
 _ROUNDS_MAX: Final = 4
-
-
-@dataclass(slots=True, eq=False)
-class _Update:
-    """One entry of UpdatePodStatus on its way; `result` None: open."""
-
-    report: PodStatusUpdate
-    target: CallTarget
-    entry: Entry | None = None
-    result: services_pb2.Outcome | None = None
-    write: Write | None = None
 
 
 class NodeService:
@@ -174,15 +155,15 @@ class NodeService:
         if len(request.updates) > UPDATES_A_CALL:
             raise over_limit(f"updates: {len(request.updates)} in one call, at most {UPDATES_A_CALL} are allowed")
         outcomes: list[services_pb2.Outcome | None] = [None] * len(request.updates)
-        updates: dict[int, _Update] = {}
+        updates: dict[int, StatusUpdate] = {}
         for index, report in enumerate(request.updates):
             try:
-                updates[index] = _Update(report, self._objects.target_of(POD, report.namespace, report.name))
+                updates[index] = StatusUpdate(report, self._objects.target_of(POD, report.namespace, report.name))
             except Exception as error:
                 # One bad report fails alone; what nobody expected is logged by failure_of.
                 outcomes[index] = failure_of(error, "Nodes.UpdatePodStatus").outcome()
         agent = ReportingAgent(request.node, self._incarnations.condition(request.node, request.incarnation))
-        for batch in _without_repetition(list(updates.values())):
+        for batch in without_repetition(list(updates.values())):
             await self._update_pods(batch, agent)
         for index, update in updates.items():
             outcomes[index] = update.result
@@ -262,7 +243,7 @@ class NodeService:
 
     # ---- pods
 
-    async def _update_pods(self, updates: list[_Update], agent: ReportingAgent) -> None:
+    async def _update_pods(self, updates: list[StatusUpdate], agent: ReportingAgent) -> None:
         reading = await self._objects.store.get_many([update.target.store_key for update in updates])
         for update, entry in zip(updates, reading.entries, strict=True):
             update.entry = entry
@@ -275,11 +256,11 @@ class NodeService:
             if update.result is None:
                 update.result = conflict(f"{update.target}: others keep changing it; try again").outcome()
 
-    async def _write_pods(self, pending: list[_Update], agent: ReportingAgent) -> None:
+    async def _write_pods(self, pending: list[StatusUpdate], agent: ReportingAgent) -> None:
         records = await self._records_of_removed(pending)
         for update in pending:
             try:
-                update.write = _write_for(update, records, agent)
+                update.write = write_for(update, records, agent)
                 if update.write is None:
                     update.result = services_pb2.Outcome()
             except Exception as error:
@@ -289,9 +270,9 @@ class NodeService:
         written = [(update, update.write) for update in pending if update.write is not None]
         outcomes = await self._objects.store.commit(None, [write for _, write in written])
         for (update, _), outcome in zip(written, outcomes, strict=True):
-            _settle(update, outcome)
+            settle(update, outcome)
 
-    async def _records_of_removed(self, pending: list[_Update]) -> dict[str, Entry]:
+    async def _records_of_removed(self, pending: list[StatusUpdate]) -> dict[str, Entry]:
         """The records of submissions that expire with the pods to be removed, by uid."""
         uids = [
             update.report.uid for update in pending if update.report.remove and update.report.uid and "/" not in update.report.uid
@@ -328,78 +309,8 @@ def _registration(node: Node, revision: int, begun: Incarnation) -> RegisterNode
     )
 
 
-def _write_for(update: _Update, records: dict[str, Entry], agent: ReportingAgent) -> Write | None:
-    """The write that an update asks for; None: it is as reported already. Raises ApiFailure."""
-    report, target = update.report, update.target
-    read = read_entry(update.entry) if update.entry is not None else None
-    if read is None or read.message.metadata.uid != report.uid:
-        if not report.uid:
-            raise invalid(f"{target}: the update names no uid")
-        if report.remove:
-            return None
-        raise not_found(f"{target} with uid {report.uid[:80]}")
-    pod = _as_pod(read)
-    if not pod.spec.node_name:
-        raise forbidden_by_state(f"{target}: is not bound to a node, so no agent can report on it")
-    agent.check(str(target), pod)
-    if report.remove:
-        if not pod.metadata.HasField("deletion_timestamp"):
-            raise forbidden_by_state(f"{target}: is not being deleted; an agent removes only what somebody deleted")
-        ending = end_object(pod, timestamp_now().seconds)
-        if ending is Ending.UNCHANGED:
-            return None
-        if ending is Ending.STOPPING:
-            value = encode(read.stored.object, read.leader_write)
-            return GuardedPut(target.store_key, read.entry.mod_revision, value, also=agent.condition)
-        deletion = removal(target, read, records.get(report.uid))
-        return deletion._replace(also=(*deletion.also, *agent.condition))
-    before = pod.status.SerializeToString(deterministic=True)
-    fault = report_pod(pod, report.status, timestamp_now())
-    if fault is not None:
-        raise forbidden_by_state(f"{target}: {fault}")
-    if pod.status.SerializeToString(deterministic=True) == before:
-        return None
-    # The rest of the pod was judged when it was admitted; the path "" is its size.
-    errors = [error for error in validate(pod) if not error.path or error.path.startswith("status")]
-    if errors:
-        raise invalid_fields(str(target), errors)
-    value = encode(read.stored.object, read.leader_write)
-    return GuardedPut(target.store_key, read.entry.mod_revision, value, also=agent.condition)
-
-
-def _settle(update: _Update, outcome: Outcome) -> None:
-    match outcome:
-        case Committed():
-            update.result = services_pb2.Outcome()
-        case Conflict(current=current):
-            seen = update.entry.mod_revision if update.entry is not None else 0
-            if current is not None and current.mod_revision == seen:
-                update.result = superseded(str(update.target)).outcome()
-            update.entry = current
-        case _:
-            update.result = failure_of(lost_write(outcome, str(update.target)), "Nodes.UpdatePodStatus").outcome()
-
-
-def _without_repetition(updates: list[_Update]) -> Iterator[list[_Update]]:
-    """Batches in order, none of which names a pod twice: the second report is judged on what the first one left."""
-    batch: dict[bytes, _Update] = {}
-    for update in updates:
-        if update.target.store_key in batch:
-            yield list(batch.values())
-            batch = {}
-        batch[update.target.store_key] = update
-    if batch:
-        yield list(batch.values())
-
-
 def _as_node(message: AnyObject) -> Node:
     assert isinstance(message, Node)
-    return message
-
-
-def _as_pod(read: Read) -> Pod:
-    message: Any = read.message
-    assert isinstance(message, Pod)
     return message
 
 

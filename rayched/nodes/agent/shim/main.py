@@ -3,8 +3,8 @@
     {"id": 1, "verb": "start", "container": "main", "attempt": 0}       → {"id": 1, "ok": true, "pid": 4711, ...}
     what happens without being asked                                    → {"event": "ended", "container": "main", ...}
 
-Verbs: hello, start, stop, signal, kill, exec, run, oom, fence, quit. An answer has `ok`, and `error` where it is false. Starting an
-attempt that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
+Verbs: hello, start, stop, signal, kill, exec, run, oom, fence, quit. An answer has `ok`, and `error` where it is false. Starting
+an attempt that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
 `run` is an exec whose input and output come with it as descriptors, and that is killed when the connection ends.
 
 One thread, one loop. The lock that is held while this process lives tells the agent that it does, whatever became of its pid. The
