@@ -18,7 +18,16 @@ from rayched.api.well_known_taints import DefaultTolerations
 from rayched.cli import node_options
 from rayched.cli.node_options import NODES, TOLERATIONS
 from rayched.controllers.node_settings import NodeSettings
-from rayched.replica.settings import default_data_dir, split_endpoints, worker_count
+from rayched.replica.settings import SettingsError, default_data_dir, split_endpoints, worker_count
+
+
+def _worker_count(text: str) -> str:
+    try:
+        worker_count(text)
+    except SettingsError as error:
+        raise typer.BadParameter(str(error).partition(": ")[2]) from None
+    return text
+
 
 EtcdEndpoints = Annotated[
     str,
@@ -30,7 +39,9 @@ EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of 
 Workers = Annotated[
     str,
     typer.Option(
-        metavar="N|auto", help="FilterScoreWorkers of each replica; auto: one for each CPU that Ray, or this host, has free."
+        metavar="N|auto",
+        help="FilterScoreWorkers of each replica; auto: one for each CPU that Ray, or this host, has free.",
+        callback=_worker_count,
     ),
 ]
 Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of the election: 2/1.3/0.4 s or 15/10/2 s.")]

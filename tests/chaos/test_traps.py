@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -30,6 +30,13 @@ def test_bytes_in_any_pieces_become_the_same_frames() -> None:
         found += cutter.take(stream[:size])
         stream = stream[size:]
     assert found == [b"preface", *frames]
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """At a port: links lead from port to port."""
+    with EtcdServer(tmp_path_factory.mktemp("traps") / "data", 0, unsafe_no_fsync=True) as server:
+        yield server
 
 
 @pytest.mark.cluster

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rayched.client import ApiError, Client
+from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.v1.core_pb2 import Pod
 from tests.cli.cluster import Commands, Result, a_pod_text
 
@@ -177,9 +178,10 @@ def test_a_wrong_server_is_told_at_once(rayched: Commands, server: str, said: st
     assert (result.code, result.errors) == (1 if "no rayched" in said else 2, [said])
 
 
-def test_something_else_than_rayched_at_the_address_is_told_as_such(rayched: Commands) -> None:
-    result = rayched("get", "pods", "--server", rayched.etcd_endpoint)
-    check(result, [f"what listens at {rayched.etcd_endpoint} is no rayched; name its replicas with --server"])
+def test_something_else_than_rayched_at_the_address_is_told_as_such(rayched: Commands, tmp_path: Path) -> None:
+    with EtcdServer(tmp_path / "data", 0, unsafe_no_fsync=True) as other:
+        result = rayched("get", "pods", "--server", other.endpoint)
+        check(result, [f"what listens at {other.endpoint} is no rayched; name its replicas with --server"])
 
 
 def test_one_replica_that_answers_is_enough(rayched: Commands) -> None:

@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from rayched.cli.main import app
-from rayched.replica.settings import ReplicaSettings, split_endpoints
+from rayched.replica.settings import ReplicaSettings, split_endpoints, worker_count
 
 _GROUP: Any = get_command(app)
 COMMANDS: dict[str, Any] = _GROUP.commands
@@ -48,6 +48,7 @@ def checked(words: Sequence[str]) -> ReplicaSettings:
     renamed = {"etcd_root": "root", "config": "scheduler_configuration"}
     found = {renamed.get(name, name): value for name, value in given.items()}
     found["etcd_endpoints"] = split_endpoints(found["etcd_endpoints"])
+    found["workers"] = worker_count(found["workers"])
     if found["data_dir"] is None:
         del found["data_dir"]
     return ReplicaSettings(**{name: value for name, value in found.items() if name in fields})

@@ -17,6 +17,7 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from rayched.store.quota import metrics_of
 from tests.deploy.queries import grouped, metrics, selected
 from tests.replica.clusters import SmallCluster
 
@@ -105,12 +106,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Metric
         cluster.wait_until_all_bound()
         replica, etcd = cluster.local.replicas[0].http_address, cluster.local.etcd_endpoints[0]
         found = {}
-        for address in (f"{replica}/metrics", f"{replica}/metrics/slis", f"{etcd}/metrics"):
+        texts = [metrics_of(etcd).decode()]
+        for address in (f"{replica}/metrics", f"{replica}/metrics/slis"):
             with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
-                for family in text_string_to_metric_families(answer.read().decode()):
-                    endings = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
-                    names = {f"{family.name}{ending}" for ending in endings} | {sample.name for sample in family.samples}
-                    found |= dict.fromkeys(names, family)
+                texts.append(answer.read().decode())
+        for family in (family for text in texts for family in text_string_to_metric_families(text)):
+            endings = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+            names = {f"{family.name}{ending}" for ending in endings} | {sample.name for sample in family.samples}
+            found |= dict.fromkeys(names, family)
         yield found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rayched.actors.process_handle import ProcessHandle, handle_of
-from rayched.replica.own_directories import make_own_directory, remove_left_behind, remove_own, remove_own_directory
+from rayched.replica.own_directories import make_own_directory, remove_left_behind, remove_own_directory
 from rayched.replica.ray import processes
 from rayched.replica.ray.processes import adopt_orphans, alive, descendants, dying_with_us, end_descendants, end_tree
 from tests.replica.clusters import left_alive, nothing_left, until_true
@@ -222,8 +222,19 @@ def test_directories_of_processes_that_are_gone_are_removed_and_no_others(tmp_pa
     assert sorted(tmp_path.iterdir()) == sorted([own, second, foreign, alike, being_made])
     assert own.stat().st_mode & 0o777 == 0o700
     remove_own_directory(own)
-    remove_own()
+    remove_own_directory(second)
     assert sorted(tmp_path.iterdir()) == sorted([foreign, alike, being_made])
+
+
+def test_a_process_that_has_no_time_removes_all_it_has_made_at_once(tmp_path: Path) -> None:
+    # In a process of its own: others of this one's directories are in use.
+    program = (
+        "import sys; from pathlib import Path; from rayched.replica.own_directories import *\n"
+        "made = [make_own_directory(Path(sys.argv[1])) for _ in range(2)]\n"
+        "assert all(one.is_dir() for one in made); remove_own()"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.cluster

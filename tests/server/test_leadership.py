@@ -23,7 +23,8 @@ from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.cluster
 
-SERVICES = {f"rayched.v1.{name}" for name in ("Submission", "Eviction", "Watch", "Nodes", "Admin", "Leadership", "Scheduling")}
+_NAMES = "Submission Eviction Watch Nodes Admin Leadership Scheduling Logs Exec PortForward Usage AgentStreams"
+SERVICES = {f"rayched.v1.{name}" for name in _NAMES.split()}
 
 
 @pytest.fixture

@@ -80,9 +80,11 @@ def test_renewals_of_a_hung_etcd_fail_in_time_on_a_loop_too(own_etcd: EtcdServer
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("address", ["{}", "http://{}", "http://{}/"])
-def test_an_etcd_tells_its_quota(own_etcd: EtcdServer, address: str) -> None:
-    assert quota_of(address.format(own_etcd.endpoint)) == QUOTA
+def test_an_etcd_tells_its_quota(own_etcd: EtcdServer, tmp_path: Path) -> None:
+    assert quota_of(own_etcd.endpoint) == QUOTA
+    with EtcdServer(tmp_path / "other", 0, unsafe_no_fsync=True, quota_bytes=QUOTA) as at_a_port:
+        for address in ("{}", "http://{}", "http://{}/"):
+            assert quota_of(address.format(at_a_port.endpoint)) == QUOTA
 
 
 @pytest.mark.parametrize(
