@@ -283,7 +283,7 @@ class WatchEvent(_message.Message):
     def __init__(self, type: _Optional[_Union[WatchEvent.Type, str]] = ..., object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node", "agent_id", "machine_id", "boot_id", "agent_version", "address", "take_over")
+    __slots__ = ("node", "agent_id", "machine_id", "boot_id", "agent_version", "address", "take_over", "last_incarnation")
     NODE_FIELD_NUMBER: _ClassVar[int]
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +291,7 @@ class RegisterNodeRequest(_message.Message):
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     TAKE_OVER_FIELD_NUMBER: _ClassVar[int]
+    LAST_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     node: _core_pb2.Node
     agent_id: str
     machine_id: str
@@ -298,7 +299,8 @@ class RegisterNodeRequest(_message.Message):
     agent_version: str
     address: str
     take_over: bool
-    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., take_over: _Optional[bool] = ...) -> None: ...
+    last_incarnation: int
+    def __init__(self, node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., agent_id: _Optional[str] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., agent_version: _Optional[str] = ..., address: _Optional[str] = ..., take_over: _Optional[bool] = ..., last_incarnation: _Optional[int] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
     __slots__ = ("node", "revision", "incarnation", "replaced_before", "node_monitor_grace_seconds")

@@ -103,6 +103,7 @@ class NodeFollower:
                 return False
             # What was taken over once is this agent's own.
             self._request.take_over = False
+            self._request.last_incarnation = answer.incarnation
             # It is newer than all that was seen, unless etcd was restored, and then that was of another history.
             self._as_new_as, self._replaced_before = answer.incarnation, answer.replaced_before
             self._ports.registered(answer, sent_at)

@@ -118,6 +118,9 @@ class PodIntake:
 
     def take_lost(self, pod: Pod) -> None:
         """A pod that ran here by its status, and of which the disk knows nothing: what is left of it dies first."""
+        if pod.metadata.uid in self._away:
+            # A second sweep would find the container that the first one was for.
+            return
         self._away.add(pod.metadata.uid)
         self._workers.submit(self._sweep_and_take, pod)
 

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rayched.controllers.node_settings import NodeSettings
-from rayched.server.errors import ApiFailure, Code, conflict, forbidden_by_state
+from rayched.server.errors import ApiFailure, Code, conflict, forbidden_by_state, superseded
 from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, lost_write, milliseconds_now
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1.core_pb2 import Pod
@@ -87,6 +87,10 @@ class Incarnations:
         entry = await self._objects.store.get(key)
         for _ in range(ATTEMPTS_MAX):
             present = AgentRecord.FromString(entry.value) if entry is not None else None
+            is_another = present is not None and present.agent_id != request.agent_id
+            # Before all else: it has to stop its pods, as the other one starts them. An older record is of a restored store.
+            if is_another and entry is not None and 0 < request.last_incarnation < entry.mod_revision:
+                raise superseded(str(target))
             if present is not None and not request.take_over:
                 await self._refuse_machine(target, present, request.machine_id)
                 await self._refuse_second(target, present, request.agent_id)
