@@ -53,5 +53,8 @@ class FollowedLogs:
                     if chunk.lost:
                         note(f"warning: pod/{self._pod}: lines were removed by rotation before they could be read")
                     raw(chunk.data)
+        except BrokenPipeError:
+            # Nobody reads any more; the pod is waited for all the same.
+            return
         except ApiError as error:
             note(f"warning: pod/{self._pod}: what it writes cannot be shown: {error}")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.api.invalid_fields import VALID
-from tests.cli.cluster import Commands, a_pod_text
+from tests.cli.cluster import Commands, a_pod_text, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -81,11 +81,20 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(rayched: Commands, n
     document = json.loads(json.dumps(VALID[kind]))
     document["metadata"]["name"] = name
     document["metadata"].pop("namespace", None)
-    if kind == "PriorityClass":
-        document["preemptionPolicy"] = "Never"
+    # Such a uid is taken once in a cluster.
+    document["metadata"].pop("uid", None)
+    match kind:
+        case "PriorityClass":
+            document["preemptionPolicy"] = "Never"
+        case "ReplicaSet":
+            document["spec"]["replicas"] = 0
+        case "Job":
+            document["spec"]["suspend"] = True
     word = f"{kind.lower()}/{name}"
     rayched.ok("apply", "-n", namespace, "-f", "-", stdin=json.dumps(document))
     try:
+        if kind in ("ReplicaSet", "Job"):
+            wait_until(lambda: bool(rayched.client.get(kind, name, namespace).status.ByteSize()), "its controller says how it is")
         for output in ("yaml", "json"):
             shown = "\n".join(rayched.ok("get", word, "-n", namespace, "-o", output))
             with rayched.nothing_changes():

@@ -131,8 +131,8 @@ def test_connections_are_apart_and_one_that_is_not_read_holds_up_no_other(client
         with pytest.raises(TimeoutError):
             while sent < SIZE:
                 sent += slow.send(b"x" * (1 << 16))
-        # Its buffers are full all the way, and bounded.
-        assert sent < SIZE // 2
+        # Its buffers are full all the way, and bounded: those of six sockets, and gRPC's, which grow with what passes.
+        assert sent < SIZE * 4 // 5
         went, came = sent_and_received(forwarder.port, 4 << 20)
         assert went == came
 

@@ -22,6 +22,7 @@ from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import Job, ReplicaSet
 from tests.cli.cluster import run_here
 from tests.nodes.real_node import agent_thread, settings, sh
+from tests.nodes.streaming import run
 from tests.replica.clusters import kill, left_alive, nothing_left, scheduler_status, tree_of, until_true
 
 COMPLETIONS, PARALLELISM, REPLICAS = 8, 3, 3
@@ -111,7 +112,7 @@ def test_what_is_evicted_lost_or_failed_comes_back_though_the_leader_dies(cluste
             result = run_here(words, None, {"RAYCHED_SERVER": addresses})
             return result.code, result.out
 
-        assert command("run", "hello", "--rm", "--", "sh", "-c", "echo one; exit 7") == (7, "one\n")
+        assert run(addresses, "run", "hello", "--rm", "--", "sh", "-c", "echo one; exit 7")[:2] == (7, b"one\n")
         assert command("wait", "--for=condition=complete", "job/count") == (0, "job.batch/count condition met\n")
         assert command("scale", "rs", "web", "--replicas", "1") == (0, "replicaset.apps/web scaled\n")
         assert command("wait", "--for=jsonpath={.status.replicas}=1", "rs/web", "--timeout", "60s")[0] == 0

@@ -153,8 +153,8 @@ def calls(agent: NodeAgentClient, node: str, pod: str, uid: str) -> dict[str, Ca
             watch.close()
 
     def listed() -> object:
-        events = agent.watch("pods", field_selector=f"spec.nodeName={node}", start_revision=2, timeout_seconds=0.2)
-        return list(events)
+        since = agent.list_all("priorityclasses").revision + 1
+        return list(agent.watch("pods", field_selector=f"spec.nodeName={node}", start_revision=since, timeout_seconds=0.2))
 
     return {
         "Nodes.Register": lambda: agent.begin(registration(a_node(node))),
