@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from rayched.cli.pod_references import container_names, container_of, pod_name, 
 from rayched.cli.printing import note, raw, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
+from rayched.client.streaming import LogStream
 
 _CONTAINERS_MAX = 16
 """Followed at a time."""
@@ -70,9 +71,24 @@ class _Printing:
         self._namespace = namespace
         self._options = options
         self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._open: list[LogStream] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Ends what is printed, in other threads as well."""
+        with self._lock:
+            self._is_closed = True
+            for chunks in self._open:
+                chunks.close()
 
     def print(self, container: str) -> None:
+        """To the end of it, or until all are closed."""
         with self._client.logs(self._pod, self._namespace, container=container, **self._options) as chunks:
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._open.append(chunks)
             for chunk in chunks:
                 with self._turn:
                     if chunk.lost:
@@ -84,8 +100,12 @@ def _all_at_once(printing: _Printing, names: list[str]) -> None:
     if len(names) > _CONTAINERS_MAX:
         wrong(f"--all-containers: the pod has {len(names)} containers, at most {_CONTAINERS_MAX} can be followed")
     with ThreadPoolExecutor(len(names)) as threads:
-        for done in [threads.submit(printing.print, one) for one in names]:
-            done.result()
+        try:
+            for done in as_completed([threads.submit(printing.print, one) for one in names]):
+                done.result()
+        finally:
+            # Whatever ends one of them, or the command, ends all: a thread that follows would be waited for otherwise.
+            printing.close()
 
 
 def _options(tail: int, since: str, since_time: str, limit_bytes: int) -> dict[str, Any]:

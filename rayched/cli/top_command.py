@@ -12,7 +12,7 @@ import typer
 from rayched.api import quantity
 from rayched.cli.connection import connected
 from rayched.cli.options import AllNamespaces, Selector, Server
-from rayched.cli.printing import fail, nothing_found, plain_table, wrong
+from rayched.cli.printing import fail, note, nothing_found, plain_table, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Node, Pod
@@ -64,6 +64,8 @@ def top(
         wrong(f"{kind}: nothing is known of what these use; nodes and pods are possible")
     with connected(server) as client:
         found = client.usage()
+        for node in sorted(found.silent):
+            note(f"warning: node {node} does not say what it and its pods use")
         if kind in _NODES:
             headings, rows = ["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"], _nodes(client, found, name, selector)
         else:

@@ -198,4 +198,4 @@ def _raised(state: tenacity.RetryCallState) -> BaseException | None:
 
 def is_broken(error: BaseException) -> bool:
     """Whether a stream that ended so is opened again."""
-    return isinstance(error, ApiError) and error.code in _BROKEN and not isinstance(error, ClientClosed)
+    return is_overload(error) or (isinstance(error, ApiError) and error.code in _BROKEN and not isinstance(error, ClientClosed))

@@ -99,6 +99,10 @@ class PortForwarder:
         stream = TwoWayStream.open(self._transport, "PortForward.Stream", PortForwardRequest(start=self._start))
         with self._lock:
             self._open.add(stream)
+            is_closed = self._closed.is_set()
+        if is_closed:
+            # `close` has not seen it.
+            stream.close()
         sending = threading.Thread(target=self._send, args=(connection, stream), name="port-sending", daemon=True)
         sending.start()
         try:

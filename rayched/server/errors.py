@@ -114,8 +114,9 @@ def superseded(subject: str) -> ApiFailure:
     return forbidden_by_state(f"{subject}: its agent has been superseded by another one")
 
 
-def over_limit(message: str) -> ApiFailure:
-    return ApiFailure(Code.RESOURCE_EXHAUSTED, message)
+def over_limit(message: str, retry_seconds: float | None = None) -> ApiFailure:
+    """With a time after which there may be room, trying again may go better."""
+    return ApiFailure(Code.RESOURCE_EXHAUSTED, message, [_retry_after(retry_seconds)] if retry_seconds else [])
 
 
 def no_room(subject: object, refusal: SpaceRefusal) -> ApiFailure:

@@ -48,20 +48,22 @@ class LogsResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., position: _Optional[_Union[LogPosition, _Mapping]] = ..., lost: _Optional[bool] = ..., end: _Optional[bool] = ...) -> None: ...
 
 class LogPosition(_message.Message):
-    __slots__ = ("uid", "attempt", "file", "begin", "offset", "in_line")
+    __slots__ = ("uid", "attempt", "file", "begin", "offset", "in_line", "since")
     UID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     IN_LINE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     uid: str
     attempt: int
     file: int
     begin: bytes
     offset: int
     in_line: bool
-    def __init__(self, uid: _Optional[str] = ..., attempt: _Optional[int] = ..., file: _Optional[int] = ..., begin: _Optional[bytes] = ..., offset: _Optional[int] = ..., in_line: _Optional[bool] = ...) -> None: ...
+    since: bytes
+    def __init__(self, uid: _Optional[str] = ..., attempt: _Optional[int] = ..., file: _Optional[int] = ..., begin: _Optional[bytes] = ..., offset: _Optional[int] = ..., in_line: _Optional[bool] = ..., since: _Optional[bytes] = ...) -> None: ...
 
 class ExecRequest(_message.Message):
     __slots__ = ("start", "stdin", "resize", "end_of_input")
@@ -216,10 +218,12 @@ class AttendRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., agent_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class StreamOffer(_message.Message):
-    __slots__ = ("session",)
+    __slots__ = ("session", "hung_up")
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    HUNG_UP_FIELD_NUMBER: _ClassVar[int]
     session: str
-    def __init__(self, session: _Optional[str] = ...) -> None: ...
+    hung_up: str
+    def __init__(self, session: _Optional[str] = ..., hung_up: _Optional[str] = ...) -> None: ...
 
 class AgentFrame(_message.Message):
     __slots__ = ("session", "logs", "exec", "port_forward", "usage", "end")

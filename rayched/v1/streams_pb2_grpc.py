@@ -47,7 +47,8 @@ class LogsServicer:
     """
 
     def Get(self, request, context):
-        """The log of one attempt of a container, line by line as it was written. The first message is empty and says where the log begins.
+        """The log of one attempt of a container, line by line as it was written. The first message is empty and says where the log begins;
+        one before it that says nothing: the container has not started, and is waited for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

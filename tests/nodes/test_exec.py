@@ -178,6 +178,38 @@ def test_who_hangs_up_ends_the_program_and_all_it_began(client: Client, agent: A
 
 
 @pytest.mark.row("N122")
+def test_what_has_a_session_of_its_own_or_is_begun_meanwhile_ends_as_well(
+    client: Client, agent: AgentProcess, address: str, token: str
+) -> None:
+    name = running_pod(client)
+    (main,) = processes(client, name)
+    forks = "while :; do (setsid sleep 1002 &) ; sleep 0.05; done"
+    text = f"(setsid sleep 1001 &) ; setsid sh -c '{forks}' & sleep 1003"
+    with running(address, "exec", name, "--token-file", token, "--", *sh(text)) as process:
+        until(lambda: len(processes(client, name)) >= 8, "it runs")
+        process.send_signal(signal.SIGKILL)
+        until(lambda: processes(client, name) == [main], "all of it is gone")
+
+
+@pytest.mark.row("N122")
+def test_who_hangs_up_ends_a_program_that_does_not_read_its_input(
+    client: Client, agent: AgentProcess, address: str, token: str
+) -> None:
+    name = running_pod(client)
+    (main,) = processes(client, name)
+    # Without end, so every pipe and window on the way is full soon, and nobody reads what tells of the end.
+    with (
+        open("/dev/zero", "rb") as zeros,
+        running(address, "exec", name, "-i", "--token-file", token, "--", "sleep", "1000", stdin=zeros) as process,
+    ):
+        until(lambda: len(processes(client, name)) == 2, "it runs")
+        time.sleep(3.0)
+        assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        until(lambda: processes(client, name) == [main], "the program is gone")
+
+
+@pytest.mark.row("N122")
 def test_it_ends_with_its_container_and_with_the_agent(
     client: Client, agents: Agents, address: str, token: str, tmp_path: Path
 ) -> None:
@@ -308,12 +340,24 @@ def test_there_are_only_so_many_streams_to_a_node(client: Client, agent: AgentPr
     assert replica.server._running is not None
     streams = replica.server._running.streams
     until(lambda: not streams._links, "streams of other tests are over")
-    before, streams.limits = streams.limits, StreamLimits(a_node=2)
+    before, streams.limits = streams.limits, StreamLimits(a_node=2, kept=0.5)
     try:
+        with client.exec(name, ["sleep", "1000"], token=TOKEN) as first, Client(replica.address, timeout_seconds=3.0) as hasty:
+            # Logs and use have one of the two, exec both.
+            with pytest.raises(ApiError, match=f"1 streams to node {NODE} are open, and no more are allowed, for logs and use"):
+                next(hasty.logs(name))
+            with client.exec(name, ["sleep", "1000"], token=TOKEN) as second:
+                with pytest.raises(ApiError, match=f"2 streams to node {NODE} are open, and no more are allowed \\(") as told:
+                    hasty.exec(name, ["true"], token=TOKEN)
+                assert told.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert told.value.retry_after_seconds is not None
+                second.close()
+                # A log is waited for until there is room.
+                late = threading.Timer(1.0, first.close)
+                late.start()
+                assert list(client.logs(name)) == []
+                late.join()
         with client.exec(name, ["sleep", "1000"], token=TOKEN), client.exec(name, ["sleep", "1000"], token=TOKEN) as second:
-            with pytest.raises(ApiError, match=f"2 streams to node {NODE} are open, and no more are allowed") as told:
-                next(client.logs(name))
-            assert told.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
             second.close()
             until(lambda: len(streams._links) == 1, "one has ended")
             with client.exec(name, ["true"], token=TOKEN) as third:

@@ -165,6 +165,17 @@ def test_an_unfinished_entry_is_waited_for(tmp_path: Path) -> None:
     assert LogText(b"", timestamps=False).of(reader.read()) == b"half more\n"
 
 
+def test_who_has_begun_with_a_log_that_is_gone_has_lost_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    nothing = LogReader(path)
+    assert nothing.read() == b"" and not nothing.lost
+    path.write_bytes(b"")
+    reader = LogReader(path)
+    assert reader.read() == b"" and not reader.lost
+    path.unlink()
+    assert reader.read() == b"" and reader.lost
+
+
 def test_no_file_stays_open(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     LogFile(str(path), SMALL).write("stdout", numbered(0, 20))

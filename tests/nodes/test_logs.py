@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,8 +23,8 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node
-from rayched.v1.streams_pb2 import AttendRequest
-from rayched.v1.streams_pb2_grpc import AgentStreamsStub
+from rayched.v1.streams_pb2 import AttendRequest, LogPosition, LogsRequest
+from rayched.v1.streams_pb2_grpc import AgentStreamsStub, LogsStub
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, registered, sh, status, until
 from tests.nodes.streaming import Agents, memory_of, run, running
 from tests.server.serving import Serving, serving
@@ -138,6 +139,24 @@ def test_follow_waits_for_the_start_and_ends_with_the_container(client: Client, 
     assert run(address, "logs", name, "-c", "first")[1] == b"ready\n"
 
 
+def test_what_is_followed_at_once_ends_at_once(client: Client, agent: AgentProcess, address: str) -> None:
+    pod = a_pod(NODE, f"pod-{next(_numbers)}", policy="Never")
+    pod.spec.containers.add(name="main", command=sh("while :; do echo again; sleep 0.2; done"))
+    pod.spec.containers.add(name="other", command=("sleep", "1000"))
+    client.submit(pod)
+    name = pod.metadata.name
+    with running(address, "logs", name, "-f", "--all-containers") as following:
+        assert following.stdout is not None and following.stdout.readline() == b"again\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(timeout=30) == 130
+    with running(address, "logs", name, "-f", "--all-containers") as following:
+        assert following.stdout is not None and following.stdout.readline() == b"again\n"
+        following.stdout.close()
+        # The other one says nothing, and would be waited for.
+        following.wait(timeout=30)
+        following.stdout = None
+
+
 def test_what_is_wrong_is_told_by_its_name_and_never_raw(client: Client, agent: AgentProcess, address: str) -> None:
     pod = a_pod(NODE, f"pod-{next(_numbers)}", policy="Never")
     pod.spec.init_containers.add(name="first", command=("sleep", "1000"))
@@ -173,12 +192,18 @@ def test_pods_without_an_agent_say_so(client: Client, agent: AgentProcess, addre
         next(client.logs(nowhere.metadata.name))
 
 
-def test_numbers_that_make_no_sense_are_refused(client: Client, agent: AgentProcess) -> None:
+def test_numbers_that_make_no_sense_are_refused(client: Client, agent: AgentProcess, replicas: list[Serving]) -> None:
     name = ended(client, "true")
     for given, said in (
         ({"tail_lines": -1}, "tail_lines: found -1, want 0 or more"),
         ({"limit_bytes": 0}, "limit_bytes: found 0, want 1 or more"),
-        ({"since_seconds": -2.5}, "since_seconds: found -2.5, want more than 0"),
+        ({"since_seconds": -2.5}, "since_seconds: found -2.5, want a finite number above 0"),
+        ({"since_seconds": float("inf")}, "since_seconds: found inf, want a finite number above 0"),
+        ({"since_seconds": float("nan")}, "since_seconds: found nan, want a finite number above 0"),
+        (
+            {"since_time": datetime(1, 1, 1)},
+            "since_time: found -62135596800 seconds and 0 nanoseconds since 1970, want a time of the years 1970 to 9999",
+        ),
         (
             {"since_seconds": 1.0, "since_time": datetime(2026, 1, 1)},
             "since_seconds, since_time: at most one of them may be given",
@@ -188,6 +213,16 @@ def test_numbers_that_make_no_sense_are_refused(client: Client, agent: AgentProc
         with pytest.raises(ApiError) as told:
             next(client.logs(name, **given))
         assert (told.value.code, told.value.message) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+    with client.logs(name, since_seconds=1e300) as chunks:
+        assert list(chunks) == []
+    for place, said in (
+        (LogPosition(attempt=-1), "resume.attempt: found -1, want 0 or more"),
+        (LogPosition(offset=-1), "resume.offset: found -1, want 0 or more"),
+        (LogPosition(since=b"1" * 31), "resume.since: found 31 bytes, want 30 at most"),
+    ):
+        with pytest.raises(grpc.RpcError) as refused:
+            next(LogsStub(replicas[0].channel).Get(LogsRequest(namespace="default", pod=name, resume=place), timeout=20))
+        assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, said)
 
 
 def test_any_replica_passes_logs_on(client: Client, agent: AgentProcess, replicas: list[Serving]) -> None:

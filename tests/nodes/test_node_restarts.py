@@ -210,6 +210,8 @@ def test_a_second_agent_of_a_name_is_refused_and_one_that_takes_over_ends_the_fi
     with agent_thread(settings(tmp_path / "two", node), client.endpoints[0]) as second:
         until(second.ended, "the second ends")
         assert "was heard of" in second.agent.failure and "(--take-over)" in second.agent.failure
+        own = json.loads((tmp_path / "one" / "identity.json").read_text())["agent_id"]
+        assert own and own not in second.agent.failure
     assert not first.ended() and not all_gone(pids)
     with agent_thread(settings(tmp_path / "two", node, take_over=True), client.endpoints[0]):
         until(first.ended, "the first ends")

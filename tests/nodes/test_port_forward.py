@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from rayched.client import ApiError, AsyncClient, Client
+from rayched.client.forwarding import PortForwarder
 from rayched.replica.cluster.free_ports import free_ports
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
@@ -117,6 +118,21 @@ def test_a_hundred_megabytes_come_back_as_they_went(client: Client, token: str, 
         assert went == came
         assert process.stdout.readline().decode() == f"Handling connection for {port}\n"
         assert process.poll() is None
+
+
+@pytest.mark.row("N123")
+def test_a_connection_that_is_opened_while_all_is_closed_ends_as_well(client: Client, echo: tuple[str, int]) -> None:
+    name, port = echo
+    closing: list[PortForwarder] = []
+
+    def close() -> None:
+        # Told before the stream of the connection is there, so this cannot have seen that one.
+        closing[0].close()
+
+    with client.port_forward(name, port, token=TOKEN, accepted=close) as forwarder:
+        closing.append(forwarder)
+        with socket.create_connection(("127.0.0.1", forwarder.port), timeout=20.0) as connection:
+            assert connection.recv(1) == b""
 
 
 @pytest.mark.row("N123")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -48,7 +51,21 @@ def running_pod(client: Client, *arguments: str) -> str:
     return pod.metadata.name
 
 
-def test_top_shows_what_nodes_and_pods_use(client: Client) -> None:
+@contextmanager
+def silent(client: Client, root: Path) -> Iterator[str]:
+    """A node whose agent is there, and says nothing."""
+    with Agents() as begin:
+        agent = begin(root, "silent", client.endpoints[0])
+        registered(client, "silent")
+        until(lambda: "silent" in [one.node for one in client.usage().nodes], "it attends")
+        os.kill(agent.process.pid, signal.SIGSTOP)
+        try:
+            yield "silent"
+        finally:
+            os.kill(agent.process.pid, signal.SIGCONT)
+
+
+def test_top_shows_what_nodes_and_pods_use(client: Client, tmp_path: Path) -> None:
     hollow = Node()
     hollow.metadata.name = "hollow"
     client.register_node(hollow)
@@ -81,4 +98,8 @@ def test_top_shows_what_nodes_and_pods_use(client: Client) -> None:
     with pytest.raises(ApiError, match="Node hollow: node hollow has no agent that runs pods"):
         client.usage("hollow")
     assert run(address, "top", "pod", "none")[::2] == (1, "error: Pod default/none not found (NOT_FOUND)\n")
+    with silent(client, tmp_path) as node:
+        code, out, errors = run(address, "top", "pods")
+        assert (code, errors) == (0, f"warning: node {node} does not say what it and its pods use\n")
+        assert busy in out.decode()
     assert run(address, "top", "odd")[::2] == (2, "error: odd: nothing is known of what these use; nodes and pods are possible\n")

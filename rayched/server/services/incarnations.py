@@ -114,7 +114,8 @@ class Incarnations:
             return
         age = (milliseconds_now() - Heartbeat.FromString(entry.value).renewed_at_ms) / 1000
         if age < AGENT_LIVES_SECONDS:
-            whose = f"agent {present.agent_id} at {present.address or 'an unknown address'}"
+            # Its id proves that a node is its own (node_streams.py), so nobody else is told.
+            whose = f"an agent at {present.address or 'an unknown address'}"
             hint = f"wait until it is silent for {AGENT_LIVES_SECONDS:g} s, or take the node over (--take-over)"
             raise forbidden_by_state(f"{target}: {whose} was heard of {max(age, 0.0):.0f} s ago; {hint}")
 

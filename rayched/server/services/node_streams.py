@@ -3,6 +3,7 @@
     agent ── Attend ──▶ replica                 it waits for offers; its registration proves that the node is its own
     agent ◀─ offer of a session ── replica      a client wants something of a pod of the node
     agent ── Serve, with that session ──▶ replica          one call a session carries frames both ways
+    agent ◀─ that session has hung up ── replica           the client has left, which a call that nobody reads does not tell
 
 A session's name cannot be guessed and is used once. Nothing is kept of what passes: a frame is read when the one before it has
 been taken, so the connection's own windows are all that a slow reader fills.
@@ -13,8 +14,10 @@ Owner: the event loop.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +39,8 @@ from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, ReplicaFrame, Stre
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _AGENT_POLL_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.5
+_LIMIT_RETRY_SECONDS: Final = 2.0
+_PROGRAMS: Final = ("exec", "port_forward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class StreamLimits:
 
     a_replica: int = 1_000
     a_node: int = 64
+    kept: float = 0.25
+    """So much of both is for exec and port-forward alone, which logs that are followed and top would keep out otherwise."""
     frame_bytes: int = 256 << 10
     """Of what clients send in one message."""
     attend_seconds: float = 2.0
@@ -59,6 +66,8 @@ class AgentLink:
     def __init__(self, node: str, subject: str) -> None:
         self.session = secrets.token_hex(16)
         self.done = asyncio.Event()
+        self.has_ended = False
+        """The agent has said so."""
         self._node = node
         self._subject = subject
         self._call: Call | None = None
@@ -87,6 +96,9 @@ class AgentLink:
             raise self._cut_off()
         if not frame.HasField("end"):
             return frame
+        self.has_ended = True
+        if frame.end.code == Code.RESOURCE_EXHAUSTED.value[0]:
+            raise over_limit(frame.end.message, _LIMIT_RETRY_SECONDS)
         if frame.end.code:
             raise ApiFailure(_CODES.get(frame.end.code, Code.UNKNOWN), frame.end.message)
         return None
@@ -113,13 +125,44 @@ class AgentLink:
         return ApiFailure(Code.ABORTED, f"{self._subject}: the agent of node {self._node} was cut off in the middle")
 
 
+class _Offers:
+    """What one agent is still to be told, oldest first. No more of it waits than streams to the node were open."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, StreamOffer] = {}
+        self._changed = asyncio.Event()
+        self._is_over = False
+
+    def offer(self, session: str) -> None:
+        self._waiting[session] = StreamOffer(session=session)
+        self._changed.set()
+
+    def hang_up(self, session: str) -> None:
+        """Its client has left: an offer that was not told is withdrawn."""
+        if self._waiting.pop(session, None) is None:
+            self._waiting[session] = StreamOffer(hung_up=session)
+            self._changed.set()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._changed.set()
+
+    async def next(self) -> StreamOffer | None:
+        """None: it is another agent's turn."""
+        while not self._is_over:
+            if self._waiting:
+                return self._waiting.pop(next(iter(self._waiting)))
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+
 @dataclass(slots=True, eq=False)
 class _Attendance:
-    """An agent that waits for offers; None: it is another one's turn."""
+    """An agent that waits for offers."""
 
     incarnation: int
-    offers: asyncio.Queue[str | None] = field(default_factory=asyncio.Queue)
-    links: set[AgentLink] = field(default_factory=set)
+    offers: _Offers = field(default_factory=_Offers)
 
 
 class NodeStreams:
@@ -131,6 +174,7 @@ class NodeStreams:
         self._hub = hub
         self._agents: dict[str, _Attendance] = {}
         self._links: dict[str, AgentLink] = {}
+        self._of_node: Counter[str] = Counter()
         self._open = OpenStreams()
 
     @property
@@ -179,12 +223,12 @@ class NodeStreams:
     async def _attended(self, request: AttendRequest, call: Call) -> None:
         before = self._agents.get(request.node)
         if before is not None:
-            before.offers.put_nowait(None)
+            before.offers.end()
         agent = self._agents[request.node] = _Attendance(request.incarnation)
         try:
             await call.write(StreamOffer())
-            while (session := await agent.offers.get()) is not None:
-                await call.write(StreamOffer(session=session))
+            while (offer := await agent.offers.next()) is not None:
+                await call.write(offer)
         finally:
             if self._agents.get(request.node) is agent:
                 del self._agents[request.node]
@@ -194,25 +238,41 @@ class NodeStreams:
     @asynccontextmanager
     async def to_node(self, node: str, subject: str, frame: ReplicaFrame) -> AsyncIterator[AgentLink]:
         """A session with the agent of a node, which has got the first frame. Raises ApiFailure."""
-        agent = await self._agent(node, subject)
-        if len(self._links) >= self.limits.a_replica:
-            raise over_limit(
-                f"{subject}: {self.limits.a_replica} streams to nodes are open through this replica; ask another one"
-            )
-        if len(agent.links) >= self.limits.a_node:
-            raise over_limit(f"{subject}: {self.limits.a_node} streams to node {node} are open, and no more are allowed")
+        self._check_limits(node, subject, frame.WhichOneof("frame") or "")
+        # Counted from here on, so that who waits for an agent that is away does not cost more than is allowed either.
         link = AgentLink(node, subject)
         self._links[link.session] = link
-        agent.links.add(link)
+        self._of_node[node] += 1
+        is_offered = False
         try:
-            agent.offers.put_nowait(link.session)
+            agent = await self._agent(node, subject)
+            is_offered = True
+            agent.offers.offer(link.session)
             await link.joined(self.limits.join_seconds)
             await link.write(frame)
             yield link
         finally:
             link.done.set()
-            agent.links.discard(link)
             del self._links[link.session]
+            self._of_node[node] -= 1
+            if not self._of_node[node]:
+                del self._of_node[node]
+            # The agent may attend anew since, as another incarnation.
+            present = self._agents.get(node)
+            if present is not None and is_offered and not link.has_ended:
+                present.offers.hang_up(link.session)
+
+    def _check_limits(self, node: str, subject: str, kind: str) -> None:
+        limits = self.limits
+        share = 1.0 if kind in _PROGRAMS else 1.0 - limits.kept
+        a_replica, a_node = math.ceil(limits.a_replica * share), math.ceil(limits.a_node * share)
+        if len(self._links) >= a_replica:
+            text = f"{subject}: {a_replica} streams to nodes are open through this replica; ask another one"
+            raise over_limit(text, _LIMIT_RETRY_SECONDS)
+        if self._of_node[node] >= a_node:
+            which = "" if share == 1.0 else ", for logs and use"
+            text = f"{subject}: {a_node} streams to node {node} are open, and no more are allowed{which}"
+            raise over_limit(text, _LIMIT_RETRY_SECONDS)
 
     async def _agent(self, node: str, subject: str) -> _Attendance:
         """The one that has the node now."""

@@ -30,6 +30,10 @@ _ENDED: Final = ("Succeeded", "Failed")
 _USAGE_AT_A_TIME: Final = 256
 _USAGE_SECONDS: Final = 3.5
 _COMMAND_BYTES_MAX: Final = 64 << 10
+_SINCE_SECONDS: Final = (0, 253_402_300_800)
+"""From the year 1970 to the end of the year 9999, as a time of a log can be written."""
+_STAMP_BYTES: Final = 30
+"""Of a time in a log."""
 
 
 def streaming_services(streams: NodeStreams) -> dict[str, object]:
@@ -72,6 +76,9 @@ class LogsService:
         if uid and uid != pod.metadata.uid:
             raise not_found(f"{_subject(pod)} with uid {uid}")
         request.container = _container_of(pod, request.container)
+        # Of a pod that has ended nothing more is written, and what has not started never will: an agent that was never asked
+        # to run it, since the node refused it, would wait for ever.
+        request.follow = request.follow and pod.status.phase not in _ENDED
         frame = ReplicaFrame(uid=pod.metadata.uid, logs=request)
         async with self._streams.to_node(_node_of(pod), _subject(pod), frame) as link:
             while (answer := await link.read()) is not None:
@@ -257,7 +264,22 @@ def _check_logs(request: LogsRequest) -> None:
         raise invalid(f"tail_lines: found {request.tail_lines}, want 0 or more")
     if request.HasField("limit_bytes") and request.limit_bytes < 1:
         raise invalid(f"limit_bytes: found {request.limit_bytes}, want 1 or more")
-    if request.HasField("since_seconds") and not request.since_seconds > 0:
-        raise invalid(f"since_seconds: found {request.since_seconds:g}, want more than 0")
+    if request.HasField("since_seconds") and not 0 < request.since_seconds < float("inf"):
+        raise invalid(f"since_seconds: found {request.since_seconds:g}, want a finite number above 0")
+    if request.HasField("since_time"):
+        moment = request.since_time
+        if not _SINCE_SECONDS[0] <= moment.seconds < _SINCE_SECONDS[1] or not 0 <= moment.nanos < 1_000_000_000:
+            found = f"{moment.seconds} seconds and {moment.nanos} nanoseconds"
+            raise invalid(f"since_time: found {found} since 1970, want a time of the years 1970 to 9999")
     if request.HasField("since_seconds") and request.HasField("since_time"):
         raise invalid("since_seconds, since_time: at most one of them may be given")
+    if not request.HasField("resume"):
+        return
+    resume = request.resume
+    if resume.attempt < 0:
+        raise invalid(f"resume.attempt: found {resume.attempt}, want 0 or more")
+    if resume.offset < 0:
+        raise invalid(f"resume.offset: found {resume.offset}, want 0 or more")
+    for name, stamp in (("begin", resume.begin), ("since", resume.since)):
+        if len(stamp) > _STAMP_BYTES:
+            raise invalid(f"resume.{name}: found {len(stamp)} bytes, want {_STAMP_BYTES} at most")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,6 +16,10 @@ from rayched.nodes.agent.shim.spawning import spawn
 
 _OUTPUT_MAX: Final = 10 << 10
 _READ_BYTES: Final = 1 << 16
+_RUN_VARIABLE: Final = "RAYCHED_RUN"
+_SWEEP_SECONDS_MAX: Final = 1.0
+"""The shim does nothing else meanwhile; only what forks faster than it is killed, or hangs in the kernel, takes so long."""
+_SWEEP_PAUSE_SECONDS: Final = 0.002
 NOBODY: Final = -1
 """Of a peer that has hung up."""
 
@@ -41,7 +46,7 @@ class Execution:
 
     def kill(self) -> None:
         for pid in reversed(proc_table.tree_of(self.pid)):
-            proc_table.kill(pid)
+            _killed(pid)
 
     def expire(self, now: float) -> None:
         if self.status is None and now >= self.ends_at and not self.timed_out:
@@ -78,16 +83,30 @@ class Execution:
 class StreamedExecution(Execution):
     """What a client executes."""
 
+    def __init__(self, request: Any, peer: int, container: ShimContainer, pid: int, cookie: str) -> None:
+        """`cookie`: what all that it begins has in its environment."""
+        super().__init__(request, peer, container, pid, float("inf"), None)
+        self._cookie = cookie
+
     @property
     def is_streamed(self) -> bool:
         return True
 
     def kill(self) -> None:
-        """What it left to the shim, and is still of its session, dies as well."""
-        super().kill()
-        for pid in proc_table.children_of(os.getpid()):
-            if proc_table.session_of(pid) == self.pid:
-                proc_table.kill(pid)
+        """All that it began: what it left to the shim, what is of another session, and what is begun meanwhile."""
+        ends_at = time.monotonic() + _SWEEP_SECONDS_MAX
+        while sum(map(_killed, self._living())) and time.monotonic() < ends_at:
+            time.sleep(_SWEEP_PAUSE_SECONDS)
+
+    def _living(self) -> list[int]:
+        tree = set(proc_table.tree_of(self.pid))
+        below = proc_table.tree_of(os.getpid())[1:]
+        return [pid for pid in below if (pid in tree or self._began(pid)) and proc_table.is_alive(pid)]
+
+    def _began(self, pid: int) -> bool:
+        if proc_table.session_of(pid) == self.pid:
+            return True
+        return proc_table.environment_of(pid).get(_RUN_VARIABLE) == self._cookie
 
 
 def kept_execution(request: Any, peer: int, container: ShimContainer, argv: list[str], ends_at: float) -> Execution:
@@ -110,7 +129,8 @@ def streamed_execution(
     request: Any, peer: int, container: ShimContainer, argv: list[str], fds: Sequence[int]
 ) -> StreamedExecution:
     """`fds`: its input, output and errors, or a terminal alone. They stay open here. Raises SpawnError."""
-    spec = replace(container.spec, argv=argv)
+    cookie = os.urandom(16).hex()
+    spec = replace(container.spec, argv=argv, env={**container.spec.env, _RUN_VARIABLE: cookie})
     terminal = len(fds) == 1
     if terminal:
         spec = replace(spec, env={"TERM": "xterm", **spec.env})
@@ -118,4 +138,12 @@ def streamed_execution(
             # What opens the terminal by its name has to be allowed to.
             os.fchown(fds[0], spec.user, -1)
     pid = spawn(spec, fds[0], fds[0 if terminal else 1], fds[0 if terminal else 2], terminal=terminal)
-    return StreamedExecution(request, peer, container, pid, float("inf"), None)
+    return StreamedExecution(request, peer, container, pid, cookie)
+
+
+def _killed(pid: int) -> bool:
+    """False: there is no such process any more, or it may not be killed, which shall not spare the others."""
+    try:
+        return proc_table.kill(pid)
+    except OSError:
+        return False

@@ -29,6 +29,8 @@ from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, NodeUsage, Replica
 
 SESSIONS_MAX: Final = 64
 """Through all replicas together."""
+_KEPT_SESSIONS: Final = 16
+"""Of those, for exec and port-forward alone: whoever looks into a node that is in trouble is not kept out by followed logs."""
 _READERS: Final = 4
 _PAUSE_SECONDS: Final = (0.2, 2.0)
 """Between two attempts to reach a replica: at first, and at most."""
@@ -63,7 +65,7 @@ class AgentStreaming:
         self._stopped = asyncio.Event()
         self._registered = asyncio.Event()
         self._attending: set[Any] = set()
-        self._sessions: set[asyncio.Task[None]] = set()
+        self._sessions: dict[str, asyncio.Task[None]] = {}
         self._readers = ThreadPoolExecutor(_READERS, "node-logs")
         self._thread = threading.Thread(target=self._run, name="node-streams", daemon=True)
 
@@ -90,9 +92,10 @@ class AgentStreaming:
     async def _until_stopped(self) -> None:
         attending = [asyncio.create_task(self._attend(endpoint)) for endpoint in self._endpoints]
         await self._stopped.wait()
-        for task in (*attending, *self._sessions):
+        tasks = [*attending, *self._sessions.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.wait([*attending, *self._sessions], timeout=_END_SECONDS)
+        await asyncio.wait(tasks, timeout=_END_SECONDS)
 
     def _attend_as(self, incarnation: int) -> None:
         self._incarnation = incarnation
@@ -106,7 +109,12 @@ class AgentStreaming:
             while True:
                 await self._registered.wait()
                 begun = self._loop.time()
-                why = await self._attended(channel)
+                try:
+                    why = await self._attended(channel)
+                except Exception as error:
+                    # Whatever it was, the next attempt may go better; without one the replica would have no stream for good.
+                    log.exception("attending a replica has failed")
+                    why = f"the agent has failed ({type(error).__name__})"
                 lasted = self._loop.time() - begun
                 pause = _PAUSE_SECONDS[0] if lasted > _PAUSE_SECONDS[1] else min(pause * 2, _PAUSE_SECONDS[1])
                 if why != said:
@@ -122,13 +130,16 @@ class AgentStreaming:
         self._attending.add(call)
         try:
             while (offer := await call.read()) is not grpc.aio.EOF:
+                if offer.hung_up in self._sessions:
+                    self._sessions[offer.hung_up].cancel()
                 if offer.session:
                     self._begin(channel, offer.session)
         except grpc.RpcError as error:
             return str(error.details())
         except asyncio.CancelledError:
-            # Also what a read says of a call that was cancelled for a new incarnation.
-            if not call.cancelled():
+            # Also what a read says of a call that was cancelled for a new incarnation. The end of the agent cancels the task.
+            task = asyncio.current_task()
+            if not call.cancelled() or (task is not None and task.cancelling()):
                 raise
             return "the node was registered again"
         finally:
@@ -139,9 +150,8 @@ class AgentStreaming:
     # ---------------------------------------------------------------------------------------------------------- sessions
 
     def _begin(self, channel: Any, session: str) -> None:
-        task = asyncio.create_task(self._serve(channel, session))
-        self._sessions.add(task)
-        task.add_done_callback(self._sessions.discard)
+        task = self._sessions[session] = asyncio.create_task(self._serve(channel, session))
+        task.add_done_callback(lambda _: self._sessions.pop(session))
 
     async def _serve(self, channel: Any, session: str) -> None:
         target = method("AgentStreams.Serve")
@@ -162,8 +172,9 @@ class AgentStreaming:
     async def _ended(self, first: ReplicaFrame, stream: ReplicaStream) -> StreamEnd:
         """Carries out what is wanted; how that ended."""
         try:
-            if len(self._sessions) > SESSIONS_MAX:
-                text = f"{SESSIONS_MAX} streams to node {self._node} are open, and no more are allowed"
+            most = SESSIONS_MAX if first.WhichOneof("frame") in ("exec", "port_forward") else SESSIONS_MAX - _KEPT_SESSIONS
+            if len(self._sessions) > most:
+                text = f"{most} streams to node {self._node} are open, and no more of this kind are allowed"
                 raise StreamRefusal(Code.RESOURCE_EXHAUSTED, text)
             await self._carry_out(first, stream)
         except StreamRefusal as refusal:

@@ -66,6 +66,7 @@ class LogReader:
         while True:
             files = self._files()
             if not files:
+                self.lost = self.lost or bool(self.place.file)
                 return b""
             at = next((number for number, one in enumerate(files) if one.inode == self.place.file), None)
             if at is None:

@@ -8,14 +8,16 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Final, TypeVar
 
-from rayched.nodes.agent.streams.log_reader import STAMP_BYTES, LogPlace, LogReader, LogText
-from rayched.nodes.agent.streams.refusals import forbidden, not_there
+from rayched.nodes.agent.streams.log_reader import LogPlace, LogReader, LogText
+from rayched.nodes.agent.streams.refusals import Code, StreamRefusal, forbidden, not_there
 from rayched.nodes.agent.streams.replica_stream import ReplicaStream
 from rayched.nodes.agent.streams.targets import AttemptLog, NotStarted, StreamTargets
 from rayched.v1.streams_pb2 import AgentFrame, LogPosition, LogsRequest, LogsResponse
 
 _POLL_SECONDS: Final = 0.1
 _START_POLL_SECONDS: Final = 0.3
+_UNKNOWN_SECONDS: Final = 10.0
+"""So long a pod of which the agent has not heard is waited for without a further look at whether it is there."""
 
 _T = TypeVar("_T")
 
@@ -31,6 +33,8 @@ class LogSession:
         self._request = request
         self._stream = stream
         self._readers = readers
+        self._since = b""
+        self._says_it_waits = False
         self._left = request.limit_bytes if request.HasField("limit_bytes") else None
 
     async def run(self, targets: StreamTargets, ask: Ask) -> None:
@@ -39,10 +43,11 @@ class LogSession:
         target = await self._target(targets, ask)
         reader = LogReader(target.path, _place(request.resume))
         resumed = request.HasField("resume")
+        # A log that was not there yet has no tail to begin at: all of it is younger than the request.
         if not resumed and request.HasField("tail_lines"):
             await self._in_thread(lambda: reader.begin_at_tail(request.tail_lines))
-        since = b"" if resumed else _since(request)
-        text = LogText(since, timestamps=request.timestamps, in_line=resumed and request.resume.in_line)
+        self._since = request.resume.since if resumed else _since(request)
+        text = LogText(self._since, timestamps=request.timestamps, in_line=resumed and request.resume.in_line)
         await self._send(LogsResponse(position=self._position(target, reader, text)))
         if request.follow:
             await self._follow(target, reader, text)
@@ -55,13 +60,26 @@ class LogSession:
         if request.HasField("resume"):
             attempt = request.resume.attempt
             return await ask(lambda: targets.log_of_attempt(uid, request.pod, request.container, attempt))
+        is_known, unknown_until = False, time.monotonic() + _UNKNOWN_SECONDS
         while True:
             try:
-                return await ask(lambda: targets.log(uid, request.pod, request.container, previous=request.previous))
+                target = await ask(lambda: targets.log(uid, request.pod, request.container, previous=request.previous))
             except NotStarted as waits:
                 if not request.follow:
                     text = f'container "{request.container}" in pod "{request.pod}" is waiting to start: {waits}'
                     raise forbidden(text) from None
+                is_known = is_known or waits.is_known
+                if is_known and not waits.is_known:
+                    raise not_there(f'pod "{request.pod}" is not on this node any more') from None
+            else:
+                return target
+            if not is_known and time.monotonic() > unknown_until:
+                # The client asks again, and the replica looks whether there is such a pod still.
+                raise StreamRefusal(Code.UNAVAILABLE, f'pod "{request.pod}" has not come to this node yet')
+            if not self._says_it_waits:
+                # The stream is open: the client's patience is for streams that are not.
+                self._says_it_waits = True
+                await self._send(LogsResponse())
             await asyncio.sleep(_START_POLL_SECONDS)
 
     async def _read(self, target: AttemptLog, reader: LogReader, text: LogText) -> None:
@@ -72,6 +90,7 @@ class LogSession:
         while left > 0 and self._goes_on():
             n_bytes = await self._part(target, reader, text)
             if not n_bytes:
+                await self._tell_lost(target, reader, text)
                 return
             left -= n_bytes
 
@@ -81,11 +100,19 @@ class LogSession:
             if await self._part(target, reader, text):
                 continue
             if is_over:
+                await self._tell_lost(target, reader, text)
                 return
             # Once it is over, what was written before is still to be read.
             is_over = target.is_over()
             if not is_over:
                 await asyncio.sleep(_POLL_SECONDS)
+
+    async def _tell_lost(self, target: AttemptLog, reader: LogReader, text: LogText) -> None:
+        """At the end. Who is behind when the log is removed does not get all of it, and has to know. Raises StreamRefusal."""
+        if not target.directory.exists() and not reader.place.file:
+            raise not_there(f'the log of container "{self._request.container}" in pod "{self._request.pod}" was removed')
+        if reader.lost:
+            await self._send(LogsResponse(position=self._position(target, reader, text), lost=True))
 
     def _goes_on(self) -> bool:
         return self._left is None or self._left > 0
@@ -116,6 +143,7 @@ class LogSession:
             begin=place.begin,
             offset=place.offset,
             in_line=text.in_line,
+            since=self._since,
         )
 
     async def _send(self, response: LogsResponse) -> None:
@@ -132,12 +160,10 @@ def _place(position: LogPosition) -> LogPlace:
 def _since(request: LogsRequest) -> bytes:
     """As entries have it; empty: since ever."""
     if request.HasField("since_seconds"):
-        nanoseconds = time.time_ns() - int(request.since_seconds * 1_000_000_000)
+        nanoseconds = time.time_ns() - int(min(request.since_seconds, time.time()) * 1_000_000_000)
     elif request.HasField("since_time"):
         nanoseconds = request.since_time.ToNanoseconds()
     else:
         return b""
     seconds, rest = divmod(max(nanoseconds, 0), 1_000_000_000)
-    found = time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:09d}Z", time.gmtime(seconds)).encode()
-    assert len(found) == STAMP_BYTES
-    return found
+    return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:09d}Z", time.gmtime(seconds)).encode()

@@ -49,6 +49,11 @@ class UsageTarget:
 class NotStarted(Exception):
     """The container may have a log later; why it has none now."""
 
+    def __init__(self, why: str, *, is_known: bool = True) -> None:
+        """`is_known`: the pod is on the node."""
+        super().__init__(why)
+        self.is_known = is_known
+
 
 class StreamTargets:
     """By the uids of pods; the runners are the agent's own."""
@@ -60,11 +65,13 @@ class StreamTargets:
         """Raises StreamRefusal and NotStarted."""
         runner = self._runners.get(uid)
         if runner is None:
-            raise NotStarted(CONTAINER_CREATING)
+            raise NotStarted(CONTAINER_CREATING, is_known=False)
         one, status = _container(runner, pod, container)
         attempt = _previous_attempt(one, status) if previous else _present_attempt(one, status)
         if attempt is None and previous:
             raise forbidden(f'previous terminated container "{container}" in pod "{pod}" not found')
+        if attempt is None and runner.life.has_ended:
+            raise forbidden(f'container "{container}" in pod "{pod}" has not started, and will not: the pod has ended')
         if attempt is None:
             raise NotStarted(status.state.waiting.reason or CONTAINER_CREATING)
         return self.log_of_attempt(uid, pod, container, attempt)

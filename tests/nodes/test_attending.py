@@ -1,0 +1,78 @@
+"""The agent's end of the streams at a real replica, without an agent around it: when it attends, and when it ends."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rayched.client.node_agent import NodeAgentClient
+from rayched.nodes.agent.streams.attending import AgentStreaming
+from rayched.nodes.agent.streams.targets import StreamTargets
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.server.app import ServerOptions
+from rayched.store.keys import Keys
+from rayched.v1.core_pb2 import Node
+from rayched.v1.services_pb2 import RegisterNodeRequest
+from tests.nodes.real_node import settings, until
+from tests.server.serving import Serving, serving
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def replica(etcd: EtcdServer) -> Iterator[Serving]:
+    with serving(ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(f"/attending-{os.getpid()}"))) as found:
+        yield found
+
+
+def attending(replica: Serving, node: str) -> bool:
+    assert replica.server._running is not None
+    return node in replica.server._running.streams.nodes
+
+
+def begun(replica: Serving, root: Path) -> tuple[AgentStreaming, str, int]:
+    """Streams of a node that is registered, the node's name and its incarnation."""
+    found = Node()
+    found.metadata.name = f"attends-{next(_numbers)}"
+    with NodeAgentClient(replica.address, timeout_seconds=20.0) as client:
+        incarnation = client.begin(RegisterNodeRequest(node=found, agent_id="its-agent")).incarnation
+
+    def post(work: Callable[[], None]) -> None:
+        work()
+
+    streaming = AgentStreaming(settings(root, found.metadata.name), [replica.address], StreamTargets({}), post)
+    streaming.start("its-agent")
+    return streaming, found.metadata.name, incarnation
+
+
+def streaming_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "node-streams"]
+
+
+def test_what_attends_ends_with_the_agent(replica: Serving, tmp_path: Path) -> None:
+    streaming, node, incarnation = begun(replica, tmp_path)
+    streaming.registered(incarnation)
+    until(lambda: attending(replica, node), "it attends")
+    streaming.stop(4.0)
+    # It neither waits until its own patience is over, nor goes on without end.
+    assert streaming_threads() == []
+    until(lambda: not attending(replica, node), "it has left")
+
+
+def test_an_attempt_that_fails_in_a_way_nobody_thought_of_is_followed_by_another(
+    replica: Serving, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    streaming, node, incarnation = begun(replica, tmp_path)
+    try:
+        # No message can carry such a number.
+        streaming.registered(1 << 80)
+        until(lambda: "attending a replica has failed" in caplog.text, "the fault is logged")
+        streaming.registered(incarnation)
+        until(lambda: attending(replica, node), "it attends")
+    finally:
+        streaming.stop(4.0)
