@@ -112,3 +112,14 @@ def test_soon_after_a_sample_nobody_is_taken_for_another_one() -> None:
     for name in ("too-soon", "a", "b"):
         play.write(name)
     assert play.told == [(3.0, 3.0), (3.0 - SAMPLE_SECONDS, 3.0)]
+
+
+def test_a_sample_is_forgotten_after_a_minute_and_not_before() -> None:
+    """Seen by what its binding still tells once another sample was taken."""
+    for waited, told in ((FORGOTTEN_SECONDS - 0.5, 1), (FORGOTTEN_SECONDS, 0)):
+        play = Play()
+        play.create("a")
+        play.now = waited
+        play.create("b")
+        play.write("a")
+        assert len(play.told) == told

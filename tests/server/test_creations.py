@@ -240,7 +240,6 @@ def leave_the_name_open(pod: Pod) -> None:
     [
         (lambda _: None, True),
         (lambda pod: setattr(pod.spec, "node_name", "node-1"), False),
-        (lambda pod: setattr(pod.metadata, "uid", ""), False),
         (leave_the_name_open, False),
     ],
 )

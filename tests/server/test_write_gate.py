@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rayched.api.services import DESCRIPTORS
 from rayched.server.admission import write_gate
-from rayched.server.admission.write_gate import CALLS, Precedence, WriteGate
-from rayched.server.admission.write_limit import LIMIT_MIN
+from rayched.server.admission.write_gate import CALLS, Precedence, WriteGate, _Waiting
+from rayched.server.admission.write_limit import LIMIT_MIN, WriteLimit
 from rayched.server.errors import ApiFailure
 
 SIZE = 256 * 63
@@ -244,3 +244,21 @@ def test_every_call_that_changes_something_passes_the_gate() -> None:
     reading |= {"Stream", "GetUsage", "Attend", "Serve"}
     all_calls = {f"{service.name}.{method.name}" for service in DESCRIPTORS.values() for method in service.methods}
     assert set(CALLS) == {name for name in all_calls if name.partition(".")[2] not in reading}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_etcd_takes_for_a_write_reaches_the_limit(waits: bool) -> None:
+    heard: list[tuple[float, float, bool]] = []
+
+    class Noted(WriteLimit):
+        def heard(self, sent: float, now: float, *, used_up: bool) -> None:
+            heard.append((sent, now, used_up))
+
+    async def test() -> None:
+        gate = WriteGate(Noted(), lambda: 7.5)
+        if waits:
+            gate._lines[Precedence.USERS].append(_Waiting(10_000, asyncio.get_running_loop().create_future()))
+        gate.answered(7.0)
+
+    asyncio.run(test())
+    assert heard == [(7.0, 7.5, waits)]
