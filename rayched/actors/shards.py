@@ -43,7 +43,8 @@ LARGE_ROWS: Final = 256
 """An update with more rows may travel another way than small ones, and so arrive later."""
 _WAIT_SECONDS: Final = 0.1
 """Between two signs of life while workers are waited for."""
-BLOCK_ROWS: Final = 1_024
+BLOCK_ROWS: Final = 128
+"""The largest share, which all wait for, is less than so many rows above the mean."""
 WORK_SECONDS_MIN: Final = 0.002
 """Less is not worth a worker's turn."""
 HANDOVER_SECONDS: Final = 0.003
@@ -145,7 +146,7 @@ class RayShards:
         self._busy_until = (now if is_alone else max(now, self._busy_until)) + self.handover_seconds + seconds / len(workers)
         expected = self.handover_seconds + seconds / len(workers)
         until = self._busy_until + min(LATE_SECONDS_MAX, max(ANSWER_SECONDS_MAX, (LATE_FACTOR - 1.0) * expected))
-        shards = _shards(n_rows, len(workers))
+        shards = shards_of(n_rows, len(workers))
         # One shard for each worker; with few rows the last workers get none.
         calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(workers, shards, strict=False)]
         return _ShardedWork(self, profile, requests, shards, calls, now, until, is_alone=is_alone)
@@ -332,7 +333,7 @@ class _ProfileShards:
         return self._shards.begin(self._profile, requests, n_rows, seconds, ahead=ahead)
 
 
-def _shards(n_rows: int, workers: int) -> list[slice]:
+def shards_of(n_rows: int, workers: int) -> list[slice]:
     """Consecutive rows, one slice for each worker that gets any; the last one may reach beyond the table, so that it can grow."""
     blocks = -(-n_rows // BLOCK_ROWS)
     size = -(-blocks // workers) * BLOCK_ROWS if blocks >= workers else -(-n_rows // workers)
