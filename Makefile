@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,12 @@ soak: $(STAMP) ## 100 pods a second that come and go, five leaders killed, and n
 
 failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
 	@$(BIN)/python -m benchmarks.failover
+
+nodes: $(STAMP) ## real pods through kills of agents and leaders, evictions under real pressure, a job of 500: make nodes [ARGS="--only job"]
+	@$(BIN)/python -m benchmarks.nodes $(ARGS)
+
+node-soak: $(STAMP) ## 100 agents with 20 pods each, 1,000 lives of pods, 1,000,000 lines: make node-soak [ARGS="--only lives"]
+	@$(BIN)/python -m benchmarks.node_soak $(ARGS)
 
 warmup: $(STAMP) ## how soon a new leader decides on 5,000 nodes with 50,000 pods, and its scheduler's memory: make warmup [ARGS=...]
 	@$(BIN)/python -m benchmarks.warmup $(ARGS)

@@ -1,7 +1,8 @@
-"""demo: three replicas, a hundred hollow nodes, the examples, a thousand pods, a dead leader, and the figures."""
+"""demo: three replicas, hollow nodes and real ones, the examples, a thousand pods, a dead leader, and the figures."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from rayched.cli import printing
 from rayched.cli.cluster_commands import check_ports
 from rayched.cli.manifests import read_manifests
 from rayched.cli.printing import fail, note, out, wrong
+from rayched.cli.real_nodes import RealNodes
+from rayched.cli.real_work import RUNS_PODS, RealWork, WorkFound
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
@@ -27,6 +30,7 @@ from rayched.v1.core_pb2 import Pod
 _ZONES = 3
 _TEMPLATES = (("web", "100m", "128Mi"), ("api", "250m", "512Mi"), ("batch", "500m", "1Gi"))
 _BOUND_SECONDS_MAX = 40.0
+_WORK_SECONDS_MAX = 40.0
 _KEPT = """
 The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another terminal:
 
@@ -34,6 +38,7 @@ The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another 
   rayched get pods -o wide | head                # where things are
   rayched get nodes -o wide
   rayched describe pod on-ssd
+  rayched logs counter --tail 3                  # a pod that really runs
   kill -9 {pid}                                    # the leader's process; then rayched leader -w
   rayched cordon node-000
   rayched delete pods -l app=batch
@@ -42,6 +47,7 @@ The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another 
 
 def demo(
     nodes: Annotated[int, typer.Option(metavar="N", help="Hollow nodes.", min=1, max=5000)] = 100,
+    real_nodes: Annotated[int, typer.Option(metavar="N", help="Nodes that really run pods, on this host.", min=0, max=9)] = 3,
     pods: Annotated[int, typer.Option(metavar="N", help="Pods to submit.", min=2, max=100_000)] = 1000,
     replicas: Annotated[int, typer.Option(metavar="N", help="Replicas.", min=2, max=5)] = 3,
     examples: Annotated[Path, typer.Option(metavar="DIR", help="Manifests to apply first.")] = Path("examples"),
@@ -58,15 +64,18 @@ def demo(
     options = ["--config", str(profiles.absolute())] if profiles.exists() else []
     check_ports(range(port, port + replicas))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    work = _real_work(examples / "work") if real_nodes else []
     began = time.monotonic()
-    note(f"starting etcd, {replicas} replicas and {nodes} hollow nodes in {_ZONES} zones")
+    note(f"starting etcd, {replicas} replicas, {nodes} hollow nodes in {_ZONES} zones and {real_nodes} that run pods")
     shapes = hollow_nodes(nodes, _ZONES, NodeShape())
     try:
         with (
             scratch_directory("demo") as directory,
             Rehearsal(directory, shapes, replicas, first_port=port, options=options) as rehearsal,
+            contextlib.ExitStack() as owned,
         ):
-            if failed := _run(rehearsal, manifests, pods, began):
+            begun = _begin(rehearsal, directory, work, real_nodes, owned)
+            if failed := _run(rehearsal, manifests, begun, pods, began):
                 raise RehearsalFailed("; ".join(failed))
             if keep:
                 rehearsal.revive()
@@ -77,7 +86,31 @@ def demo(
         fail(str(error))
 
 
-def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: float) -> list[str]:
+def _real_work(directory: Path) -> list[AnyObject]:
+    if not directory.exists():
+        wrong(f"--examples: {directory} is not there, where the manifests of pods are that run; --real-nodes 0 goes without")
+    return [kinds.unwrap(result.object) for result in read_manifests([str(directory)])]
+
+
+def _begin(
+    rehearsal: Rehearsal, directory: Path, objects: list[AnyObject], count: int, owned: contextlib.ExitStack
+) -> RealWork | None:
+    """Starts the nodes that run pods, and the work on them; both end with `owned`."""
+    if not count:
+        return None
+    names = [f"real-{number}" for number in range(count)]
+    options = ("--label", f"{RUNS_PODS}=true")
+    owned.enter_context(RealNodes(rehearsal.client, directory / "real-nodes", names, options))
+    try:
+        work = RealWork(rehearsal.client, names, objects)
+    except ValueError as error:
+        raise RehearsalFailed(str(error)) from error
+    owned.callback(work.end)
+    work.begin()
+    return work
+
+
+def _run(rehearsal: Rehearsal, manifests: list[AnyObject], work: RealWork | None, pods: int, began: float) -> list[str]:
     """What is wrong, in words."""
     apply_all(rehearsal.client, manifests)
     examples = sum(isinstance(item, Pod) and not item.spec.scheduling_gates for item in manifests)
@@ -85,7 +118,7 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: flo
     note(f"{len(manifests)} objects of the examples applied; submitting {pods} pods")
     load = list(_load(pods))
     half = pods // 2
-    expected = pods + examples
+    expected = pods + examples + (work.pods if work else 0)
     with printing.progress("bound", expected) as bar:
 
         def advance(bound: int) -> None:
@@ -100,6 +133,9 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: flo
         rehearsal.submit(load[half:])
         rehearsal.wait_until_bound(expected, _BOUND_SECONDS_MAX, advance)
         binding = rehearsal.first_binding_after(kill, 1.0)
+    if work is not None:
+        work.wait(_WORK_SECONDS_MAX)
+    done = None if work is None else work.found()
     verdict = rehearsal.verdict()
     pause = None if binding is None else binding.seconds - kill.seconds
     zones = ", ".join(f"{zone or 'without a zone'} {count}" for zone, count in verdict.zones.items())
@@ -112,6 +148,7 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: flo
             ("lost", str(verdict.lost)),
             ("bound twice", str(verdict.bound_twice)),
             ("over capacity", str(verdict.over_capacity)),
+            *(_figures_of(done) if done else ()),
             ("took", f"{time.monotonic() - began:.0f} s in all"),
         ],
     )
@@ -120,7 +157,19 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], pods: int, began: flo
         wrong.append(f"{verdict.bound} pods are bound, {expected} should be")
     if pause is None:
         wrong.append("after the kill no binding came under a later epoch")
-    return wrong
+    return wrong + (done.words if done else [])
+
+
+def _figures_of(work: WorkFound) -> list[tuple[str, str]]:
+    count = work.count
+    skipped = f"{count.skipped} skipped" if count.skipped else "none skipped"
+    return [
+        (
+            "pods that ran",
+            f"{work.ran} on {work.nodes} nodes: {work.ended} ended, {work.failed} failed, {work.restarts} restarts",
+        ),
+        ("counter", f"1 to {count.last}, {skipped}, at most {count.pause_seconds:.2f} s between two"),
+    ]
 
 
 def _load(pods: int) -> Iterator[Pod]:

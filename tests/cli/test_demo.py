@@ -31,15 +31,18 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(tmp_path
         assert {name: found[name] for name in ("lost", "bound twice", "over capacity")} == dict.fromkeys(
             ("lost", "bound twice", "over capacity"), "0"
         )
+        # A pod's container is there once, and what it wrote shows that it went on while nobody led.
+        assert re.fullmatch(r"22 on [1-3] nodes: 20 ended, 0 failed, 0 restarts", found["pods that ran"])
+        assert re.fullmatch(r"1 to \d+, none skipped, at most \d+\.\d\d s between two", found["counter"])
         server = re.search(r"Its replicas: (.+)\. In another terminal:", line)
         assert server is not None
         assert demo.line() == ""
         named = []
-        while len(named) < 7:
+        while len(named) < 8:
             named.append(demo.line().partition("#")[0].partition("|")[0].split())
         commands = [words[1:] for words in named if words[0] == "rayched"]
         assert [words[:2] for words in named if words[0] != "rayched"] == [["kill", "-9"]]
-        assert len(commands) == 6
+        assert len(commands) == 7
         for command in commands:
             result = run_here(command, environment={"RAYCHED_SERVER": server[1].replace(" ", "")})
             assert (result.code, bool(result.out)) == (0, True), (command, result.errors)
