@@ -118,7 +118,7 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], work: RealWork | None
     note(f"{len(manifests)} objects of the examples applied; submitting {pods} pods")
     load = list(_load(pods))
     half = pods // 2
-    expected = pods + examples + (work.pods if work else 0)
+    expected = pods + examples + (work.lasting_pods if work else 0)
     with printing.progress("bound", expected) as bar:
 
         def advance(bound: int) -> None:
@@ -135,6 +135,8 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], work: RealWork | None
         binding = rehearsal.first_binding_after(kill, 1.0)
     if work is not None:
         work.wait(_WORK_SECONDS_MAX)
+        # Pods of its jobs were counted, too, before they had ended.
+        rehearsal.wait_until_bound(expected, _BOUND_SECONDS_MAX)
     done = None if work is None else work.found()
     verdict = rehearsal.verdict()
     pause = None if binding is None else binding.seconds - kill.seconds

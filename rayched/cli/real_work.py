@@ -80,9 +80,9 @@ class RealWork:
         self._counter = counters[0]
 
     @property
-    def pods(self) -> int:
-        """How many are bound when all is done and none had to be replaced."""
-        return sum(map(_pods_of, self.objects))
+    def lasting_pods(self) -> int:
+        """How many go on when all is done: those of jobs have ended then."""
+        return sum(map(_lasting_pods_of, self.objects))
 
     def begin(self) -> None:
         """Keeps other pods off the nodes, and submits. Raises ApiError, RehearsalFailed."""
@@ -156,12 +156,12 @@ def _ran(pod: Pod) -> bool:
     return any(state.HasField("running") or state.HasField("terminated") for state in states)
 
 
-def _pods_of(item: AnyObject) -> int:
+def _lasting_pods_of(item: AnyObject) -> int:
     match item:
         case ReplicaSet():
             return item.spec.replicas
         case Job():
-            return item.spec.completions
+            return 0
     return 1
 
 
