@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.api.identity import node_identity
 from rayched.api.kinds import unwrap
@@ -19,6 +19,7 @@ from rayched.v1.services_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,
     NodeEvent,
+    ObjectKey,
     PodStatusUpdate,
     RegisterNodeRequest,
     RegisterNodeResponse,
@@ -35,13 +36,27 @@ EVENTS_A_CALL: Final = 100
 _STREAM_PATIENCE_SECONDS: Final = 60.0
 
 
+class UnreadableObject(NamedTuple):
+    """It is there, and no replica can read it. What is known of it stays as it is."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node and all pods on it as of one revision. `node` None: it is not there."""
+    """A node and all pods on it as of one revision. `node` None: it is not there, or cannot be read."""
 
     node: Node | None
     pods: Sequence[Pod]
     revision: int
+    unreadable: frozenset[UnreadableObject] = frozenset()
+    """What may be the node's, or one of these pods."""
+
+    def hides(self, pod: Pod) -> bool:
+        """There is something of the pod's name that cannot be read, so it may be there."""
+        return UnreadableObject("Pod", pod.metadata.namespace, pod.metadata.name) in self.unreadable
 
 
 class NodeWatch:
@@ -53,12 +68,14 @@ class NodeWatch:
         self._revision = 0
         """All up to it was given out; 0: the state was not."""
         self._there: list[Node | Pod] = []
+        self._unreadable: set[UnreadableObject] = set()
 
     def close(self) -> None:
         self._stream.close()
 
-    def __iter__(self) -> Iterator[NodeState | Event]:
-        """Raises ApiError; with OUT_OF_RANGE changes were missed, and only a new watch knows what is there."""
+    def __iter__(self) -> Iterator[NodeState | Event | UnreadableObject]:
+        """Raises ApiError; with OUT_OF_RANGE changes were missed, or something can be read again, and only a new watch knows what
+        is there."""
         try:
             for response in self._stream.responses(self._request):
                 yield from self._told(response) if self._revision else self._listed(response)
@@ -68,9 +85,12 @@ class NodeWatch:
     def _request(self) -> WatchNodeRequest:
         # A state of which only a part came is told from its beginning.
         self._there.clear()
-        return WatchNodeRequest(name=self._node, start_revision=self._revision + 1 if self._revision else 0)
+        self._unreadable.clear()
+        start = self._revision + 1 if self._revision else 0
+        return WatchNodeRequest(name=self._node, start_revision=start, takes_unreadable=True)
 
     def _listed(self, response: WatchResponse) -> Iterator[NodeState]:
+        self._unreadable.update(map(_named, response.unreadable))
         for event in response.events:
             if EventType(event.type) is not EventType.BOOKMARK:
                 found = unwrap(event.object)
@@ -81,9 +101,10 @@ class NodeWatch:
             node = next((one for one in self._there if isinstance(one, Node)), None)
             pods = [one for one in self._there if isinstance(one, Pod)]
             self._there.clear()
-            yield NodeState(node, pods, event.revision)
+            yield NodeState(node, pods, event.revision, frozenset(self._unreadable))
 
-    def _told(self, response: WatchResponse) -> Iterator[Event]:
+    def _told(self, response: WatchResponse) -> Iterator[Event | UnreadableObject]:
+        yield from map(_named, response.unreadable)
         for event in response.events:
             kind = EventType(event.type)
             if kind is not EventType.BOOKMARK and event.revision > self._revision:
@@ -91,6 +112,10 @@ class NodeWatch:
                 self._revision = event.revision - 1
                 yield Event(kind, unwrap(event.object), event.revision)
         self._revision = max(self._revision, response.revision)
+
+
+def _named(key: ObjectKey) -> UnreadableObject:
+    return UnreadableObject(key.kind, key.namespace, key.name)
 
 
 class NodeAgentClient(Client):

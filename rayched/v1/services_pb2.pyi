@@ -253,12 +253,14 @@ class WatchRequest(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., label_selector: _Optional[str] = ..., field_selector: _Optional[str] = ..., start_revision: _Optional[int] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("events", "revision")
+    __slots__ = ("events", "revision", "unreadable")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[WatchEvent]
     revision: int
-    def __init__(self, events: _Optional[_Iterable[_Union[WatchEvent, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+    unreadable: _containers.RepeatedCompositeFieldContainer[ObjectKey]
+    def __init__(self, events: _Optional[_Iterable[_Union[WatchEvent, _Mapping]]] = ..., revision: _Optional[int] = ..., unreadable: _Optional[_Iterable[_Union[ObjectKey, _Mapping]]] = ...) -> None: ...
 
 class WatchEvent(_message.Message):
     __slots__ = ("type", "object", "revision")
@@ -388,12 +390,14 @@ class UpdatePodStatusResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
 
 class WatchNodeRequest(_message.Message):
-    __slots__ = ("name", "start_revision")
+    __slots__ = ("name", "start_revision", "takes_unreadable")
     NAME_FIELD_NUMBER: _ClassVar[int]
     START_REVISION_FIELD_NUMBER: _ClassVar[int]
+    TAKES_UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_revision: int
-    def __init__(self, name: _Optional[str] = ..., start_revision: _Optional[int] = ...) -> None: ...
+    takes_unreadable: bool
+    def __init__(self, name: _Optional[str] = ..., start_revision: _Optional[int] = ..., takes_unreadable: _Optional[bool] = ...) -> None: ...
 
 class NodeEvent(_message.Message):
     __slots__ = ("kind", "namespace", "name", "uid", "type", "reason", "message", "count", "first_at_ms", "last_at_ms")

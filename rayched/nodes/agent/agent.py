@@ -323,7 +323,7 @@ class NodeAgent:
         if state.node is not None:
             self._node_changed(state.node)
         for runner in list(self._runners.values()):
-            if runner.uid not in there:
+            if runner.uid not in there and not state.hides(runner.life.pod):
                 self._end_unseen(runner)
         self._intake.keep(there)
         # What has a place keeps it before anything new is judged.

@@ -1,7 +1,8 @@
 """Registers the node and follows it and its pods: one thread, whose findings are posted to the agent's loop.
 
 A state is shown only when it is as new as the node's own registration, and as all that was shown before: a replica may lag behind
-the one before it. A watch that fails shows nothing, and nothing is stopped because of it.
+the one before it. A watch that fails shows nothing, and nothing is stopped because of it; nor because of an object that is there
+and cannot be read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import grpc
 
 from rayched.client.errors import ApiError
-from rayched.client.node_agent import NodeAgentClient, NodeState, NodeWatch
+from rayched.client.node_agent import NodeAgentClient, NodeState, NodeWatch, UnreadableObject
 from rayched.client.watching import EventType
 from rayched.nodes.agent.agent_settings import AgentSettings
 from rayched.v1.core_pb2 import Node, Pod
@@ -136,7 +137,12 @@ class NodeFollower:
                         self._stopped.wait(_BEHIND_SECONDS)
                         return
                     self._as_new_as = found.revision
+                    for one in found.unreadable:
+                        _warn_of(one)
                     self._ports.listed(found, self._left_behind(found))
+                    continue
+                if isinstance(found, UnreadableObject):
+                    _warn_of(found)
                     continue
                 self._as_new_as = max(self._as_new_as, found.revision)
                 gone = found.type is EventType.DELETED
@@ -161,3 +167,7 @@ class NodeFollower:
             old = (pod for pod in state.pods if int(pod.metadata.resource_version) <= before or pod.status.HasField("start_time"))
             return frozenset(pod.metadata.uid for pod in old)
         return frozenset(found.metadata.uid for found in listing.objects)
+
+
+def _warn_of(found: UnreadableObject) -> None:
+    log.warning("%s %s/%s cannot be read; what runs of it goes on", *found)

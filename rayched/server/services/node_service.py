@@ -171,7 +171,7 @@ class NodeService:
 
     async def watch_node(self, request: WatchNodeRequest, call: Call) -> None:
         target = self._objects.target_of(NODE, "", request.name)
-        await self._watches.watch_node(target.key.name, request.start_revision, call)
+        await self._watches.watch_node(request, target.key.name, call)
 
     async def report_events(self, request: ReportEventsRequest, _: Call) -> ReportEventsResponse:
         node = self._objects.target_of(NODE, "", request.node).key.name

@@ -30,14 +30,14 @@ from rayched.api.kinds import EVENT
 from rayched.server.admission.turns import Turns
 from rayched.server.errors import ApiFailure, Code, invalid, unavailable, watch_ended
 from rayched.server.rpc import Call
-from rayched.server.watching.changes import EventEncoder, ObjectChange, bookmark, up_to
+from rayched.server.watching.changes import EventEncoder, ObjectChange, bookmark, unreadable_object, up_to
 from rayched.server.watching.history import History, HistoryGone
 from rayched.server.watching.node_index import select_node
 from rayched.server.watching.open_streams import OpenStreams
 from rayched.server.watching.selection import Selection, select
 from rayched.server.watching.watch_feed import WatchFeed
 from rayched.server.watching.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription
-from rayched.v1.services_pb2 import WatchRequest
+from rayched.v1.services_pb2 import WatchNodeRequest, WatchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,10 @@ class WatchService:
         selection = select(request.kind, request.namespace, request.label_selector, request.field_selector)
         await self._open(selection, request.start_revision, call)
 
-    async def watch_node(self, name: str, start_revision: int, call: Call) -> None:
+    async def watch_node(self, request: WatchNodeRequest, name: str, call: Call) -> None:
         """As `watch`, of one node and the pods on it."""
-        await self._open(select_node(name), start_revision, call)
+        selection = select_node(name, takes_unreadable=request.takes_unreadable)
+        await self._open(selection, request.start_revision, call)
 
     async def _open(self, selection: Selection, start_revision: int, call: Call) -> None:
         if start_revision < 0:
@@ -163,10 +164,10 @@ class WatchService:
 
     async def _send_present_state(self, stream: _WatchCall) -> Subscription | None:
         hub, selection = stream.source.feed.hub, stream.selection
-        entries, revision = hub.entries(selection), hub.revision
+        entries, unreadable, revision = hub.entries(selection), hub.unreadable(selection), hub.revision
         subscription = self._subscribe(stream, revision)
         try:
-            turns, part, size = Turns(time.monotonic), [], 0
+            turns, part, size = Turns(time.monotonic), [unreadable_object(key, selection) for key in unreadable], 0
             for entry in entries:
                 # However many of them the selectors leave out.
                 await turns.pause()

@@ -1,7 +1,8 @@
 """A change of one object: what it was before and is after, and the bytes of the watch event that a selection makes of it.
 
 An object that a selector begins to match is ADDED, one that it ceases to match is DELETED with its last matching state. A value
-that cannot be decoded counts as no object: it is logged and skipped, and never stops a stream.
+that cannot be decoded counts as no object: it is logged and skipped, and never stops a stream. The watch of a node differs: to
+its agent no object means that a pod has to end. So it is told that such an object is there, and lists again when that changes.
 
 Bytes of an event are a whole WatchResponse with that one event. Protobuf messages concatenate, so a response of many events is
 the join of such bytes, and each event is encoded once, however many subscribers read it. The frame around the object is put
@@ -20,11 +21,13 @@ from typing import Final
 
 from rayched.api.kinds import POD, AnyObject, unwrap, wrap
 from rayched.api.wire import framed, varint
+from rayched.server.errors import ApiFailure, Code, watch_ended
 from rayched.server.watching.event_frames import AlikeEvents
-from rayched.server.watching.selection import Selection
+from rayched.server.watching.selection import Selection, UnreadableObjects
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
+from rayched.v1 import services_pb2
 from rayched.v1.services_pb2 import WatchEvent, WatchResponse
 from rayched.v1.workloads_pb2 import Object
 
@@ -117,6 +120,12 @@ class EventEncoder:
     def _encode(self, change: ObjectChange, selection: Selection) -> bytes | None:
         before = None if change.before is None else self._item(change.before)
         after = None if change.after is None else self._item(change.after)
+        if selection.unreadable is not UnreadableObjects.SKIPPED:
+            if change.after is not None and after is None:
+                return unreadable_object(change.key, selection)
+            if change.before is not None and before is None:
+                text = f"{change.key}: can be read again, or is gone, at revision {change.revision}; list again"
+                raise watch_ended(Code.OUT_OF_RANGE, text, 0, change.revision + 1)
         by_key = selection.by_key
         was = before is not None and (by_key or selection.matches(unwrap(before)))
         now = after is not None and (by_key or selection.matches(unwrap(after)))
@@ -136,6 +145,15 @@ class EventEncoder:
         if item is None or not (selection.by_key or selection.matches(unwrap(item))):
             return None
         return _encoded(_ADDED, item, entry.mod_revision)
+
+
+def unreadable_object(key: ObjectKey, selection: Selection) -> bytes:
+    """A response that says: it is there, and cannot be read. Raises ApiFailure where the selection cannot bear that."""
+    if selection.unreadable is UnreadableObjects.REFUSED:
+        text = f"{key}: is there and cannot be read; a watch that leaves it out would say that it is gone"
+        raise ApiFailure(Code.DATA_LOSS, text)
+    named = services_pb2.ObjectKey(kind=key.kind, namespace=key.namespace, name=key.name)
+    return WatchResponse(unreadable=[named]).SerializeToString()
 
 
 def bookmark(revision: int) -> bytes:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,17 @@ from rayched.store.keys import ObjectKey
 SELECTOR_CHARACTERS_MAX: Final = 16_384
 _NAME_FIELD: Final = "metadata.name"
 _FIELDS_OF_ALL: Final = (_NAME_FIELD, "metadata.namespace")
+
+
+class UnreadableObjects(enum.Enum):
+    """What a watch makes of objects that cannot be read."""
+
+    SKIPPED = enum.auto()
+    """They count as none."""
+    TOLD = enum.auto()
+    """That they are there is all that is told."""
+    REFUSED = enum.auto()
+    """The watch fails: who watches would take them for gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,10 @@ class Selection:
         """The names that the object can have, one at most; None: any."""
         asked = frozenset(term.value for term in self.fields.terms if term.field == _NAME_FIELD and term.equal)
         return None if not asked else asked if len(asked) == 1 else frozenset()
+
+    @property
+    def unreadable(self) -> UnreadableObjects:
+        return UnreadableObjects.SKIPPED
 
     def covers(self, key: ObjectKey) -> bool:
         if self.kind is None:

@@ -253,7 +253,8 @@ class WatchHub:
                 continue
             change = ObjectChange(key, item.mod_revision, before, after)
             if self._nodes is not None:
-                nodes |= self._nodes.changed(self.first + len(self.window), change)
+                concerned = self._nodes.changed(self.first + len(self.window), change)
+                nodes |= self._on_nodes.keys() if concerned is None else concerned
             self.window.append(change)
             self._window_bytes += change.size
             kinds.add(key.kind)
@@ -326,6 +327,15 @@ class WatchHub:
                 else self._state.named(kind, selection.namespace, names)
             )
         return found
+
+    def unreadable(self, selection: Selection) -> list[ObjectKey]:
+        """What is there now, cannot be read, and is to be told all the same."""
+        if not isinstance(selection, NodeSelection):
+            return []
+        node = ObjectKey(NODE.name, "", selection.node)
+        entry = self._state.find(node)
+        nodes = [node] if entry is not None and self.encoder.message(entry) is None else []
+        return [*nodes, *self._indexed().unreadable(selection.node)]
 
     def find(self, key: ObjectKey) -> Entry | None:
         """The present state of one object."""
