@@ -64,7 +64,7 @@ class ModelStore:
 
     def _run(self, request: Any, writes: list[tuple[bytes, bytes | None]]) -> Any:
         answer = rpc.TxnResponse()
-        answer.succeeded = all(self._mod(compare.key) == compare.mod_revision for compare in request.compare)
+        answer.succeeded = all(map(self._holds, request.compare))
         for op in request.success if answer.succeeded else request.failure:
             response = answer.responses.add()
             kind = op.WhichOneof("request")
@@ -79,6 +79,7 @@ class ModelStore:
             else:
                 response.response_range.SetInParent()
                 entry = self.now.get(op.request_range.key)
+                response.response_range.count = int(entry is not None)
                 if entry is not None:
                     response.response_range.kvs.append(
                         kv.KeyValue(
@@ -89,6 +90,14 @@ class ModelStore:
                         )
                     )
         return answer
+
+    def _holds(self, compare: Any) -> bool:
+        if compare.target == rpc.Compare.VERSION:
+            assert (compare.result, compare.version) == (rpc.Compare.GREATER, 0), (
+                "that it is there is all that is asked of versions"
+            )
+            return compare.key in self.now
+        return self._mod(compare.key) == int(compare.mod_revision)
 
     def _mod(self, key: bytes) -> int:
         entry = self.now.get(key)

@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from rayched.api.identity import node_identity
+from rayched.api.node_size import SIZE_ANNOTATION
 from rayched.client import ApiError, Client
 from rayched.client.node_agent import NodeAgentClient, NodeState
-from rayched.server.admission.first_size import SIZE_ANNOTATION
 from rayched.server.admission.node_rules import NODE_RULES, label_fault, refuse_call, taint_fault
 from rayched.server.errors import ApiFailure
 from rayched.v1 import services_pb2

@@ -1,4 +1,4 @@
-"""`validate_update`: which fields of a stored object may change, and how.
+"""`validate_update`: which fields of a stored object may change, and how. `validate_new`: what is judged of a new one alone.
 
 Metadata's identity never changes. A pod's spec is fixed but for images, an earlier deadline, more tolerations and gates taken
 away; while it is gated its node selector and required node affinity may become narrower. A pod's node is set by a binding,
@@ -20,6 +20,7 @@ from rayched.api import kinds
 from rayched.api.disconnection import STOP_AFTER_ANNOTATION, stop_after_seconds
 from rayched.api.errors import FieldError, join, key_of, quoted
 from rayched.api.kinds import AnyObject
+from rayched.api.node_size import SIZE_ANNOTATION, size_text_fault
 from rayched.api.validation.faults import Faults
 from rayched.v1.core_pb2 import Node, NodeSelectorTerm, Pod, PodSpec, Service, Toleration
 from rayched.v1.meta_pb2 import ObjectMeta
@@ -40,6 +41,14 @@ def validate_update(old: AnyObject, new: AnyObject) -> list[FieldError]:
     rule = _BY_KIND.get(kind.name)
     if rule is not None:
         rule(old, new, faults)
+    return faults.errors
+
+
+def validate_new(new: AnyObject) -> list[FieldError]:
+    """What is judged where somebody writes it, and not wherever the object is: one that was wrong before is in nobody's way."""
+    faults = Faults()
+    if isinstance(new, Node):
+        _check_size(None, new, faults)
     return faults.errors
 
 
@@ -174,6 +183,13 @@ def _check_node(old: Node, new: Node, faults: Faults) -> None:
     ):
         if was and was != is_now:
             faults.add(f"spec.{field}", f"{_FIXED} from {quoted(was)} to {quoted(is_now)}")
+    _check_size(old.metadata.annotations.get(SIZE_ANNOTATION), new, faults)
+
+
+def _check_size(old: str | None, new: Node, faults: Faults) -> None:
+    is_now = new.metadata.annotations.get(SIZE_ANNOTATION)
+    if is_now is not None and is_now != old:
+        faults.check(f"metadata.annotations[{SIZE_ANNOTATION}]", size_text_fault(is_now) or None)
 
 
 def _check_priority_class(old: PriorityClass, new: PriorityClass, faults: Faults) -> None:

@@ -1,8 +1,11 @@
-"""What the agent tells the cluster: the latest status of each pod, the node's status, signs of life. Three threads, none of the
+"""What the agent tells the cluster: the latest status of each pod, the node's status, signs of life. Two threads, none of the
 loop's.
 
 Of a pod only the latest status counts, so the queue is never longer than there are pods, however long no replica answers; then
 all of it goes out at once. A refusal for good is told to the agent; anything else is tried again.
+
+Nobody waits for somebody else's fault: statuses of pods do not wait for the node's, and a call on many pods that is refused for
+what is in it is made again in halves, until the one that is at fault stands alone.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from rayched.v1.services_pb2 import PodStatusUpdate
 
 _FLUSH_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
+_REFUSED_SECONDS: Final = 10.0
+"""What was refused as it stands is told again, as the cluster may be mended; but not as often."""
 _SIGNS_A_GRACE: Final = 5
 """So many signs of life may be lost before the node counts as lost."""
 _SUPERSEDED: Final = "superseded"
@@ -31,6 +36,8 @@ _AGAIN: Final = (
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
+_UNREADABLE: Final = grpc.StatusCode.DATA_LOSS
+"""The pod's object is there and cannot be read, so its status waits."""
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +66,11 @@ class Reporter:
         self._outcomes = outcomes
         self._lock = threading.Lock()
         self._pods: dict[str, PodStatusUpdate] = {}
+        self._kept: dict[str, tuple[float, PodStatusUpdate]] = {}
+        """Updates that failed, with when they are told again; none of a pod that has a newer one."""
         self._status: NodeStatus | None = None
+        self._status_at = 0.0
+        """When it is told."""
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._idle = threading.Event()
@@ -91,6 +102,7 @@ class Reporter:
 
     def pod(self, update: PodStatusUpdate) -> None:
         with self._lock:
+            self._kept.pop(update.uid, None)
             self._pods[update.uid] = update
         self._wake.set()
 
@@ -98,65 +110,103 @@ class Reporter:
     def waiting(self) -> int:
         """Statuses of pods that wait to be told."""
         with self._lock:
-            return len(self._pods)
+            return len(self._pods) + len(self._kept)
 
     def forget(self, uid: str) -> None:
         with self._lock:
             self._pods.pop(uid, None)
+            self._kept.pop(uid, None)
 
     def node(self, status: NodeStatus) -> None:
         with self._lock:
-            self._status = status
+            self._status, self._status_at = status, 0.0
         self._wake.set()
 
     def _report(self) -> None:
         while not self._stopped.is_set():
-            self._wake.wait()
+            self._wake.wait(self._seconds_left())
             self._stopped.wait(_FLUSH_SECONDS)
             self._wake.clear()
-            if self.incarnation and not self._flush():
-                self._stopped.wait(_RETRY_SECONDS)
-                self._wake.set()
+            if self.incarnation:
+                self._flush()
             with self._lock:
-                if not self._pods and self._status is None:
+                if not self._pods and not self._kept and self._status is None:
                     self._idle.set()
 
-    def _flush(self) -> bool:
-        """Whether nothing has to be tried again."""
+    def _seconds_left(self) -> float | None:
+        """Until something is told again; None: nothing is."""
         with self._lock:
+            times = [at for at, _ in self._kept.values()]
+            if self._status is not None:
+                times.append(self._status_at)
+        return max(min(times) - self._outcomes.clock(), 0.0) if times and self.incarnation else None
+
+    def _flush(self) -> None:
+        now = self._outcomes.clock()
+        with self._lock:
+            for uid, (at, update) in list(self._kept.items()):
+                if at <= now:
+                    del self._kept[uid]
+                    self._pods[uid] = update
             pods, self._pods = self._pods, {}
-            status, self._status = self._status, None
+            status = self._status if self._status_at <= now else None
+        if pods:
+            self._tell_pods(list(pods.values()))
+        if status is not None:
+            self._tell_node(status)
+
+    def _tell_node(self, status: NodeStatus) -> None:
         try:
-            if status is not None:
-                self._client.report_node(self._node, self.incarnation, status)
-                status = None
-            updates = list(pods.values())
-            outcomes = self._client.report_pods(self._node, self.incarnation, updates) if updates else ()
+            self._client.report_node(self._node, self.incarnation, status)
         except ApiError as error:
-            if _is_superseded(error):
-                self._outcomes.superseded()
-            log.warning("reports of node %s wait: %s", self._node, error)
-            self._again(pods.values(), status)
-            return False
-        failed = [update for update, error in zip(updates, outcomes, strict=True) if not self._settle(update, error)]
-        self._again(failed, None)
-        return not failed
+            seconds = self._pause_after(error)
+            log.warning("the status of node %s waits for %g s: %s", self._node, seconds, error)
+            with self._lock:
+                if self._status is status:
+                    self._status_at = self._outcomes.clock() + seconds
+        else:
+            with self._lock:
+                if self._status is status:
+                    self._status = None
 
-    def _settle(self, update: PodStatusUpdate, error: ApiError | None) -> bool:
-        """Whether that is an answer; else it is told once more."""
-        if error is not None and _is_superseded(error):
+    def _tell_pods(self, updates: list[PodStatusUpdate]) -> None:
+        try:
+            outcomes = self._client.report_pods(self._node, self.incarnation, updates)
+        except ApiError as error:
+            seconds = self._pause_after(error)
+            if seconds == _REFUSED_SECONDS and len(updates) > 1:
+                middle = len(updates) // 2
+                self._tell_pods(updates[:middle])
+                self._tell_pods(updates[middle:])
+                return
+            log.warning("%d statuses of pods on node %s wait for %g s: %s", len(updates), self._node, seconds, error)
+            self._keep(updates, seconds)
+        else:
+            for update, refusal in zip(updates, outcomes, strict=True):
+                self._settle(update, refusal)
+
+    def _settle(self, update: PodStatusUpdate, error: ApiError | None) -> None:
+        """Only an answer is told to the agent."""
+        if error is None or not (error.code in _AGAIN or error.code is _UNREADABLE or _is_superseded(error)):
+            self._outcomes.pod_reported(update, error)
+            return
+        seconds = self._pause_after(error)
+        log.warning("the status of pod %s/%s waits for %g s: %s", update.namespace, update.name, seconds, error)
+        self._keep([update], seconds)
+
+    def _pause_after(self, error: ApiError) -> float:
+        """Seconds until what failed so is told again."""
+        if _is_superseded(error):
             self._outcomes.superseded()
-            return False
-        if error is not None and error.code in _AGAIN:
-            return False
-        self._outcomes.pod_reported(update, error)
-        return True
+            return _RETRY_SECONDS
+        return _RETRY_SECONDS if error.code in _AGAIN else _REFUSED_SECONDS
 
-    def _again(self, updates: Iterable[PodStatusUpdate], status: NodeStatus | None) -> None:
+    def _keep(self, updates: Iterable[PodStatusUpdate], seconds: float) -> None:
+        at = self._outcomes.clock() + seconds
         with self._lock:
             for update in updates:
-                self._pods.setdefault(update.uid, update)
-            self._status = self._status or status
+                if update.uid not in self._pods:
+                    self._kept[update.uid] = at, update
 
     def _live(self) -> None:
         while not self._stopped.is_set():

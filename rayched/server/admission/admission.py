@@ -22,7 +22,7 @@ from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
 from rayched.api.names import subdomain_fault
-from rayched.api.validation import validate
+from rayched.api.validation import validate, validate_new
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.limits import POD_BYTES
 from rayched.api.validation.metadata import check_identity
@@ -117,7 +117,7 @@ class Admission:
         """Makes a new object ready for the store, in place; all that is wrong with it."""
         if not isinstance(message, Pod):
             default(message)
-            return validate(message)
+            return validate(message) + validate_new(message)
         if classes is not self._classes or message.ByteSize() > TEMPLATE_BYTES_MAX:
             return admit_pod(message, classes.priority, classes.runtime, tolerations=self._tolerations)
         return self._admit_by_template(message, classes)
