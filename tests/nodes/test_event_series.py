@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.event_series import BURST, RATE, WAITING_MAX, EventSeries
+from rayched.nodes.agent.following import NodeRegistration
 from rayched.nodes.agent.node_object import DISK_PRESSURE, MEMORY_PRESSURE
 from rayched.nodes.agent.node_report import NodeReport
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod
+from tests.nodes.real_node import settings
 from tests.server.objects import a_node, a_pod
 
 
@@ -55,7 +59,7 @@ def test_a_flood_is_told_no_faster_than_allowed_and_what_is_too_much_is_counted(
 def a_report() -> tuple[NodeReport, list[NodeStatus], list[PodEvent]]:
     statuses: list[NodeStatus] = []
     events: list[PodEvent] = []
-    return NodeReport("worker", statuses.append, events.append), statuses, events
+    return NodeReport(a_node("worker"), statuses.append, events.append, is_watched=False), statuses, events
 
 
 @pytest.mark.row("N5")
@@ -85,6 +89,42 @@ def test_a_cluster_that_says_otherwise_is_told_again() -> None:
     report.turn(1011.0, may_tell=True)
     assert len(statuses) == 2 and statuses[0] == statuses[1]
     assert [one.reason for one in events] == ["NodeReady"], "nothing has happened here"
+
+
+def conditions(status: NodeStatus) -> dict[str, str]:
+    return {one.type: one.status for one in status.conditions}
+
+
+def test_of_pressures_nothing_is_said_before_somebody_has_looked() -> None:
+    statuses: list[NodeStatus] = []
+    report = NodeReport(a_node("worker"), statuses.append, [].append)
+    report.turn(1000.0, may_tell=True)
+    assert conditions(statuses[-1]) == {"Ready": "True"}
+    report.under([])
+    assert report.due == 0.0, "that there is none is worth telling"
+    report.turn(1001.0, may_tell=True)
+    none = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
+    assert conditions(statuses[-1]) == none
+    report.under([])
+    assert report.due == 1011.0
+
+
+def test_a_registration_has_the_conditions_of_now_and_all_of_them_are_told_again(tmp_path: Path) -> None:
+    report, statuses, _ = a_report()
+    registered = NodeRegistration(settings(tmp_path, "worker"), report, "an-id")
+    assert registered.node == "worker"
+    report.turn(1000.0, may_tell=True)
+    report.under([MEMORY_PRESSURE])
+    report.fault("shutdown", "node is shutting down")
+    report.turn(1001.0, may_tell=True)
+    request = registered.request()
+    assert conditions(request.node.status)["MemoryPressure"] == "True" and conditions(request.node.status)["Ready"] == "False"
+    report.registered()
+    assert report.due == 0.0
+    report.turn(1002.0, may_tell=True)
+    assert len(statuses) == 3 and statuses[2] == statuses[1]
+    registered.begun(7)
+    assert registered.request().last_incarnation == 7 and len(registered.request().node.status.conditions) == 4
 
 
 def test_what_changes_is_told_at_once_with_an_event() -> None:

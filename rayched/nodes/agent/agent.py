@@ -28,7 +28,7 @@ from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
 from rayched.nodes.agent.doors import AgentDoors, AgentView
 from rayched.nodes.agent.event_reports import EventReporter
 from rayched.nodes.agent.fences import Fences
-from rayched.nodes.agent.following import FollowerPorts, NodeFollower, registration
+from rayched.nodes.agent.following import FollowerPorts, NodeFollower, NodeRegistration
 from rayched.nodes.agent.intake import IntakePorts, PodIntake
 from rayched.nodes.agent.loop import AgentLoop
 from rayched.nodes.agent.node_object import node_object
@@ -93,7 +93,7 @@ class NodeAgent:
         self._reports = PodReports(self._reporter)
         self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
         of_node = self._events.of_node
-        self._node_report = NodeReport(settings.node, self._reporter.node, of_node)
+        self._node_report = NodeReport(self._node, self._reporter.node, of_node, is_watched=bool(settings.eviction.thresholds))
         self._metrics = metrics = AgentMetrics(settings.node, settings.tier)
         running = RunningPods(self._runners, self._directory.logs)
         ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics)
@@ -128,7 +128,7 @@ class NodeAgent:
         agent_id = self._directory.open(settings.node)
         try:
             self._recover()
-            self._follower = NodeFollower(self._client, registration(settings, self._node, agent_id), self._ports())
+            self._follower = NodeFollower(self._client, NodeRegistration(settings, self._node_report, agent_id), self._ports())
             self._reporter.start()
             self._events.start()
             self._doors.open()
@@ -267,7 +267,7 @@ class NodeAgent:
         self._node_changed(answer.node)
         self._reporter.registered(answer.incarnation, answer.node_monitor_grace_seconds)
         self._streaming.registered(answer.incarnation)
-        self._node_report.due = 0.0
+        self._node_report.registered()
         self._acknowledged(sent_at)
         if is_first:
             self._events.of_node(PodEvent("Normal", "Starting", "Starting rayched node."))

@@ -19,6 +19,7 @@ from rayched.client.errors import ApiError
 from rayched.client.node_agent import NodeAgentClient, NodeState, NodeWatch, UnreadableObject
 from rayched.client.watching import EventType
 from rayched.nodes.agent.agent_settings import AgentSettings
+from rayched.nodes.agent.node_report import NodeReport
 from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import RegisterNodeRequest, RegisterNodeResponse
 
@@ -51,26 +52,48 @@ class FollowerPorts:
     """None: its object is gone."""
 
 
-def registration(settings: AgentSettings, node: Node, agent_id: str) -> RegisterNodeRequest:
-    return RegisterNodeRequest(
-        node=node,
-        agent_id=agent_id,
-        machine_id=settings.machine.machine_id,
-        boot_id=settings.machine.boot_id,
-        agent_version=settings.version,
-        address=settings.address,
-        take_over=settings.take_over,
-    )
+class NodeRegistration:
+    """What the agent registers with. One thread at a time."""
+
+    def __init__(self, settings: AgentSettings, report: NodeReport, agent_id: str) -> None:
+        self._report = report
+        self._request = RegisterNodeRequest(
+            node=report.node,
+            agent_id=agent_id,
+            machine_id=settings.machine.machine_id,
+            boot_id=settings.machine.boot_id,
+            agent_version=settings.version,
+            address=settings.address,
+            take_over=settings.take_over,
+        )
+
+    @property
+    def node(self) -> str:
+        """Its name."""
+        return self._request.node.metadata.name
+
+    def request(self) -> RegisterNodeRequest:
+        """With the node's conditions as they are now."""
+        conditions = self._request.node.status.conditions
+        del conditions[:]
+        conditions.extend(self._report.current.conditions)
+        return self._request
+
+    def begun(self, incarnation: int) -> None:
+        """It worked."""
+        # What was taken over once is this agent's own.
+        self._request.take_over = False
+        self._request.last_incarnation = incarnation
 
 
 class NodeFollower:
     """Start it once, stop it once."""
 
-    def __init__(self, client: NodeAgentClient, request: RegisterNodeRequest, ports: FollowerPorts) -> None:
+    def __init__(self, client: NodeAgentClient, registration: NodeRegistration, ports: FollowerPorts) -> None:
         self._client = client
-        self._request = request
+        self._registration = registration
         self._ports = ports
-        self._node = request.node.metadata.name
+        self._node = registration.node
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._registering = threading.Lock()
@@ -95,16 +118,14 @@ class NodeFollower:
         with self._registering:
             sent_at = self._ports.clock()
             try:
-                answer = self._client.begin(self._request)
+                answer = self._client.begin(self._registration.request())
             except ApiError as error:
                 if error.code in _REFUSALS:
                     self._ports.refused(error)
                 else:
                     log.warning("node %s is not registered yet: %s", self._node, error)
                 return False
-            # What was taken over once is this agent's own.
-            self._request.take_over = False
-            self._request.last_incarnation = answer.incarnation
+            self._registration.begun(answer.incarnation)
             # It is newer than all that was seen, unless etcd was restored, and then that was of another history.
             self._as_new_as, self._replaced_before = answer.incarnation, answer.replaced_before
             self._ports.registered(answer, sent_at)

@@ -1,5 +1,8 @@
 """What the agent says of its node: conditions, told when they change and every five minutes otherwise. The agent's loop owns it.
 
+Of pressures nothing is told before somebody has looked: an agent that begins anew takes none away that holds. Each registration
+is told all of it again, whatever the cluster had before.
+
 Source: kubelet's node status, Kubernetes 1.34; there a changed pressure may wait for 10 s, here it is told at once.
 """
 
@@ -30,16 +33,26 @@ _EVENTS: Final = {
 class NodeReport:
     """`tell` gets a status that is to be reported, `event` what has changed."""
 
-    def __init__(self, node: str, tell: Callable[[NodeStatus], None], event: Callable[[PodEvent], None]) -> None:
-        self._node = node
+    def __init__(
+        self, node: Node, tell: Callable[[NodeStatus], None], event: Callable[[PodEvent], None], *, is_watched: bool = True
+    ) -> None:
+        """`node`: as it is registered first. `is_watched`: somebody looks for pressure; otherwise there never is any."""
+        self.node = node
+        self._name = node.metadata.name
         self._tell = tell
         self._event = event
+        self._is_known = not is_watched
+        """Whether somebody has looked."""
         self._pressures: list[str] = []
         self._faults: dict[str, str] = {}
         self._said = b""
         self._said_at = 0.0
         self._was: dict[str, bool] = {}
         self.due = 0.0
+        self.current = NodeStatus()
+        """All conditions as they are now, in a message that never changes: any thread may read it. What nobody knows yet holds
+        not."""
+        self._note()
 
     @property
     def pressures(self) -> list[str]:
@@ -48,15 +61,22 @@ class NodeReport:
     def under(self, pressures: Iterable[str]) -> None:
         """Conditions that hold."""
         found = list(pressures)
-        if found != self._pressures:
-            self._pressures = found
+        if found != self._pressures or not self._is_known:
+            self._pressures, self._is_known = found, True
+            self._note()
             self.due = 0.0
 
     def fault(self, what: str, text: str) -> None:
         """Why the node is not ready, by what is at fault; empty: that is in order again."""
         if self._faults.get(what, "") != text:
             self._faults[what] = text
+            self._note()
             self.due = 0.0
+
+    def registered(self) -> None:
+        """What was told before may be gone."""
+        self._said = b""
+        self.due = 0.0
 
     def stored(self, node: Node) -> None:
         """As the cluster has it. Where it says otherwise, as of a node that was not heard of for a while, it is told again."""
@@ -68,20 +88,27 @@ class NodeReport:
     def turn(self, now: float, *, may_tell: bool) -> None:
         """To be called when `due` has come."""
         self.due = now + STATUS_SECONDS
-        faults = [text for _, text in sorted(self._faults.items()) if text]
-        status = NodeStatus()
-        set_conditions(status, self._pressures, faults)
+        status = NodeStatus(conditions=[one for one in self.current.conditions if self._is_known or one.type == _READY])
         said = status.SerializeToString(deterministic=True)
         if may_tell and (said != self._said or now - self._said_at >= UNCHANGED_STATUS_SECONDS):
             self._said, self._said_at = said, now
             self._tell(status)
-            self._tell_changes(is_ready=not faults)
+            self._tell_changes()
 
-    def _tell_changes(self, *, is_ready: bool) -> None:
-        now = {_READY: is_ready} | {kind: kind in self._pressures for kind in (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE)}
+    def _note(self) -> None:
+        found = NodeStatus()
+        set_conditions(found, self._pressures, self._present_faults())
+        self.current = found
+
+    def _present_faults(self) -> list[str]:
+        return [text for _, text in sorted(self._faults.items()) if text]
+
+    def _tell_changes(self) -> None:
+        now = {_READY: not self._present_faults()}
+        now |= {kind: kind in self._pressures for kind in (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE)}
         for kind, holds in now.items():
             # As it begins a node is as it should be, which is worth telling of readiness alone.
             if self._was.get(kind, False) != holds:
                 reason = _EVENTS[kind, holds]
-                self._event(PodEvent("Normal", reason, f"Node {self._node} status is now: {reason}"))
+                self._event(PodEvent("Normal", reason, f"Node {self._name} status is now: {reason}"))
         self._was = now

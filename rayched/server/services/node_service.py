@@ -108,9 +108,14 @@ class NodeService:
         begun = await self._incarnations.begin(target, request)
         if begun.revision:
             node.metadata.annotations[INCARNATION_ANNOTATION] = str(begun.revision)
+
+        def edit(stored: AnyObject) -> list[FieldError]:
+            reported = _without_known_conditions(node, _as_node(stored)) if begun.revision else node
+            return _registered(stored, reported, is_agent)
+
         for _attempt in range(ATTEMPTS_MAX):
             try:
-                rewritten = await self._objects.rewrite(target, lambda stored: _registered(stored, node, is_agent), goes_on=True)
+                rewritten = await self._objects.rewrite(target, edit, goes_on=True)
             except ApiFailure as failure:
                 if failure.code is not Code.NOT_FOUND:
                     raise
@@ -299,6 +304,16 @@ def _registered(stored: AnyObject, reported: Node, is_agent: bool) -> list[Field
         note_first_size(node, reported.status.allocatable)
     register(node, reported, timestamp_now())
     return validate(stored)
+
+
+def _without_known_conditions(node: Node, stored: Node) -> Node:
+    """An agent tells of conditions once it is registered, and looks first: what holds is not taken away until then."""
+    found, known = Node(), {one.type for one in stored.status.conditions}
+    found.CopyFrom(node)
+    kept = [one for one in node.status.conditions if one.type not in known]
+    del found.status.conditions[:]
+    found.status.conditions.extend(kept)
+    return found
 
 
 def _registration(node: Node, revision: int, begun: Incarnation) -> RegisterNodeResponse:
