@@ -112,6 +112,29 @@ def test_agents_of_nodes_wait_for_nobody_but_agents_and_users_wait_for_both() ->
     run(play())
 
 
+def test_events_wait_for_everybody_and_are_in_nobodys_way() -> None:
+    async def play() -> None:
+        calls = Calls()
+        for name in "ef":
+            await calls.make(name, "Nodes.ReportEvents")
+        assert calls.begun == ["e", "f"]
+        await calls.make("a")
+        await calls.make("n", "Nodes.UpdatePodStatus")
+        await calls.make("g", "Nodes.ReportEvents")
+        assert calls.begun == ["e", "f", "a", "n"], "what events have within takes no place of others"
+        for name in "ef":
+            await calls.end(name)
+        assert calls.begun == ["e", "f", "a", "n"]
+        await calls.make("b")
+        await calls.end("a")
+        assert calls.begun[-1] == "b", "a submission that came later goes first"
+        await calls.end("n")
+        assert calls.begun[-1] == "g"
+        assert not calls.refused
+
+    run(play())
+
+
 def test_a_sign_of_life_passes_beside_the_largest_submission() -> None:
     async def play() -> None:
         calls = Calls()

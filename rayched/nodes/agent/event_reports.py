@@ -18,6 +18,7 @@ from rayched.v1.core_pb2 import Node, Pod
 _RETRY_SECONDS: Final = 1.0
 _GATHER_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 10.0
+_RETRY_SECONDS_MAX: Final = 60.0
 _LOST: Final = (
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.FAILED_PRECONDITION,
@@ -73,26 +74,34 @@ class EventReporter:
             self._wake.wait(min(max(wait, _GATHER_SECONDS), _PATIENCE_SECONDS))
             self._wake.clear()
             self._stopped.wait(_GATHER_SECONDS)
-            if self._incarnation() and not self._tell():
-                self._stopped.wait(_RETRY_SECONDS)
+            if self._incarnation():
+                self._stopped.wait(self._tell())
 
-    def _tell(self) -> bool:
-        """Whether nothing has to be tried again."""
+    def _tell(self) -> float:
+        """Seconds until something is tried again; 0: nothing has to be."""
         with self._lock:
             events = self._series.take(self._clock(), EVENTS_A_CALL)
         if not events:
-            return True
+            return 0.0
+        wait = _RETRY_SECONDS
         try:
             outcomes = self._client.report_events(self._name, self._incarnation(), events)
         except ApiError as error:
             log.warning("events of node %s wait: %s", self._name, error)
             failed = [] if error.code in _LOST else events
+            wait = _pause_after(error)
         else:
             found = [(event, refusal) for event, refusal in zip(events, outcomes, strict=True) if refusal is not None]
             failed = [event for event, refusal in found if refusal.code not in _LOST]
+            wait = max((_pause_after(refusal) for _, refusal in found), default=wait)
             for event, refusal in found:
                 if refusal.code in _LOST:
                     log.info("event %s of %s %s is not told: %s", event.reason, event.kind, event.name, refusal)
         with self._lock:
             self._series.again(failed)
-        return not failed
+        return wait if failed else 0.0
+
+
+def _pause_after(error: ApiError) -> float:
+    """As long as the cluster asks for: where etcd's space is used up that is a while."""
+    return min(max(error.retry_after_seconds or 0.0, _RETRY_SECONDS), _RETRY_SECONDS_MAX)

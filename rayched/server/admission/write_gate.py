@@ -2,8 +2,9 @@
 
 A call weighs one and one more for each 256 bytes of its request; how much may be within is `WriteLimit`'s to say. Who finds no
 place waits for one in a short line. Agents of nodes have the limit for themselves: what users have within takes no place of
-theirs, while what agents have within takes users' places, so a large submission delays no sign of life. Who finds the line
-full, or waits too long, is refused with RESOURCE_EXHAUSTED and the time after which to try again, before its request is even
+theirs, while what agents have within takes users' places, so a large submission delays no sign of life. Events that agents tell
+of come last: nothing decides by them, so they take nobody's place and wait for everybody. Who finds the line full, or waits too
+long, is refused with RESOURCE_EXHAUSTED and the time after which to try again, before its request is even
 parsed. Nothing of it is done. Renewals and bindings do not pass here: they are what room is kept for.
 
 Before that, users' large objects wait for their turn (`LargeObjectPace`), and take no place meanwhile.
@@ -33,6 +34,8 @@ class Precedence(Enum):
     NODES = "nodes"
     """Agents: signs of life and statuses."""
     USERS = "users"
+    EVENTS = "events"
+    """Agents: what has happened to nodes and pods."""
 
 
 CALLS: Final[Mapping[str, Precedence]] = {
@@ -40,7 +43,7 @@ CALLS: Final[Mapping[str, Precedence]] = {
     "Nodes.Heartbeat": Precedence.NODES,
     "Nodes.UpdateNodeStatus": Precedence.NODES,
     "Nodes.UpdatePodStatus": Precedence.NODES,
-    "Nodes.ReportEvents": Precedence.NODES,
+    "Nodes.ReportEvents": Precedence.EVENTS,
     "Submission.Submit": Precedence.USERS,
     "Submission.SubmitMany": Precedence.USERS,
     "Submission.Apply": Precedence.USERS,
@@ -54,9 +57,9 @@ CALLS: Final[Mapping[str, Precedence]] = {
 """The calls that write."""
 
 _BYTES_A_UNIT: Final = 256
-_LINE_LIMITS: Final = {Precedence.NODES: 16.0, Precedence.USERS: 2.0}
+_LINE_LIMITS: Final = {Precedence.NODES: 16.0, Precedence.USERS: 2.0, Precedence.EVENTS: 2.0}
 """How much may wait, in limits."""
-_WAIT_SECONDS_MAX: Final = {Precedence.NODES: 2.5, Precedence.USERS: 1.0}
+_WAIT_SECONDS_MAX: Final = {Precedence.NODES: 2.5, Precedence.USERS: 1.0, Precedence.EVENTS: 1.0}
 """Below what clients give an attempt, so that they get an answer."""
 _LARGE: Final = "large"
 LINES: Final = (*(precedence.value for precedence in Precedence), _LARGE)

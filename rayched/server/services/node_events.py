@@ -5,6 +5,9 @@ reason is one Event that counts. Each lives for an hour after it was written las
 what a lease holds at one stroke, so none holds more than EVENTS_A_LEASE. A report that is repeated because its answer was lost
 may count twice.
 
+Nothing decides by Events, so nothing waits for them: they have the last place at the gate (write_gate.py), each agent brings no
+more than its bucket holds, and none is taken while etcd's space is kept for what has to go on.
+
 Source: core/v1 Event. Cost: two reads and a transaction for up to 100 Events.
 """
 
@@ -17,7 +20,20 @@ from typing import Final
 
 from rayched.api.kinds import EVENT, NODE, POD, AnyObject, unwrap, wrap
 from rayched.api.occurrences import NORMAL, WARNING, EventOccurrence, Subject, event_of
-from rayched.server.errors import ApiFailure, conflict, failure_of, forbidden_by_state, invalid, not_found, over_limit, superseded
+from rayched.server.admission.event_buckets import EventBuckets
+from rayched.server.admission.write_gate import RETRY_SECONDS
+from rayched.server.errors import (
+    ApiFailure,
+    conflict,
+    failure_of,
+    forbidden_by_state,
+    invalid,
+    no_room,
+    not_found,
+    over_limit,
+    overloaded,
+    superseded,
+)
 from rayched.server.objects import CallTarget, Objects, lost_write, read_entry
 from rayched.server.services.incarnations import ReportingAgent
 from rayched.store.codec import PoisonedObject, decode_entry, encode
@@ -58,13 +74,23 @@ class NodeEvents:
         self._lease = 0
         self._lease_until = float("-inf")
         self._lease_left = 0
+        self._buckets = EventBuckets()
 
     async def report(self, request: ReportEventsRequest, agent: ReportingAgent) -> list[services_pb2.Outcome]:
         """One outcome each, in order."""
         if len(request.events) > EVENTS_A_CALL:
             raise over_limit(f"events: {len(request.events)} in one call, at most {EVENTS_A_CALL} are allowed")
+        refusal = self._objects.gate.refusal()
+        if refusal is not None:
+            raise no_room(f"Events of Node {agent.node}", refusal)
+        now = self._clock()
+        allowed = self._buckets.take(agent.node, len(request.events), now)
+        wait = max(self._buckets.seconds_until(agent.node, len(request.events) - allowed, now), RETRY_SECONDS)
         found: list[_ReportedEvent | services_pb2.Outcome] = []
-        for told in request.events:
+        for number, told in enumerate(request.events):
+            if number >= allowed:
+                found.append(overloaded(f"Node {agent.node} tells of more events than it may", wait).outcome())
+                continue
             try:
                 found.append(self._taken(told, request.node))
             except Exception as error:
@@ -138,7 +164,9 @@ class NodeEvents:
         event = event_of(_occurrence(told, one.subject), count, first, told.last_at_ms / 1000)
         event.source.host = agent.node
         revision = one.entry.mod_revision if one.entry is not None else 0
-        return GuardedPut(one.key, revision, encode(wrap(event)), also=agent.condition, lease=lease)
+        put = GuardedPut(one.key, revision, encode(wrap(event)), also=agent.condition, lease=lease)
+        self._objects.gate.wrote(len(put.value))
+        return put
 
 
 def _occurrence(told: NodeEvent, target: CallTarget) -> EventOccurrence:
