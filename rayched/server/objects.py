@@ -141,7 +141,7 @@ class Objects:
                     read.message.metadata.resource_version = str(revision)
                     return EditedObject(read.message, revision, True)
                 case Conflict(current=current):
-                    if current is not None and current.mod_revision == entry.mod_revision:
+                    if outcome.is_against(only_while):
                         raise superseded(str(target))
                     entry = current
                 case _:

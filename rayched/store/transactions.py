@@ -115,6 +115,11 @@ class Conflict:
     also: tuple[Entry | None, ...]
     revision: int
 
+    def is_against(self, last: Sequence[tuple[bytes, int]]) -> bool:
+        """Whether one of these, which the write compared last, is not met."""
+        found = self.also[len(self.also) - len(last) :]
+        return any(_revision_of(entry) != revision for entry, (_, revision) in zip(found, last, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Fenced:

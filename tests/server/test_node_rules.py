@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -139,8 +140,9 @@ def test_allocatable_is_at_most_what_the_node_registered_first(client: Client, a
 
 
 def calls(agent: NodeAgentClient, node: str, pod: str, uid: str) -> dict[str, Callable[[], object]]:
-    """Each call of an agent, about that node and a pod on it."""
-    event = NodeEvent(kind="Node", name=node, type="Normal", reason="Starting")
+    """Each call of an agent that has no incarnation, about that node and a pod on it."""
+    now = int(time.time() * 1000)
+    event = NodeEvent(kind="Node", name=node, type="Normal", reason="Starting", first_at_ms=now, last_at_ms=now)
     update = PodStatusUpdate(namespace="default", name=pod, uid=uid, status=PodStatus(phase="Running"))
 
     def watched() -> object:
@@ -157,7 +159,7 @@ def calls(agent: NodeAgentClient, node: str, pod: str, uid: str) -> dict[str, Ca
         return list(agent.watch("pods", field_selector=f"spec.nodeName={node}", start_revision=since, timeout_seconds=0.2))
 
     return {
-        "Nodes.Register": lambda: agent.begin(registration(a_node(node))),
+        "Nodes.Register": lambda: agent.begin(RegisterNodeRequest(node=a_node(node))),
         "Nodes.Heartbeat": lambda: agent.live(node, 0),
         "Nodes.UpdateNodeStatus": lambda: agent.report_node(node, 0, NodeStatus(phase="Running")),
         "Nodes.UpdatePodStatus": lambda: agent.report_pods(node, 0, [update]),

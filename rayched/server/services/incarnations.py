@@ -2,7 +2,8 @@
 
 The key `<root>/agents/<node>` says whose the node is; its mod_revision is the incarnation. Every write of such an agent compares
 it in its own transaction, so an agent that was replaced, or cut off and replaced, writes nothing any more, whatever it believes.
-Hollow agents have no incarnation and compare nothing.
+Hollow agents have no incarnation: their writes compare that there is no such key, so nobody passes by saying nothing. A node that
+was of an agent that runs pods is theirs only after it was deleted.
 
 A second agent of a name is refused while the first one's last sign of life is younger than the time after which a node counts as
 unreachable, unless it says that it takes the node over. The same agent may register again at any time.
@@ -20,9 +21,9 @@ from types import MappingProxyType
 from typing import Final
 
 from rayched.controllers.node_settings import NodeSettings
-from rayched.server.errors import ApiFailure, Code, conflict, forbidden_by_state, superseded
+from rayched.server.errors import ApiFailure, Code, conflict, forbidden_by_state, invalid, superseded
 from rayched.server.objects import ATTEMPTS_MAX, CallTarget, Objects, lost_write, milliseconds_now
-from rayched.store.transactions import Committed, Conflict, GuardedPut
+from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import RegisterNodeRequest
 from rayched.v1.storage_pb2 import AgentRecord, Heartbeat
@@ -39,10 +40,16 @@ RULE_INCARNATION_GUARD: bool = True
 
 @dataclass(frozen=True, slots=True)
 class ReportingAgent:
-    """Who reports on pods. Without a node: a hollow agent, which stands for many. `condition`: what its writes compare."""
+    """Who reports on pods. Without a node: a hollow agent, which stands for many."""
 
     node: str
-    condition: Condition
+    incarnation: int
+    incarnations: Incarnations
+
+    def condition(self, pod: Pod | None = None) -> Condition:
+        """What its writes compare, those about a pod that of the pod's node."""
+        node = pod.spec.node_name if pod is not None and not self.node else self.node
+        return self.incarnations.condition(node, self.incarnation)
 
     def check(self, subject: str, pod: Pod) -> None:
         """Raises where the pod is another node's."""
@@ -65,14 +72,19 @@ class Incarnations:
         self._objects = objects
 
     def condition(self, node: str, incarnation: int) -> Condition:
-        """What a write of the agent compares; empty without an incarnation."""
-        if not incarnation or not RULE_INCARNATION_GUARD:
-            return ()
-        return ((self._objects.keys.agent(node), incarnation),)
+        """What a write of the agent compares; incarnation 0: that the node has no agent that runs pods."""
+        return ((self._objects.keys.agent(node), incarnation),) if RULE_INCARNATION_GUARD else ()
+
+    def reporting(self, node: str, incarnation: int) -> ReportingAgent:
+        """Raises ApiFailure."""
+        if incarnation and not node:
+            raise invalid(f"node: is required with incarnation {incarnation}")
+        return ReportingAgent(node, incarnation, self)
 
     async def begin(self, target: CallTarget, request: RegisterNodeRequest) -> Incarnation:
         """A new incarnation. Raises FAILED_PRECONDITION while another agent lives."""
         if not request.agent_id:
+            await self._make_way(target)
             return Incarnation(0, 0)
         node = target.key.name
         key = self._objects.keys.agent(node)
@@ -105,6 +117,24 @@ class Incarnations:
                 case _:
                     raise lost_write(outcome, str(target))
         raise conflict(f"{target}: others keep registering it; try again")
+
+    async def _make_way(self, target: CallTarget) -> None:
+        """For an agent that has no incarnations. Raises FAILED_PRECONDITION where the node is another's, who runs pods."""
+        key = self._objects.keys.agent(target.key.name)
+        entry = await self._objects.store.get(key)
+        if entry is None or not RULE_INCARNATION_GUARD:
+            return
+        if await self._objects.store.get(target.store_key) is not None:
+            raise forbidden_by_state(f"{target}: has an agent that runs pods; one without an id has it once the node is deleted")
+        removal = GuardedDelete(key, entry.mod_revision, also=((target.store_key, 0),))
+        outcome = (await self._objects.store.send(None, [removal]))[0]
+        match outcome:
+            case Committed():
+                return
+            case Conflict():
+                raise conflict(f"{target}: others register it; try again")
+            case _:
+                raise lost_write(outcome, str(target))
 
     async def _refuse_second(self, target: CallTarget, present: AgentRecord, agent_id: str) -> None:
         if present.agent_id == agent_id:

@@ -139,7 +139,7 @@ class NodeEvents:
                     case Committed():
                         one.result = services_pb2.Outcome()
                     case Conflict(current=current):
-                        if (current.mod_revision if current else 0) == (one.entry.mod_revision if one.entry else 0):
+                        if outcome.is_against(agent.condition()):
                             one.result = superseded(str(one.subject)).outcome()
                         one.entry = current
                     case _:
@@ -164,7 +164,7 @@ class NodeEvents:
         event = event_of(_occurrence(told, one.subject), count, first, told.last_at_ms / 1000)
         event.source.host = agent.node
         revision = one.entry.mod_revision if one.entry is not None else 0
-        put = GuardedPut(one.key, revision, encode(wrap(event)), also=agent.condition, lease=lease)
+        put = GuardedPut(one.key, revision, encode(wrap(event)), also=agent.condition(), lease=lease)
         self._objects.gate.wrote(len(put.value))
         return put
 

@@ -49,6 +49,7 @@ from rayched.server.rpc import Call
 from rayched.server.services.incarnations import (
     AGENT_LIVES_SECONDS,
     NO_INCARNATIONS,
+    Condition,
     Incarnation,
     Incarnations,
     ReportingAgent,
@@ -113,19 +114,23 @@ class NodeService:
             reported = _without_known_conditions(node, _as_node(stored)) if begun.revision else node
             return _registered(stored, reported, is_agent)
 
+        # Another agent may begin meanwhile, and then the node is to be as that one says.
+        only_while = self._incarnations.condition(target.key.name, begun.revision)
         for _attempt in range(ATTEMPTS_MAX):
             try:
-                rewritten = await self._objects.rewrite(target, edit, goes_on=True)
+                rewritten = await self._objects.rewrite(target, edit, goes_on=True, only_while=only_while)
             except ApiFailure as failure:
+                if failure.code is Code.FAILED_PRECONDITION:
+                    raise _overtaken(target) from None
                 if failure.code is not Code.NOT_FOUND:
                     raise
             else:
                 # It may have been deleted meanwhile, and then nothing of it is to be left.
-                await self._heartbeats([target.key.name])
+                await self._heartbeats([target.key.name], {target.key.name: begun.revision})
                 return _registration(_as_node(rewritten.message), rewritten.revision, begun)
             if is_agent:
                 note_first_size(node, node.status.allocatable)
-            revision = await self._create(target, node)
+            revision = await self._create(target, node, only_while)
             if revision:
                 return _registration(node, revision, begun)
         raise conflict(f"{target}: others keep creating and deleting it; try again")
@@ -161,6 +166,7 @@ class NodeService:
     async def update_pod_status(self, request: UpdatePodStatusRequest, _: Call) -> UpdatePodStatusResponse:
         if len(request.updates) > UPDATES_A_CALL:
             raise over_limit(f"updates: {len(request.updates)} in one call, at most {UPDATES_A_CALL} are allowed")
+        agent = self._incarnations.reporting(request.node, request.incarnation)
         outcomes: list[services_pb2.Outcome | None] = [None] * len(request.updates)
         updates: dict[int, StatusUpdate] = {}
         for index, report in enumerate(request.updates):
@@ -169,7 +175,6 @@ class NodeService:
             except Exception as error:
                 # One bad report fails alone; what nobody expected is logged by failure_of.
                 outcomes[index] = failure_of(error, "Nodes.UpdatePodStatus").outcome()
-        agent = ReportingAgent(request.node, self._incarnations.condition(request.node, request.incarnation))
         for batch in without_repetition(list(updates.values())):
             await self._update_pods(batch, agent)
         for index, update in updates.items():
@@ -182,7 +187,7 @@ class NodeService:
 
     async def report_events(self, request: ReportEventsRequest, _: Call) -> ReportEventsResponse:
         node = self._objects.target_of(NODE, "", request.node).key.name
-        agent = ReportingAgent(node, self._incarnations.condition(node, request.incarnation))
+        agent = self._incarnations.reporting(node, request.incarnation)
         return ReportEventsResponse(outcomes=await self._events.report(request, agent))
 
     # ---- nodes
@@ -193,7 +198,7 @@ class NodeService:
         if entry is not None:
             refuse_larger(_as_node(read_entry(entry).message), node.status.allocatable)
 
-    async def _create(self, target: CallTarget, node: Node) -> int:
+    async def _create(self, target: CallTarget, node: Node, only_while: Condition) -> int:
         """The revision of the creation, the node completed; 0 when it exists by now."""
         metadata = node.metadata
         for name in ("resource_version", "deletion_timestamp", "deletion_grace_period_seconds"):
@@ -203,13 +208,14 @@ class NodeService:
         metadata.creation_timestamp.CopyFrom(timestamp_now())
         sign = (self._objects.keys.heartbeat(target.key.name), _sign())
         self._objects.refuse_what_is_new(target, node.ByteSize())
-        outcome = (
-            await self._objects.store.send(None, [GuardedPut(target.store_key, 0, encode(wrap(node)), with_puts=(sign,))])
-        )[0]
+        write = GuardedPut(target.store_key, 0, encode(wrap(node)), also=only_while, with_puts=(sign,))
+        outcome = (await self._objects.store.send(None, [write]))[0]
         match outcome:
             case Committed(revision):
                 metadata.resource_version = str(revision)
                 return revision
+            case Conflict() if outcome.is_against(only_while):
+                raise _overtaken(target)
             case Conflict():
                 return 0
             case _:
@@ -295,6 +301,12 @@ def refuse_larger(stored: Node, allocatable: Mapping[str, Quantity]) -> None:
     fault = size_fault(stored, allocatable)
     if fault:
         raise denied(node_identity(stored.metadata.name), "offer more", fault)
+
+
+def _overtaken(target: CallTarget) -> ApiFailure:
+    """Another registration began meanwhile, maybe one more of the same agent, whose first answer was lost: so it has to ask
+    again, and is not told that its node is another's."""
+    return conflict(f"{target}: is registered by another call meanwhile; try again")
 
 
 def _registered(stored: AnyObject, reported: Node, is_agent: bool) -> list[FieldError]:

@@ -12,7 +12,7 @@ from rayched.server.admission.deletion import removal
 from rayched.server.errors import failure_of, forbidden_by_state, invalid, invalid_fields, not_found, superseded
 from rayched.server.objects import CallTarget, Read, lost_write, read_entry, timestamp_now
 from rayched.server.reports import report_pod
-from rayched.server.services.incarnations import ReportingAgent
+from rayched.server.services.incarnations import Condition, ReportingAgent
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.transactions import Committed, Conflict, GuardedPut, Outcome, Write
@@ -30,6 +30,8 @@ class StatusUpdate:
     entry: Entry | None = None
     result: services_pb2.Outcome | None = None
     write: Write | None = None
+    condition: Condition = ()
+    """That the agent has the node still; the last that the write compares."""
 
 
 def write_for(update: StatusUpdate, records: dict[str, Entry], agent: ReportingAgent) -> Write | None:
@@ -46,6 +48,7 @@ def write_for(update: StatusUpdate, records: dict[str, Entry], agent: ReportingA
     if not pod.spec.node_name:
         raise forbidden_by_state(f"{target}: is not bound to a node, so no agent can report on it")
     agent.check(str(target), pod)
+    update.condition = agent.condition(pod)
     if report.remove:
         if not pod.metadata.HasField("deletion_timestamp"):
             raise forbidden_by_state(f"{target}: is not being deleted; an agent removes only what somebody deleted")
@@ -54,9 +57,9 @@ def write_for(update: StatusUpdate, records: dict[str, Entry], agent: ReportingA
             return None
         if ending is Ending.STOPPING:
             value = encode(read.stored.object, read.leader_write)
-            return GuardedPut(target.store_key, read.entry.mod_revision, value, also=agent.condition)
+            return GuardedPut(target.store_key, read.entry.mod_revision, value, also=update.condition)
         deletion = removal(target, read, records.get(report.uid))
-        return deletion._replace(also=(*deletion.also, *agent.condition))
+        return deletion._replace(also=(*deletion.also, *update.condition))
     before = pod.status.SerializeToString(deterministic=True)
     fault = report_pod(pod, report.status, timestamp_now())
     if fault is not None:
@@ -68,7 +71,7 @@ def write_for(update: StatusUpdate, records: dict[str, Entry], agent: ReportingA
     if errors:
         raise invalid_fields(str(target), errors)
     value = encode(read.stored.object, read.leader_write)
-    return GuardedPut(target.store_key, read.entry.mod_revision, value, also=agent.condition)
+    return GuardedPut(target.store_key, read.entry.mod_revision, value, also=update.condition)
 
 
 def settle(update: StatusUpdate, outcome: Outcome) -> None:
@@ -76,8 +79,7 @@ def settle(update: StatusUpdate, outcome: Outcome) -> None:
         case Committed():
             update.result = services_pb2.Outcome()
         case Conflict(current=current):
-            seen = update.entry.mod_revision if update.entry is not None else 0
-            if current is not None and current.mod_revision == seen:
+            if outcome.is_against(update.condition):
                 update.result = superseded(str(update.target)).outcome()
             update.entry = current
         case _:
