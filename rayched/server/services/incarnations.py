@@ -11,6 +11,10 @@ unreachable, unless it says that it takes the node over. The same agent may regi
 Where the machine is another one than that of the agent before, its pods may still run there; so it has to be said that the node
 is taken over, or the node is deleted first. The record keeps the revision at which that happened, and agents on the new machine
 start none of the pods that were on the node by then.
+
+The id of a machine may be blank, and images that are copied share one. So it tells machines apart, and never shows that two
+agents are on the same one: that they are if they are the same agent, with the same directory, or the host has not been started
+anew in between. An agent whose directory is lost, on a host that was started anew, counts as on another machine.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ from rayched.v1.storage_pb2 import AgentRecord, Heartbeat
 
 AGENT_LIVES_SECONDS: Final = NodeSettings().node_monitor_grace_period
 NO_INCARNATIONS: Final[Mapping[str, int]] = MappingProxyType({})
+
+_NO_MACHINE: Final = ("", "uninitialized")
+"""What /etc/machine-id holds where it says nothing: systemd writes the word into images."""
 
 Condition = tuple[tuple[bytes, int], ...]
 """Keys and their revisions, as a guarded write compares them."""
@@ -104,7 +111,7 @@ class Incarnations:
             if is_another and entry is not None and 0 < request.last_incarnation < entry.mod_revision:
                 raise superseded(str(target))
             if present is not None and not request.take_over:
-                await self._refuse_machine(target, present, request.machine_id)
+                await self._refuse_machine(target, present, record)
                 await self._refuse_second(target, present, request.agent_id)
             _note_machine(record, present, entry.mod_revision if entry is not None else 0)
             write = GuardedPut(key, entry.mod_revision if entry is not None else 0, record.SerializeToString())
@@ -149,27 +156,35 @@ class Incarnations:
             hint = f"wait until it is silent for {AGENT_LIVES_SECONDS:g} s, or take the node over (--take-over)"
             raise forbidden_by_state(f"{target}: {whose} was heard of {max(age, 0.0):.0f} s ago; {hint}")
 
-    async def _refuse_machine(self, target: CallTarget, present: AgentRecord, machine_id: str) -> None:
+    async def _refuse_machine(self, target: CallTarget, present: AgentRecord, record: AgentRecord) -> None:
         """What ran on the other machine may run there still, and only somebody can say that it does not: so, or by deleting the
         node."""
-        if not _differ(present.machine_id, machine_id) or await self._objects.store.get(target.store_key) is None:
+        if not _is_another_machine(present, record) or await self._objects.store.get(target.store_key) is None:
             return
-        whose = f"it is on machine {present.machine_id}, whose pods may run there still"
+        named = present.machine_id if _are_different(present.machine_id, record.machine_id) else ""
+        which = f"machine {named}" if named else "another machine, for all that is known"
+        whose = f"it is on {which}, whose pods may run there still"
         hint = "once that machine is off, take the node over (--take-over)"
         # Not as one that has been superseded: what runs where the agent asks from goes on.
         raise ApiFailure(Code.PERMISSION_DENIED, f"{target}: {whose}; {hint}")
 
 
-def _differ(one: str, other: str) -> bool:
-    """A machine without an id is taken for any."""
-    return bool(one and other and one != other)
+def _is_another_machine(one: AgentRecord, other: AgentRecord) -> bool:
+    """Whether there is nothing that shows that both are on the same one."""
+    if _are_different(one.machine_id, other.machine_id):
+        return True
+    return one.agent_id != other.agent_id and (not one.boot_id or one.boot_id != other.boot_id)
+
+
+def _are_different(machine: str, other: str) -> bool:
+    return machine not in _NO_MACHINE and other not in _NO_MACHINE and machine != other
 
 
 def _note_machine(record: AgentRecord, before: AgentRecord | None, before_revision: int) -> None:
-    """Whether the record is of another machine than the one before it; a machine without an id is taken for the same."""
+    """Whether the record is of another machine than the one before it."""
     if before is None:
         return
-    record.replaces_machine = _differ(before.machine_id, record.machine_id)
+    record.replaces_machine = _is_another_machine(before, record)
     record.replaced_before = before_revision if before.replaces_machine else before.replaced_before
-    if not record.machine_id:
+    if record.machine_id in _NO_MACHINE and not record.replaces_machine:
         record.machine_id = before.machine_id
