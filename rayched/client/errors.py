@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
+from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom, SupersededAgent
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NEVER_CONNECTED: Final = ("failed to connect", "Connection refused")
@@ -53,6 +53,9 @@ class ApiError(Exception):
         """Of a watch: everything before this revision was sent."""
         self.first_available_revision = 0
         """OUT_OF_RANGE of a watch: where a new one can begin."""
+        self.superseded_incarnation: int | None = None
+        """FAILED_PRECONDITION: this incarnation of the node's agent, under which it was asked for, is not the present one; None:
+        that is not why."""
         self.never_sent = False
         """No connection could be made, so no replica has seen the call."""
         self.may_have_been_done = False
@@ -94,6 +97,8 @@ def outcome_error(outcome: Outcome) -> ApiError | None:
     found = ApiError(code, outcome.message, [_violation(detail) for detail in outcome.violations])
     if outcome.retry_after_milliseconds:
         found.retry_after_seconds = outcome.retry_after_milliseconds / 1000
+    if outcome.HasField("superseded_incarnation"):
+        found.superseded_incarnation = outcome.superseded_incarnation
     return found
 
 
@@ -110,6 +115,8 @@ def _add_details(result: ApiError, packed: bytes) -> None:
             result.leader_address = LeaderAddress.FromString(detail.value).address
         elif detail.Is(BudgetRefusal.DESCRIPTOR):
             result.budget = BudgetRefusal.FromString(detail.value).budget
+        elif detail.Is(SupersededAgent.DESCRIPTOR):
+            result.superseded_incarnation = SupersededAgent.FromString(detail.value).incarnation
         elif detail.Is(RetryInfo.DESCRIPTOR):
             result.retry_after_seconds = RetryInfo.FromString(detail.value).retry_delay.ToMilliseconds() / 1000
         elif detail.Is(ResumeFrom.DESCRIPTOR):

@@ -28,7 +28,7 @@ from rayched.store.codec import PoisonedObject
 from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
 from rayched.store.keys import KeyTextError
 from rayched.store.space import SpaceRefusal
-from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom
+from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom, SupersededAgent
 
 _log = logging.getLogger(__name__)
 
@@ -67,12 +67,23 @@ class ApiFailure(Exception):
     def violations(self) -> list[FieldViolation]:
         return [detail for detail in self.details if isinstance(detail, FieldViolation)]
 
+    @property
+    def superseded_incarnation(self) -> int | None:
+        """The one that is over; None: that is not why."""
+        return next((detail.incarnation for detail in self.details if isinstance(detail, SupersededAgent)), None)
+
     def outcome(self) -> Outcome:
         """The failure as the outcome of one entry of a call on many; not cut, since it travels in a message."""
         delays = (detail.retry_delay.ToMilliseconds() for detail in self.details if isinstance(detail, RetryInfo))
         delay = next(delays, 0)
         code, violations = self.code.value[0], self.violations
-        return Outcome(code=code, message=self.message, violations=violations, retry_after_milliseconds=delay)
+        return Outcome(
+            code=code,
+            message=self.message,
+            violations=violations,
+            retry_after_milliseconds=delay,
+            superseded_incarnation=self.superseded_incarnation,
+        )
 
 
 # ----------------------------------------------------------------------------------------------------------- to be raised
@@ -109,9 +120,10 @@ def denied(identity: str, call: str, why: str) -> ApiFailure:
     return ApiFailure(Code.PERMISSION_DENIED, f"{identity} may not {call}: {why}")
 
 
-def superseded(subject: str) -> ApiFailure:
-    """What an agent is told whose node another one has registered since."""
-    return forbidden_by_state(f"{subject}: its agent has been superseded by another one")
+def superseded(subject: str, incarnation: int) -> ApiFailure:
+    """What an agent is told whose node another one has registered since: that `incarnation`, under which it asks, is over."""
+    message = f"{subject}: its agent has been superseded by another one"
+    return ApiFailure(Code.FAILED_PRECONDITION, message, [SupersededAgent(incarnation=incarnation)])
 
 
 def over_limit(message: str, retry_seconds: float | None = None) -> ApiFailure:

@@ -142,7 +142,7 @@ class Objects:
                     return EditedObject(read.message, revision, True)
                 case Conflict(current=current):
                     if outcome.is_against(only_while):
-                        raise superseded(str(target))
+                        raise superseded(str(target), only_while[-1][1])
                     entry = current
                 case _:
                     raise lost_write(outcome, str(target))

@@ -51,17 +51,25 @@ class BudgetRefusal(_message.Message):
     expected_pods: int
     def __init__(self, budget: _Optional[str] = ..., disruptions_allowed: _Optional[int] = ..., current_healthy: _Optional[int] = ..., desired_healthy: _Optional[int] = ..., expected_pods: _Optional[int] = ...) -> None: ...
 
+class SupersededAgent(_message.Message):
+    __slots__ = ("incarnation",)
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
+
 class Outcome(_message.Message):
-    __slots__ = ("code", "message", "violations", "retry_after_milliseconds")
+    __slots__ = ("code", "message", "violations", "retry_after_milliseconds", "superseded_incarnation")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     VIOLATIONS_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    SUPERSEDED_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     code: int
     message: str
     violations: _containers.RepeatedCompositeFieldContainer[FieldViolation]
     retry_after_milliseconds: int
-    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., violations: _Optional[_Iterable[_Union[FieldViolation, _Mapping]]] = ..., retry_after_milliseconds: _Optional[int] = ...) -> None: ...
+    superseded_incarnation: int
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., violations: _Optional[_Iterable[_Union[FieldViolation, _Mapping]]] = ..., retry_after_milliseconds: _Optional[int] = ..., superseded_incarnation: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("object", "dry_run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,6 +112,75 @@ class Picky:
     def report_pods(self, node: str, incarnation: int, updates: list[PodStatusUpdate]) -> tuple[ApiError | None, ...]:
         if self.refuses and any(update.name == "bad" for update in updates):
             raise ApiError(grpc.StatusCode.PERMISSION_DENIED, "this may not be")
+        return self._nodes.report_pods(node, incarnation, updates)
+
+
+def test_an_answer_to_an_older_incarnation_says_nothing_about_the_present_one(nodes: NodesOverModel) -> None:
+    told = Told()
+    old = nodes.begin(registration("one", "a")).incarnation
+    nodes.put_pod("web", "one")
+    client = Late(nodes)
+    with reporting(client, told, old) as reporter:
+        # Both calls are under way when the same agent registers anew.
+        reporter.pod(running("web"))
+        reporter.node(NodeStatus(phase="Running"))
+        until(lambda: client.asked >= 2)
+        reporter.registered(nodes.begin(registration("one", "a")).incarnation, 0.0)
+        client.go_on.set()
+        until(lambda: phase(nodes, "web") == "Running")
+        found = nodes.stored(a_node("one"))
+        until(lambda: found is not None and not reporter.waiting)
+    assert told.pods == [("web", None)] and not told.superseded
+
+
+def test_that_the_present_one_is_over_is_told(nodes: NodesOverModel) -> None:
+    told = Told()
+    old = nodes.begin(registration("one", "a")).incarnation
+    nodes.put_pod("web", "one")
+    nodes.begin(registration("one", "b", take_over=True))
+    with reporting(nodes, told, old) as reporter:
+        until(lambda: bool(told.superseded))
+        told.superseded.clear()
+        reporter.pod(running("web"))
+        until(lambda: bool(told.superseded))
+        told.superseded.clear()
+        reporter.node(NodeStatus(phase="Running"))
+        until(lambda: bool(told.superseded))
+    assert told.pods == [] and phase(nodes, "web") == ""
+
+
+def test_words_of_a_refusal_supersede_nobody(nodes: NodesOverModel) -> None:
+    told = Told()
+    incarnation = nodes.begin(registration("one", "a")).incarnation
+    name = "superseded"
+    nodes.put_pod(name, "another")
+    with reporting(nodes, told, incarnation) as reporter:
+        reporter.pod(running(name))
+        until(lambda: bool(told.pods))
+    ((_, refusal),) = told.pods
+    assert refusal is not None and refusal.code is grpc.StatusCode.FAILED_PRECONDITION and "superseded" in refusal.message
+    assert not told.superseded
+
+
+class Late:
+    """Calls that report wait, with what they were made with, until they may go on."""
+
+    def __init__(self, nodes: NodesOverModel) -> None:
+        self._nodes = nodes
+        self.asked = 0
+        self.go_on = threading.Event()
+
+    def live(self, node: str, incarnation: int, **more: Any) -> Any:
+        self.asked += 1
+        assert self.go_on.wait(30.0)
+        return self._nodes.live(node, incarnation)
+
+    def report_node(self, node: str, incarnation: int, status: NodeStatus) -> None:
+        self._nodes.report_node(node, incarnation, status)
+
+    def report_pods(self, node: str, incarnation: int, updates: list[PodStatusUpdate]) -> tuple[ApiError | None, ...]:
+        self.asked += 1
+        assert self.go_on.wait(30.0)
         return self._nodes.report_pods(node, incarnation, updates)
 
 

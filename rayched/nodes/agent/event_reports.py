@@ -88,18 +88,23 @@ class EventReporter:
             outcomes = self._client.report_events(self._name, self._incarnation(), events)
         except ApiError as error:
             log.warning("events of node %s wait: %s", self._name, error)
-            failed = [] if error.code in _LOST else events
+            failed = [] if _is_lost(error) else events
             wait = _pause_after(error)
         else:
             found = [(event, refusal) for event, refusal in zip(events, outcomes, strict=True) if refusal is not None]
-            failed = [event for event, refusal in found if refusal.code not in _LOST]
+            failed = [event for event, refusal in found if not _is_lost(refusal)]
             wait = max((_pause_after(refusal) for _, refusal in found), default=wait)
             for event, refusal in found:
-                if refusal.code in _LOST:
+                if _is_lost(refusal):
                     log.info("event %s of %s %s is not told: %s", event.reason, event.kind, event.name, refusal)
         with self._lock:
             self._series.again(failed)
         return wait if failed else 0.0
+
+
+def _is_lost(error: ApiError) -> bool:
+    """Under the next incarnation what was refused to this one may be told."""
+    return error.code in _LOST and error.superseded_incarnation is None
 
 
 def _pause_after(error: ApiError) -> float:

@@ -29,7 +29,6 @@ _REFUSED_SECONDS: Final = 10.0
 """What was refused as it stands is told again, as the cluster may be mended; but not as often."""
 _SIGNS_A_GRACE: Final = 5
 """So many signs of life may be lost before the node counts as lost."""
-_SUPERSEDED: Final = "superseded"
 _AGAIN: Final = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.ABORTED,
@@ -187,7 +186,8 @@ class Reporter:
 
     def _settle(self, update: PodStatusUpdate, error: ApiError | None) -> None:
         """Only an answer is told to the agent."""
-        if error is None or not (error.code in _AGAIN or error.code is _UNREADABLE or _is_superseded(error)):
+        waits = error is not None and (error.code in _AGAIN or error.code is _UNREADABLE or _is_superseded(error))
+        if error is None or not waits:
             self._outcomes.pod_reported(update, error)
             return
         seconds = self._pause_after(error)
@@ -197,7 +197,9 @@ class Reporter:
     def _pause_after(self, error: ApiError) -> float:
         """Seconds until what failed so is told again."""
         if _is_superseded(error):
-            self._outcomes.superseded()
+            # An answer to an older incarnation of this very agent says nothing about the present one.
+            if error.superseded_incarnation == self.incarnation:
+                self._outcomes.superseded()
             return _RETRY_SECONDS
         return _RETRY_SECONDS if error.code in _AGAIN else _REFUSED_SECONDS
 
@@ -210,15 +212,16 @@ class Reporter:
 
     def _live(self) -> None:
         while not self._stopped.is_set():
-            if self.incarnation:
+            if incarnation := self.incarnation:
                 sent_at = self._outcomes.clock()
                 try:
-                    answer = self._client.live(self._node, self.incarnation, timeout_seconds=self._heartbeat_seconds)
+                    answer = self._client.live(self._node, incarnation, timeout_seconds=self._heartbeat_seconds)
                 except ApiError as error:
                     log.warning("node %s is not heard of: %s", self._node, error)
                 else:
                     if answer.superseded:
-                        self._outcomes.superseded()
+                        if incarnation == self.incarnation:
+                            self._outcomes.superseded()
                     elif answer.unknown:
                         self._outcomes.unknown()
                     else:
@@ -227,4 +230,4 @@ class Reporter:
 
 
 def _is_superseded(error: ApiError) -> bool:
-    return error.code is grpc.StatusCode.FAILED_PRECONDITION and _SUPERSEDED in error.message
+    return error.superseded_incarnation is not None

@@ -109,7 +109,7 @@ class Incarnations:
             is_another = present is not None and present.agent_id != request.agent_id
             # Before all else: it has to stop its pods, as the other one starts them. An older record is of a restored store.
             if is_another and entry is not None and 0 < request.last_incarnation < entry.mod_revision:
-                raise superseded(str(target))
+                raise superseded(str(target), request.last_incarnation)
             if present is not None and not request.take_over:
                 await self._refuse_machine(target, present, record)
                 await self._refuse_second(target, present, request.agent_id)

@@ -140,7 +140,7 @@ class NodeEvents:
                         one.result = services_pb2.Outcome()
                     case Conflict(current=current):
                         if outcome.is_against(agent.condition()):
-                            one.result = superseded(str(one.subject)).outcome()
+                            one.result = superseded(str(one.subject), agent.incarnation).outcome()
                         one.entry = current
                     case _:
                         self._lease_until = float("-inf")

@@ -120,7 +120,7 @@ class NodeService:
             try:
                 rewritten = await self._objects.rewrite(target, edit, goes_on=True, only_while=only_while)
             except ApiFailure as failure:
-                if failure.code is Code.FAILED_PRECONDITION:
+                if failure.superseded_incarnation is not None:
                     raise _overtaken(target) from None
                 if failure.code is not Code.NOT_FOUND:
                     raise

@@ -218,7 +218,7 @@ class NodeStreams:
             or entry.mod_revision != request.incarnation
             or AgentRecord.FromString(entry.value).agent_id != request.agent_id
         ):
-            raise superseded(subject)
+            raise superseded(subject, request.incarnation)
 
     async def _attended(self, request: AttendRequest, call: Call) -> None:
         before = self._agents.get(request.node)

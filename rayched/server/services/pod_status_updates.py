@@ -80,7 +80,7 @@ def settle(update: StatusUpdate, outcome: Outcome) -> None:
             update.result = services_pb2.Outcome()
         case Conflict(current=current):
             if outcome.is_against(update.condition):
-                update.result = superseded(str(update.target)).outcome()
+                update.result = superseded(str(update.target), update.condition[-1][1]).outcome()
             update.entry = current
         case _:
             update.result = failure_of(lost_write(outcome, str(update.target)), "Nodes.UpdatePodStatus").outcome()
