@@ -24,8 +24,9 @@ _LOST: Final = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.DATA_LOSS,
 )
-"""Refusals for good, of events of a pod that is gone for example."""
+"""Refusals for good, of events of a pod that is gone for example, or cannot be read."""
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from rayched.api.occurrences import NORMAL, WARNING, EventOccurrence, Subject, e
 from rayched.server.admission.event_buckets import EventBuckets
 from rayched.server.admission.write_gate import RETRY_SECONDS
 from rayched.server.errors import (
-    ApiFailure,
     conflict,
     failure_of,
     forbidden_by_state,
@@ -124,17 +123,25 @@ class NodeEvents:
         entries = (await self._objects.store.get_many(keys)).entries
         for place, one in enumerate(reports):
             one.entry = entries[2 * place]
-            failure = _stranger(one, entries[2 * place + 1], agent)
-            if failure is not None:
-                one.result = failure.outcome()
+            try:
+                _refuse_stranger(one, entries[2 * place + 1], agent)
+            except Exception as error:
+                # A subject that cannot be read is its own events' fault alone.
+                one.result = failure_of(error, "Nodes.ReportEvents").outcome()
         for _ in range(_ROUNDS_MAX):
             pending = [one for one in reports if one.result is None]
             if not pending:
                 return
             lease = await self._leased(len(pending))
-            writes = [self._put(one, agent, lease) for one in pending]
-            outcomes = await self._objects.store.commit(None, writes)
-            for one, outcome in zip(pending, outcomes, strict=True):
+            for one in pending:
+                try:
+                    one.write = self._put(one, agent, lease)
+                except Exception as error:
+                    # As above.
+                    one.result = failure_of(error, "Nodes.ReportEvents").outcome()
+            written = [(one, one.write) for one in pending if one.result is None and one.write is not None]
+            outcomes = await self._objects.store.commit(None, [write for _, write in written])
+            for (one, _), outcome in zip(written, outcomes, strict=True):
                 match outcome:
                     case Committed():
                         one.result = services_pb2.Outcome()
@@ -174,14 +181,13 @@ def _occurrence(told: NodeEvent, target: CallTarget) -> EventOccurrence:
     return EventOccurrence(subject, told.type, told.reason, told.message, AGENT_COMPONENT)
 
 
-def _stranger(one: _ReportedEvent, entry: Entry | None, agent: ReportingAgent) -> ApiFailure | None:
-    """Why the agent may not tell of it."""
+def _refuse_stranger(one: _ReportedEvent, entry: Entry | None, agent: ReportingAgent) -> None:
+    """Raises where the agent may not tell of it, or nobody can say."""
     found: AnyObject | None = None if entry is None else read_entry(entry).message
     if found is None or (one.told.uid and found.metadata.uid != one.told.uid):
-        return not_found(f"{one.subject} with uid {one.told.uid[:80]}")
+        raise not_found(f"{one.subject} with uid {one.told.uid[:80]}")
     if isinstance(found, Pod) and found.spec.node_name != agent.node:
-        return forbidden_by_state(f"{one.subject}: is on node {found.spec.node_name}, and the agent of {agent.node} tells of it")
-    return None
+        raise forbidden_by_state(f"{one.subject}: is on node {found.spec.node_name}, and the agent of {agent.node} tells of it")
 
 
 def _stored(entry: Entry | None) -> Event | None:

@@ -13,6 +13,7 @@ and written in transactions of 100; entries that somebody else changed meanwhile
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -60,6 +61,7 @@ from rayched.server.services.watch_service import WatchService
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
 from rayched.store.errors import RequestTooLarge
+from rayched.store.keys import KeyTextError
 from rayched.store.transactions import Committed, Conflict, GuardedPut
 from rayched.v1 import services_pb2
 from rayched.v1.core_pb2 import Node
@@ -287,13 +289,15 @@ class NodeService:
 
     async def _records_of_removed(self, pending: list[StatusUpdate]) -> dict[str, Entry]:
         """The records of submissions that expire with the pods to be removed, by uid."""
-        uids = [
-            update.report.uid for update in pending if update.report.remove and update.report.uid and "/" not in update.report.uid
-        ]
-        if not uids:
+        keys: dict[str, bytes] = {}
+        for uid in (update.report.uid for update in pending if update.report.remove):
+            # A text that is no part of a key is no pod's uid; its own update says so.
+            with contextlib.suppress(KeyTextError):
+                keys[uid] = self._objects.keys.submission(uid)
+        if not keys:
             return {}
-        reading = await self._objects.store.get_many([self._objects.keys.submission(uid) for uid in uids])
-        return {uid: entry for uid, entry in zip(uids, reading.entries, strict=True) if entry is not None}
+        reading = await self._objects.store.get_many(list(keys.values()))
+        return {uid: entry for uid, entry in zip(keys, reading.entries, strict=True) if entry is not None}
 
 
 def refuse_larger(stored: Node, allocatable: Mapping[str, Quantity]) -> None:
