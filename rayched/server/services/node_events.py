@@ -33,7 +33,7 @@ from rayched.server.errors import (
     overloaded,
     superseded,
 )
-from rayched.server.objects import CallTarget, Objects, lost_write, read_entry
+from rayched.server.objects import CallTarget, Objects, lost_write, milliseconds_now, read_entry
 from rayched.server.services.incarnations import ReportingAgent
 from rayched.store.codec import PoisonedObject, decode_entry, encode
 from rayched.store.entries import Entry
@@ -49,6 +49,10 @@ LIFE_SECONDS: Final = 3_600
 _LEASE_USED_SECONDS: Final = 300
 """So long a lease takes Events, so that the last of them live as long as they should."""
 _REASON_CHARACTERS_MAX: Final = 128
+_AGE_SECONDS_MAX: Final = 7 * 86_400
+"""What an agent that was cut off tells afterwards may have begun so long ago."""
+_AHEAD_SECONDS_MAX: Final = 600
+"""So far the clock of a node may be ahead."""
 _ROUNDS_MAX: Final = 4
 
 
@@ -67,9 +71,12 @@ class _ReportedEvent:
 class NodeEvents:
     """Any replica has one."""
 
-    def __init__(self, objects: Objects, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, objects: Objects, clock: Callable[[], float] = time.monotonic, now_ms: Callable[[], int] = milliseconds_now
+    ) -> None:
         self._objects = objects
         self._clock = clock
+        self._now_ms = now_ms
         self._lease = 0
         self._lease_until = float("-inf")
         self._lease_left = 0
@@ -111,6 +118,9 @@ class NodeEvents:
             raise invalid(f'events.type: found "{told.type[:80]}", allowed are {NORMAL}, {WARNING}')
         if not 0 < len(told.reason) <= _REASON_CHARACTERS_MAX:
             raise invalid(f"events.reason: {len(told.reason)} characters, want 1 to {_REASON_CHARACTERS_MAX}")
+        if kind is POD and not told.uid:
+            raise invalid("events.uid: is required of a pod, as another one may have its name by now")
+        _check_times(told, self._now_ms())
         target = self._objects.target_of(kind, told.namespace if kind is POD else "", told.name)
         if kind is NODE and told.name != node:
             raise forbidden_by_state(f"{target}: the agent of {node} tells of another node")
@@ -174,6 +184,17 @@ class NodeEvents:
         put = GuardedPut(one.key, revision, encode(wrap(event)), also=agent.condition(), lease=lease)
         self._objects.gate.wrote(len(put.value))
         return put
+
+
+def _check_times(told: NodeEvent, now_ms: int) -> None:
+    """Raises where it would be shown as of a time in which it cannot have happened."""
+    for field, at in (("first_at_ms", told.first_at_ms), ("last_at_ms", told.last_at_ms)):
+        ahead = (at - now_ms) / 1000
+        if not -_AGE_SECONDS_MAX <= ahead <= _AHEAD_SECONDS_MAX:
+            window = f"from {_AGE_SECONDS_MAX} s before now to {_AHEAD_SECONDS_MAX} s after it"
+            raise invalid(f"events.{field}: found {at}, which is {ahead:.0f} s from now; allowed is {window}")
+    if told.first_at_ms > told.last_at_ms:
+        raise invalid(f"events.first_at_ms: found {told.first_at_ms}, which is after last_at_ms, {told.last_at_ms}")
 
 
 def _occurrence(told: NodeEvent, target: CallTarget) -> EventOccurrence:
