@@ -378,7 +378,7 @@ class NodeAgent:
         runner.step()
 
     def _refused(self, pod: Pod, refusal: NodeRefusal) -> None:
-        self._metrics.rejections.labels(refusal.reason).inc()
+        self._metrics.pod_refused(refusal.reason)
         self._events.of_pod(pod, PodEvent("Warning", refusal.reason, refusal.message))
         self._reports.report(pod, PodStatus(phase="Failed", reason=refusal.reason, message=refusal.message[:MESSAGE_MAX]))
 

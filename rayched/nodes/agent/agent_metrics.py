@@ -20,6 +20,24 @@ from rayched.nodes.agent.pod_life import PodLife
 from rayched.nodes.agent.probing import ProbeKind
 
 _SECONDS: Final = (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
+_EXTENDED_RESOURCES: Final = "OutOfExtendedResources"
+_OTHER: Final = "Other"
+_REJECTIONS: Final = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeReplaced",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfephemeral-storage",
+        "OutOfmemory",
+        "OutOfpods",
+        "TaintToleration",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Reasons that have a series of their own. Of others there may be as many as people have resources."""
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -74,7 +92,7 @@ class AgentMetrics:
         self.pod_work = seconds(
             "kubelet_pod_worker_duration_seconds", "What one step for a pod takes.", _WORK_SECONDS, "operation_type"
         )
-        self.rejections = counter("kubelet_admission_rejections", "Pods that the node refused.", "reason")
+        self._rejections = counter("kubelet_admission_rejections", "Pods that the node refused.", "reason")
         self.probes = counter("prober_probe", "Probes made.", "probe_type", "result")
         self.stalls = counter("rayched_node_memory_stalls", "Looks made early, as processes stalled for memory.")
         self.superseded_writes = counter("rayched_node_superseded_writes", "Writes refused as another agent has the node.")
@@ -97,6 +115,11 @@ class AgentMetrics:
 
     def container_failed(self, one: ContainerLife, code: str) -> None:
         self.failed_containers.labels(_type_of(one), code).inc()
+
+    def pod_refused(self, reason: str) -> None:
+        """`reason`: as the pod's status has it."""
+        other = _EXTENDED_RESOURCES if reason.startswith("OutOf") else _OTHER
+        self._rejections.labels(reason if reason in _REJECTIONS else other).inc()
 
     def probe_made(self, kind: ProbeKind, success: bool | None) -> None:
         """None: it could not be made."""
