@@ -297,7 +297,7 @@ def test_on_a_loop_too(ending: tuple[str, OneAnswerAStream]) -> None:
     async def work(store: AsyncStoreClient) -> None:
         renewals = store.keep_alives()
         # The second one is gRPC's, where the end comes before the second request is written.
-        with pytest.raises(StoreError, match="the stream of lease renewals ended|Internal error from Core"):
+        with pytest.raises(StoreError, match=r"the stream of lease renewals ended|Internal error from Core"):
             await renewals.renew([1, 2])
         assert await renewals.renew([3]) == {3: 7} and handler.streams == 2
         renewals.close()
