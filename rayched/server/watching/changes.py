@@ -23,7 +23,7 @@ from rayched.api.kinds import POD, AnyObject, unwrap, wrap
 from rayched.api.wire import framed, varint
 from rayched.server.errors import ApiFailure, Code, watch_ended
 from rayched.server.watching.event_frames import AlikeEvents
-from rayched.server.watching.selection import Selection, UnreadableObjects
+from rayched.server.watching.selection import Selection, UnreadablePolicy
 from rayched.store.codec import PoisonedObject, decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
@@ -38,6 +38,9 @@ DECODED_KEPT: Final = 4096
 LARGE_BYTES: Final = 16 << 10
 LARGE_DECODED_KEPT: Final = 128
 """Of objects above LARGE_BYTES: with objects of any sizes that the API takes, 64 MiB of bytes of either kind are kept at most."""
+
+UNREADABLE_KEPT: Final = 1024
+"""Of so many objects that cannot be read it is known that the log has them: the watches of all nodes may ask for each."""
 
 EventType = WatchEvent.Type
 # Asking the enumeration for a value by name takes as long as encoding a pod.
@@ -76,6 +79,7 @@ class EventEncoder:
     def __init__(self) -> None:
         self._small: Final = functools.lru_cache(maxsize=DECODED_KEPT)(decode_entry)
         self._large: Final = functools.lru_cache(maxsize=LARGE_DECODED_KEPT)(decode_entry)
+        self._warn: Final = functools.lru_cache(maxsize=UNREADABLE_KEPT)(_warn_of)
         self._alike = AlikeEvents()
 
     def decode(self, entry: Entry) -> Object:
@@ -91,7 +95,7 @@ class EventEncoder:
         try:
             return self.decode(entry)
         except PoisonedObject as error:
-            _log.warning("skipped an object that cannot be read: %s", error)
+            self._warn(str(error))
             return None
 
     def encode(self, change: ObjectChange, selection: Selection) -> bytes | None:
@@ -120,7 +124,7 @@ class EventEncoder:
     def _encode(self, change: ObjectChange, selection: Selection) -> bytes | None:
         before = None if change.before is None else self._item(change.before)
         after = None if change.after is None else self._item(change.after)
-        if selection.unreadable is not UnreadableObjects.SKIPPED:
+        if selection.unreadable is not UnreadablePolicy.SKIPPED:
             if change.after is not None and after is None:
                 return unreadable_object(change.key, selection)
             if change.before is not None and before is None:
@@ -147,9 +151,13 @@ class EventEncoder:
         return _encoded(_ADDED, item, entry.mod_revision)
 
 
+def _warn_of(fault: str) -> None:
+    _log.warning("an object cannot be read: %s", fault)
+
+
 def unreadable_object(key: ObjectKey, selection: Selection) -> bytes:
     """A response that says: it is there, and cannot be read. Raises ApiFailure where the selection cannot bear that."""
-    if selection.unreadable is UnreadableObjects.REFUSED:
+    if selection.unreadable is UnreadablePolicy.REFUSED:
         text = f"{key}: is there and cannot be read; a watch that leaves it out would say that it is gone"
         raise ApiFailure(Code.DATA_LOSS, text)
     named = services_pb2.ObjectKey(kind=key.kind, namespace=key.namespace, name=key.name)

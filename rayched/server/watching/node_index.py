@@ -17,7 +17,7 @@ from typing import Final
 from rayched.api.kinds import NODE, POD, AnyObject
 from rayched.api.selectors import FieldSelector, Requirements
 from rayched.server.watching.changes import EventEncoder, ObjectChange
-from rayched.server.watching.selection import Selection, UnreadableObjects
+from rayched.server.watching.selection import Selection, UnreadablePolicy
 from rayched.store.entries import Entry
 from rayched.store.keys import ObjectKey
 from rayched.v1.core_pb2 import Pod
@@ -34,8 +34,8 @@ class NodeSelection(Selection):
     """Its watcher knows what it means that an object cannot be read."""
 
     @property
-    def unreadable(self) -> UnreadableObjects:
-        return UnreadableObjects.TOLD if self.takes_unreadable else UnreadableObjects.REFUSED
+    def unreadable(self) -> UnreadablePolicy:
+        return UnreadablePolicy.TOLD if self.takes_unreadable else UnreadablePolicy.REFUSED
 
     @property
     def by_key(self) -> bool:

@@ -21,7 +21,7 @@ _NAME_FIELD: Final = "metadata.name"
 _FIELDS_OF_ALL: Final = (_NAME_FIELD, "metadata.namespace")
 
 
-class UnreadableObjects(enum.Enum):
+class UnreadablePolicy(enum.Enum):
     """What a watch makes of objects that cannot be read."""
 
     SKIPPED = enum.auto()
@@ -53,8 +53,8 @@ class Selection:
         return None if not asked else asked if len(asked) == 1 else frozenset()
 
     @property
-    def unreadable(self) -> UnreadableObjects:
-        return UnreadableObjects.SKIPPED
+    def unreadable(self) -> UnreadablePolicy:
+        return UnreadablePolicy.SKIPPED
 
     def covers(self, key: ObjectKey) -> bool:
         if self.kind is None:
