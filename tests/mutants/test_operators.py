@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mutants.operators import mutants
-from tests.mutants.rooms import ROOMS
+from tests.mutants.rooms import ROOMS, ROOT
 
 HEAD = "def f(a, b, c):\n    "
 
@@ -96,3 +96,10 @@ def test_the_mutants_of_each_room_are_valid_and_differ(room: str) -> None:
         compile(mutant.text, mutant.file, "exec", dont_inherit=True)
         assert mutant.text != mutant.source.decode()
     assert len({(mutant.file, mutant.begin, mutant.end, mutant.replacement) for mutant in found}) == len(found)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_a_room_names_is_there_and_is_named_once(room: str) -> None:
+    for names in (ROOMS[room].code, ROOMS[room].tests, ROOMS[room].ignored):
+        assert sorted(set(names)) == sorted(names)
+        assert all((ROOT / name).exists() for name in names)
