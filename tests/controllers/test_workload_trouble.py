@@ -11,12 +11,12 @@ from leader.etcd_shim import rpc
 from rayched.api.kinds import JOB, POD, REPLICA_SET
 from rayched.api.termination import JOB_TRACKING
 from rayched.controllers.workloads.jobs import FailureBackoff
-from rayched.controllers.workloads.look_list import RETRY_SECONDS_MAX, RetryTimes
+from rayched.controllers.workloads.look_list import RETRY_SECONDS, RETRY_SECONDS_MAX, RetryTimes
 from rayched.controllers.workloads.owned_pods import facts_of_pod
 from rayched.controllers.workloads.pod_making import name_for
 from rayched.store.transactions import Outcome, Write
 from rayched.v1.core_pb2 import Pod
-from tests.controllers.workload_world import START, WorkloadWorld, a_job, a_replica_set, as_entry, is_active
+from tests.controllers.workload_world import KEYS, START, WorkloadWorld, a_job, a_replica_set, as_entry, is_active
 
 MANY = 2**31 - 1
 
@@ -148,16 +148,29 @@ def test_a_conflict_with_a_pod_that_is_gone_is_waited_for_a_second_at_most() -> 
     world = WorkloadWorld()
     world.create(a_replica_set(3))
     world.settle()
-    world.edit(REPLICA_SET, "web", lambda found: setattr(found.spec, "replicas", 0))
+    world.now += 100
+    world.create(a_pod("too-many", app="web"))
     world.see()
-    for pod in world.pods()[:2]:
-        world.delete(POD, pod.metadata.name)
     world.turn()
-    world.settle()
-    world.wait(2)
-    assert not world.pods()
-    assert world.replica_set().status.replicas == 0 == world.leader.view.pods_of("").n_ready
-    assert world.replica_set().status.observed_generation == 2
+    world.see()
+    # The leader has seen four. Of these the youngest goes, and another one, before it asks the youngest to.
+    old = next(pod.metadata.name for pod in world.pods() if pod.metadata.name != "too-many")
+    for name in ("too-many", old):
+        world.delete(POD, name)
+    (plan,) = world.turn()
+    assert [write.key for write in plan.pods] == [KEYS.object_key(POD, "default", "too-many")] and len(plan) == 1
+    # Decided on the same view it would be asked to go once more.
+    assert not world.turn()
+    # The watch shows that both are gone, but never the revision of the conflict: there was no change of the cluster at it.
+    world.see()
+    assert len(world.leader.view.pods_of(plan.owner).active) == 2
+    assert world.leader.view.revision < world.etcd.revision
+    met_at = world.now
+    world.now = met_at + RETRY_SECONDS - 0.01
+    assert not world.turn()
+    assert world.leader.seconds_until_due(world.now) == pytest.approx(0.01, abs=1e-3)
+    world.now = met_at + RETRY_SECONDS
+    assert len(world.turn()) == 1 and len(world.active()) == 3
 
 
 def test_a_deletion_that_arrives_late_is_not_joined_by_another_one() -> None:
