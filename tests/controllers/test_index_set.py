@@ -12,14 +12,17 @@ BELOW = 40
 NUMBERS = st.sets(st.integers(0, BELOW - 1))
 
 
-@given(first=NUMBERS, more=NUMBERS, besides=NUMBERS)
-def test_it_is_what_a_plain_set_is(first: set[int], more: set[int], besides: set[int]) -> None:
+@given(first=NUMBERS, more=NUMBERS)
+def test_it_is_what_a_plain_set_is(first: set[int], more: set[int]) -> None:
     found = IndexSet().with_indexes(first).with_indexes(more)
     plain = first | more
     assert len(found) == len(plain)
     assert {index for index in range(-1, BELOW + 1) if index in found} == plain
-    assert list(found.missing(BELOW, besides)) == [index for index in range(BELOW) if index not in plain | besides]
-    assert parsed(str(found), BELOW) == found
+    for at in range(BELOW + 1):
+        assert found.next_missing(at) == next(index for index in range(at, BELOW + 2) if index not in plain)
+    read = parsed(str(found), BELOW)
+    assert (read, len(read), str(read)) == (found, len(plain), str(found))
+    assert IndexSet().with_indexes(list(plain) * 2) == found
 
 
 @pytest.mark.parametrize(

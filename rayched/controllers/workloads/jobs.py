@@ -18,12 +18,15 @@ got.
 | asked to end, and not ended | failed at once, or with podReplacementPolicy Failed not before it has ended |
 | deleted by the job itself: suspended, beyond parallelism, one index twice | nothing |
 
+A look costs what has changed, not what is there (job_tally.py): only who has more pods than are wanted, since its parallelism was
+lowered, has them all ranked.
+
 Pure; times are Unix seconds. Source: the Job controller of Kubernetes 1.34.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -32,6 +35,7 @@ from rayched.api.validation.jobs import INDEXED
 from rayched.controllers.workloads import job_conditions as conditions
 from rayched.controllers.workloads.index_set import LastIndexSet
 from rayched.controllers.workloads.job_conditions import JobVerdict
+from rayched.controllers.workloads.job_tally import JobTally, TallyRules
 from rayched.controllers.workloads.owned_pods import OwnedPod, PodSet
 from rayched.controllers.workloads.replica_sets import AT_ONCE_MAX, first_to_go
 from rayched.v1.workloads_pb2 import Job, JobStatus
@@ -52,12 +56,9 @@ class FailureBackoff:
 
     failures: int = 0
     last_failure_at: float = 0.0
-    _seen: set[str] = field(default_factory=set)
 
-    def observe(self, ended: Collection[OwnedPod], now: float) -> None:
-        """All pods of the job that have ended and are not counted yet; those seen before change nothing."""
-        news = [pod for pod in ended if pod.uid not in self._seen]
-        self._seen = {pod.uid for pod in ended}
+    def observe(self, news: Iterable[OwnedPod], now: float) -> None:
+        """Pods of the job that have ended since it was told of others."""
         for pod in sorted(news, key=lambda pod: (pod.ended_at, pod.uid)):
             if pod.phase == "Succeeded":
                 self.failures = 0
@@ -79,6 +80,7 @@ class JobMemory:
 
     backoff: FailureBackoff = field(default_factory=FailureBackoff)
     completed: LastIndexSet = field(default_factory=LastIndexSet)
+    tally: JobTally = field(default_factory=JobTally)
 
 
 @dataclass(slots=True, eq=False)
@@ -115,15 +117,11 @@ def turn_of(job: Job, pods: PodSet, memory: JobMemory, now: float) -> JobTurn:
 
 
 def _after_end(job: Job, pods: PodSet, ended_at: float, turn: JobTurn, now: float) -> None:
-    turn.release = list(islice(_tracked(pods), AT_ONCE_MAX))
+    turn.release = list(islice(pods.tracked.values(), AT_ONCE_MAX))
     if job.spec.HasField("ttl_seconds_after_finished"):
         goes_at = ended_at + job.spec.ttl_seconds_after_finished
         turn.remove = now >= goes_at
         turn.recheck_at = None if turn.remove else goes_at
-
-
-def _tracked(pods: PodSet) -> Iterator[OwnedPod]:
-    return (pod for some in (pods.uncounted, pods.terminating, pods.active) for pod in some.values() if pod.tracked)
 
 
 class _UnfinishedJob:
@@ -135,18 +133,17 @@ class _UnfinishedJob:
         self._indexed = spec.completion_mode == INDEXED
         self._completions = spec.completions if spec.HasField("completions") else None
         self._only_failed = spec.pod_replacement_policy == ONLY_FAILED
-        completed = job.status.completed_indexes if self._indexed else ""
-        self._recorded = memory.completed.of(completed, self._completions or 0)
-        self._memory = memory
-        self._done = self._recorded
+        self._memory, self._tally = memory, memory.tally
         self._succeeded = self._failed = 0
 
     def decide(self) -> None:
         """Counts first: what is to be done follows from the counts."""
-        lost = [] if self._only_failed else [pod for pod in self._pods.terminating.values() if pod.tracked]
-        ended = [*self._pods.uncounted.values(), *lost]
-        self._memory.backoff.observe(ended, self._now)
-        self._count(ended)
+        below, stored = self._completions or 0, self._job.status
+        recorded = self._memory.completed.of(stored.completed_indexes if self._indexed else "", below)
+        named = frozenset((*stored.uncounted_terminated_pods.succeeded, *stored.uncounted_terminated_pods.failed))
+        self._tally.follow(self._pods, TallyRules(self._indexed, below, self._only_failed), named, recorded)
+        self._memory.backoff.observe(self._tally.news(), self._now)
+        self._count()
         status, spec, active = self._turn.status, self._job.spec, self._pods.active
         status.active, status.ready = len(active), self._pods.n_ready
         status.terminating = len(self._pods.terminating)
@@ -170,51 +167,34 @@ class _UnfinishedJob:
 
     # ---- counting
 
-    def _count(self, ended: Iterable[OwnedPod]) -> None:
+    def _count(self) -> None:
         """Steps 2, 3 and 4 of the module, of each pod that is there and each uid that the status names."""
-        status, before = self._turn.status, self._job.status.uncounted_terminated_pods
-        named = {"Succeeded": set(before.succeeded), "Failed": set(before.failed)}
-        # A named pod that still has the finalizer is not counted, whatever has become of it or of the job's policy since.
-        held = {pod.uid for pod in _tracked(self._pods)} if named["Succeeded"] or named["Failed"] else set[str]()
-        new = dict[str, list[str]](Succeeded=[], Failed=[])
-        n_named, indexes = len(named["Succeeded"]) + len(named["Failed"]), set[int]()
-        for pod in sorted(ended, key=lambda pod: pod.uid):
-            outcome = "Succeeded" if pod.phase == "Succeeded" else "Failed"
-            if pod.uid in named["Succeeded"] or pod.uid in named["Failed"] or (self._indexed and not self._has_index(pod)):
-                # One that was named while it was ending may have ended otherwise since.
-                self._turn.release.append(pod)
-            elif self._indexed and outcome == "Succeeded":
-                if pod.index in self._recorded:
-                    self._turn.release.append(pod)
-                elif pod.index is not None:
-                    indexes.add(pod.index)
-            else:
-                new[outcome].append(pod.uid)
-        del self._turn.release[AT_ONCE_MAX:]
-        # All of them count at once in what is decided; the status names as many as it has room for.
-        self._done = self._recorded.with_indexes(indexes) if indexes else self._recorded
+        status, before, tally = self._turn.status, self._job.status.uncounted_terminated_pods, self._tally
+        self._turn.release = list(islice(tally.release.values(), AT_ONCE_MAX))
         uncounted = status.uncounted_terminated_pods
         uncounted.SetInParent()
+        n_named = len(before.succeeded) + len(before.failed)
         for outcome, field_name in (("Succeeded", "succeeded"), ("Failed", "failed")):
-            kept = [uid for uid in getattr(before, field_name) if uid in held]
-            counted = named[outcome] - held if RULE_A_UID_IS_COUNTED_ONCE else named[outcome]
+            # A named pod that still has the finalizer is not counted, whatever has become of it or of the job's policy since.
+            named = set(getattr(before, field_name))
+            kept = [uid for uid in getattr(before, field_name) if uid in tally.held]
+            counted = named.difference(kept) if RULE_A_UID_IS_COUNTED_ONCE else named
             setattr(status, field_name, getattr(self._job.status, field_name) + len(counted))
-            room = max(0, UNCOUNTED_MAX - n_named)
-            named_now = new[outcome][:room]
+            # All of them count at once in what is decided; the status names as many as it has room for.
+            new = tally.unnamed[outcome]
+            named_now = [pod.uid for pod in islice(new.values(), max(0, UNCOUNTED_MAX - n_named))]
             n_named += len(named_now)
             del getattr(uncounted, field_name)[:]
             getattr(uncounted, field_name).extend([*kept, *named_now])
-            total = getattr(status, field_name) + len(kept) + len(new[outcome])
+            total = getattr(status, field_name) + len(kept) + len(new)
             if outcome == "Succeeded":
                 self._succeeded = total
             else:
                 self._failed = total
         if self._indexed:
-            self._succeeded = status.succeeded = len(self._done)
-            status.completed_indexes = self._memory.completed.keep(self._done, self._completions or 0)
-
-    def _has_index(self, pod: OwnedPod) -> bool:
-        return pod.index is not None and pod.index < (self._completions or 0)
+            done = tally.done()
+            self._succeeded = status.succeeded = len(done)
+            status.completed_indexes = self._memory.completed.keep(done, self._completions or 0)
 
     # ---- the verdict
 
@@ -235,7 +215,7 @@ class _UnfinishedJob:
         spec = self._job.spec
         if spec.template.spec.restart_policy != "OnFailure":
             return False
-        restarts = sum(pod.restarts for pod in self._pods.active.values())
+        restarts = self._pods.n_restarts
         return restarts > 0 if not spec.backoff_limit else restarts >= spec.backoff_limit
 
     def _is_complete(self) -> bool:
@@ -262,7 +242,7 @@ class _UnfinishedJob:
         if self._job.spec.suspend:
             self._turn.withdraw = list(islice(active.values(), AT_ONCE_MAX))
             return
-        superfluous = self._out_of_place(active.values())
+        superfluous = self._tally.out_of_place()
         n_active = len(active) - len(superfluous)
         wanted = self._wanted(n_active)
         if n_active > wanted:
@@ -276,7 +256,8 @@ class _UnfinishedJob:
         if failed_until > self._now:
             self._again_at(failed_until)
             return
-        self._turn.create = self._indexes_for(min(missing, AT_ONCE_MAX))
+        count = min(missing, AT_ONCE_MAX)
+        self._turn.create = [*self._tally.free_indexes(count)] if self._indexed else [None] * count
 
     def _wanted(self, n_active: int) -> int:
         """How many pods are to run."""
@@ -285,26 +266,6 @@ class _UnfinishedJob:
             # Once one has succeeded the others end by themselves, and none follows them.
             return n_active if self._succeeded else parallelism
         return max(0, min(self._completions - self._succeeded, parallelism))
-
-    def _out_of_place(self, pods: Iterable[OwnedPod]) -> dict[bytes, OwnedPod]:
-        """Pods of an Indexed job without an index of it, or with one that is completed or that another one has."""
-        if not self._indexed:
-            return {}
-        found: dict[bytes, OwnedPod] = {}
-        seen: set[int] = set()
-        for pod in sorted(pods, key=lambda pod: (not pod.node_name, pod.created_at, pod.uid)):
-            if pod.index is None or not self._has_index(pod) or pod.index in seen or pod.index in self._done:
-                found[pod.key] = pod
-            else:
-                seen.add(pod.index)
-        return found
-
-    def _indexes_for(self, count: int) -> list[int | None]:
-        if not self._indexed:
-            return [None] * count
-        present = [*self._pods.active.values(), *(self._pods.terminating.values() if self._only_failed else ())]
-        taken = {pod.index for pod in present if pod.index is not None}
-        return list(islice(self._done.missing(self._completions or 0, taken), count))
 
     def _again_at(self, when: float) -> None:
         now = self._turn.recheck_at

@@ -12,7 +12,8 @@ A pod is in one of them at a time, so that what is decided costs what has change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ from rayched.api.termination import FINAL_PHASES, is_tracked
 from rayched.store.entries import Entry
 from rayched.v1.core_pb2 import Pod
 
+_STALE_MAX: Final = 64
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -113,20 +115,29 @@ class PodSet:
     active: dict[bytes, OwnedPod] = field(default_factory=dict)
     terminating: dict[bytes, OwnedPod] = field(default_factory=dict)
     uncounted: dict[bytes, OwnedPod] = field(default_factory=dict)
+    tracked: dict[bytes, OwnedPod] = field(default_factory=dict)
+    """Those that the finalizer of their job holds, whatever has become of them."""
     names: set[str] = field(default_factory=set)
     n_ready: int = 0
-    """Of the active ones."""
+    """Of the active ones, as the next one is."""
+    n_restarts: int = 0
+    listener: Callable[[OwnedPod | None, OwnedPod | None], None] | None = None
+    """Is told of each pod that comes, changes or goes, as it was and as it is. There is one at most."""
     unlabelled: set[bytes] = field(default_factory=set)
     """Active ones that do not have all labels of the template."""
     ripening: dict[bytes, float] = field(default_factory=dict)
     """Active ones that are ready, and since when, until `ripen` has found them ready for long enough."""
+    _ripe_next: list[tuple[float, bytes]] = field(default_factory=list)
+    """A heap of those; what is not as in `ripening` is over."""
     _wanted: dict[str, str] = field(default_factory=dict)
     _min_ready_seconds: float = 0.0
 
     def put(self, pod: OwnedPod) -> None:
-        self.remove(pod.key)
+        old = self._take(pod.key)
         self.every[pod.key] = pod
         self.names.add(pod.name)
+        if pod.tracked:
+            self.tracked[pod.key] = pod
         if pod.ended:
             if pod.tracked:
                 self.uncounted[pod.key] = pod
@@ -136,12 +147,19 @@ class PodSet:
             self.active[pod.key] = pod
             self._see(pod)
             self.n_ready += pod.ready_since is not None
+            self.n_restarts += pod.restarts
+        if self.listener is not None:
+            self.listener(old, pod)
 
     def _see(self, pod: OwnedPod) -> None:
         if not matches_all(self._wanted, pod.labels):
             self.unlabelled.add(pod.key)
         if pod.ready_since is not None and self._min_ready_seconds:
             self.ripening[pod.key] = pod.ready_since
+            heapq.heappush(self._ripe_next, (pod.ready_since, pod.key))
+            if len(self._ripe_next) > 2 * len(self.ripening) + _STALE_MAX:
+                self._ripe_next = [(since, key) for key, since in self.ripening.items()]
+                heapq.heapify(self._ripe_next)
 
     def expect(self, labels: Mapping[str, str], min_ready_seconds: float) -> None:
         """What the template says; where that is new all active pods are looked at."""
@@ -150,24 +168,36 @@ class PodSet:
         self._wanted, self._min_ready_seconds = dict(labels), min_ready_seconds
         self.unlabelled.clear()
         self.ripening.clear()
+        self._ripe_next.clear()
         for pod in self.active.values():
             self._see(pod)
 
     def ripen(self, now: float) -> float | None:
         """Lets go who has been ready for long enough; when the next one will have been, None: there is none."""
-        for key in [key for key, since in self.ripening.items() if since + self._min_ready_seconds <= now]:
-            del self.ripening[key]
-        return min(self.ripening.values()) + self._min_ready_seconds if self.ripening else None
+        while self._ripe_next:
+            since, key = self._ripe_next[0]
+            if self.ripening.get(key) == since:
+                if since + self._min_ready_seconds > now:
+                    return since + self._min_ready_seconds
+                del self.ripening[key]
+            heapq.heappop(self._ripe_next)
+        return None
 
     def remove(self, key: bytes) -> OwnedPod | None:
+        pod = self._take(key)
+        if pod is not None and self.listener is not None:
+            self.listener(pod, None)
+        return pod
+
+    def _take(self, key: bytes) -> OwnedPod | None:
         pod = self.every.pop(key, None)
         if pod is None:
             return None
         self.names.discard(pod.name)
         if self.active.pop(key, None) is not None:
             self.n_ready -= pod.ready_since is not None
+            self.n_restarts -= pod.restarts
         self.unlabelled.discard(key)
-        self.ripening.pop(key, None)
-        self.terminating.pop(key, None)
-        self.uncounted.pop(key, None)
+        for table in (self.ripening, self.tracked, self.terminating, self.uncounted):
+            table.pop(key, None)
         return pod

@@ -9,7 +9,7 @@ Source: GetPodFromTemplate, the name generator and the indexes of batch/v1 Job, 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -85,12 +85,12 @@ class PodMaker:
         errors = admit_pod(pod, classes.priority, classes.runtime, tolerations=self._tolerations)
         return TemplateRefused(errors) if errors else pod
 
-    def name(self, workload: PodOwner, index: int | None, taken: Collection[str]) -> str:
+    def name(self, workload: PodOwner, index: int | None, is_taken: Callable[[str], bool]) -> str:
         """One that none of its pods has."""
         while True:
             suffix = "".join(self._random.choices(_SUFFIX_ALPHABET, k=_SUFFIX_CHARACTERS))
             name = name_for(workload.message.metadata.name, index, suffix)
-            if name not in taken:
+            if not is_taken(name):
                 return name
 
     def creation(

@@ -13,7 +13,8 @@ never will be.
 A controller about which nothing can be decided, and a pod about which nothing can be written, are put off, and the others go on.
 
 Costs what has changed: a turn looks at 500 controllers, and writes for 100 of them, 1,000 writes at most; the rest waits for the
-next. A controller of many pods rests after its writes for 20 µs a pod.
+next. A controller of many pods rests after its writes for 20 µs a pod, so that what becomes of them meanwhile is written at one
+go.
 
 `now` is a monotonic clock's, and says when to look again. `wall` is the wall clock's: deadlines and times of objects count by it.
 
@@ -278,10 +279,10 @@ class WorkloadReconciler:
             self._refused[owner] = classes.version
             plan.again_at(wall + REFUSED_SECONDS)
             return str(error)
-        taken = set(self.view.pods_of(owner).names)
+        taken, new = self.view.pods_of(owner).names, set[str]()
         for index in indexes:
-            name = self._maker.name(workload, index, taken)
-            taken.add(name)
+            name = self._maker.name(workload, index, lambda name: name in taken or name in new)
+            new.add(name)
             plan.creations.append(self._maker.creation(workload, prototype, name, index, wall, writes.next(OP_CREATE)))
         return ""
 
