@@ -41,10 +41,10 @@ from rayched.core.explaining import CannotExplain, explain_pod
 from rayched.core.ports import Ports
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.scheduler_metrics import scheduler_metrics
-from rayched.core.writes.events import LEASE_SECONDS
 from rayched.core.writes.window import Send
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.errors import store_error
+from rayched.store.event_writes import LEASE_SECONDS
 from rayched.store.fencing import Fence
 from rayched.store.io.client import StoreClient
 from rayched.store.io.watcher import Watcher

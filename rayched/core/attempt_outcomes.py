@@ -95,7 +95,7 @@ class AttemptEnds:
                 of = ended.attempt
                 self.measures.bound(of, now)
                 told = Scheduled(of.uid, of.name, of.node_name, of.template.scheduler_name)
-                self._events.emit_scheduled(told, now, self._wall_clock())
+                self._events.emit_later(told, now, self._wall_clock())
             if link is not None:
                 link.ended(uid)
         elif ended.end is AttemptEnd.FAILED and ended.failure is not None and ended.attempt is not None:

@@ -8,12 +8,12 @@ from rayched.core.cache.cache import Cache
 from rayched.core.exchange.queue_events import QueueFeed
 from rayched.core.ports import Ports
 from rayched.core.writes.bindings import Bindings
-from rayched.core.writes.events import EventWrites
 from rayched.core.writes.preemptions import Preemptions
 from rayched.core.writes.statuses import StatusWrites
 from rayched.core.writes.window import WriteWindow
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import Snapshot
+from rayched.store.event_writes import EventWrites
 
 
 @dataclass(frozen=True, slots=True)

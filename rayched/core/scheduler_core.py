@@ -44,7 +44,6 @@ from rayched.core.write_sender import WriteSender
 from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes import pod_patches as pod_changes
 from rayched.core.writes.bindings import AttemptEnd, Bindings, EndedAttempt
-from rayched.core.writes.events import EventWrites
 from rayched.core.writes.preemptions import Preemptions
 from rayched.core.writes.statuses import StatusWrites
 from rayched.core.writes.window import WriteWindow
@@ -56,6 +55,7 @@ from rayched.scheduler.attempt import AttemptFailure, AttemptPhase
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget
+from rayched.store.event_writes import EventWrites
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 

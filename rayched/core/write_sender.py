@@ -15,10 +15,10 @@ from rayched.core.attempt_outcomes import AttemptEnds
 from rayched.core.parts import CoreParts
 from rayched.core.term import Term
 from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
-from rayched.core.writes.events import OP_EVENT
 from rayched.core.writes.pod_patches import OP_BIND, OP_PREEMPT, OP_STATUS
 from rayched.core.writes.preemptions import PreemptionRefusal
 from rayched.core.writes.window import Send
+from rayched.store.event_writes import OP_EVENT
 from rayched.store.transactions import Fenced, Guard, GuardedPut
 
 

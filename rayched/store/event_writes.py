@@ -1,4 +1,4 @@
-"""Events: what people are told of the scheduler's work, written last, bounded, and dropped rather than waited for.
+"""Events: what people are told of a leader's work, written last, bounded, and dropped rather than waited for.
 
 * What happens again to the same object for the same reason is one Event that counts. It is written when it first happens, then
   after a pause that doubles each time from REPEAT_SECONDS_MIN to REPEAT_SECONDS_MAX; the message is the newest.
@@ -10,8 +10,8 @@
   etcd removes what a lease holds at one stroke. A further write prolongs an Event's life, as in Kubernetes.
 * An Event that is there already (the leader before wrote it, or it was forgotten here) refuses the write and is then counted on.
 
-No I/O. Owner: the SchedulerCore. Memory: at most WAITING_MAX + SERIES_MAX entries. Cost: about 1 µs to emit ordinary news, and
-15 µs an Event written.
+No I/O. Owner: whoever tells, as the SchedulerCore. Memory: at most WAITING_MAX + SERIES_MAX entries. Cost: about 1 µs to emit
+ordinary news, and 15 µs an Event written.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from rayched.api import kinds
 from rayched.api.occurrences import NORMAL, EventOccurrence, event_of
-from rayched.core.writes.event_reasons import Scheduled
 from rayched.store.codec import PoisonedObject, decode_entry, encode
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
@@ -56,6 +55,14 @@ REST_SECONDS: Final = 1.0
 """Once the allowance is used up: one transaction then, not a hundred."""
 
 WRITTEN, DROPPED = "written", "dropped"
+
+
+class Unworded(Protocol):
+    """Something that happened; put into words when it is written, as in a burst few are."""
+
+    @property
+    def occurrence(self) -> EventOccurrence:
+        """Of type NORMAL."""
 
 
 @dataclass(slots=True)
@@ -97,7 +104,7 @@ class EventWrites:
         self._number = 0
         self._series: OrderedDict[bytes, _Series] = OrderedDict()
         """By the occurrence's id; those that wait or are under way, and repeated ones, the latest last."""
-        self._fresh: deque[tuple[EventOccurrence | Scheduled, float, float]] = deque()
+        self._fresh: deque[tuple[EventOccurrence | Unworded, float, float]] = deque()
         """Ordinary news as it came, with its times; it hardly ever repeats, so it is looked at only when its turn comes."""
         self._due: tuple[list[tuple[float, int, bytes]], list[tuple[float, int, bytes]]] = ([], [])
         """Heaps of when which may be written: warnings and ordinary news."""
@@ -126,8 +133,8 @@ class EventWrites:
         else:
             self.counts[DROPPED] += 1
 
-    def emit_scheduled(self, told: Scheduled, now: float, now_unix: float) -> None:
-        """As `emit`."""
+    def emit_later(self, told: Unworded, now: float, now_unix: float) -> None:
+        """As `emit`, of ordinary news."""
         if len(self) < NORMAL_WAITING_MAX:
             self._fresh.append((told, now, now_unix))
         else:
@@ -201,7 +208,7 @@ class EventWrites:
         self._allowed_at = now
         for _ in range(min(len(self._fresh), WRITES_MAX)):
             told, came, came_unix = self._fresh.popleft()
-            self._take(told.occurrence if isinstance(told, Scheduled) else told, came, came_unix)
+            self._take(told if isinstance(told, EventOccurrence) else told.occurrence, came, came_unix)
         writes: list[GuardedPut] = []
         for heap in self._due:
             while heap and heap[0][0] <= now and len(writes) < min(WRITES_MAX, lease.left, int(self._allowance)):

@@ -11,7 +11,7 @@ from leader.etcd_shim import rpc
 from rayched.api import kinds
 from rayched.api.occurrences import NORMAL, WARNING, EventOccurrence, Subject, event_of
 from rayched.api.termination import DELETION_BY_TAINT_MANAGER, Ending, ask_to_end, mark_disrupted
-from rayched.core.writes.events import (
+from rayched.store.event_writes import (
     BURST,
     DROPPED,
     EVENTS_A_LEASE,

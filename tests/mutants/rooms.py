@@ -83,6 +83,7 @@ ROOMS: Final = {
         ("rayched/store",),
         (
             "tests/store",
+            "tests/core/test_events.py",
             "tests/core/test_fenced_writes.py",
             "tests/core/test_pods_alike.py",
             "tests/core/test_pods_by_bytes.py",
