@@ -20,7 +20,7 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
-from tests.chaos.faults import ENDS_THE_TERM, WANTS_REST, Fault, Struck, strike
+from tests.chaos.faults import ENDS_THE_TERM, UNTIL_A_LATER_EPOCH, WANTS_REST, Fault, Struck, strike
 from tests.chaos.flood import Flood
 from tests.chaos.load import HIGH_CLASS, ChurningLoad, SpreadLoad
 from tests.chaos.plan import Session
@@ -163,6 +163,8 @@ def _suffer(stage: Stage, fault: Fault, load: SpreadLoad, report: SessionReport)
     try:
         refused, counted = stage.refusals(), sum(stage.refused_writes().values())
         struck = strike(stage, fault)
+        if fault.until_a_later_epoch or fault.kind in UNTIL_A_LATER_EPOCH:
+            effect.seconds = max(fault.seconds, time.monotonic() - struck.at)
     except (StageFailed, ApiError) as failure:
         effect.took_effect, effect.note = False, str(failure)
         stage.heal()

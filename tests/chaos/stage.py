@@ -40,6 +40,8 @@ _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
 _HELD_SECONDS_MAX = 1.2
 """Then the leader itself ceases to believe, and its requests are near their end."""
+_FIRST_HELD_SECONDS_MAX = 15.0
+"""On a busy machine a leader may be slower than that to write anything at all."""
 _SLOW_SECONDS = 0.1
 _LATE_SECONDS = 1.0
 """Within that whoever took over over slow links has bound nothing yet."""
@@ -294,13 +296,16 @@ class Stage:
         return [link for name, link in self.network.links.items() if name.startswith(f"etcd-{replica.number}-")]
 
     def hold_writes(self, replica: ReplicaProcess, count: int = 1) -> bool:
-        """Lets nothing more of this replica reach etcd. Whether so many writes that it sent as a leader lie in its links now."""
+        """Lets nothing more of this replica reach etcd. Whether so many writes that it sent as a leader lie in its links now.
+
+        One is waited for longer than several.
+        """
         links, epoch = self.etcd_links(replica), self.ask(lambda auditor: auditor.epoch)
         for link in links:
             link.hold()
-        deadline = time.monotonic() + _HELD_SECONDS_MAX
-        while sum(one == epoch for link in links for one, _ in list(link.held)) < count:
-            if time.monotonic() > deadline:
+        began = time.monotonic()
+        while (held := sum(one == epoch for link in links for one, _ in list(link.held))) < count:
+            if time.monotonic() - began > (_HELD_SECONDS_MAX if held else _FIRST_HELD_SECONDS_MAX):
                 return False
             time.sleep(_LOOK_SECONDS / 10)
         return True

