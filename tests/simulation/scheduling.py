@@ -18,10 +18,10 @@ from rayched.core.exchange.messages import ExchangeRequest
 from rayched.core.exchange.queue_core import QueueCore, queue_factory
 from rayched.core.ports import Ports
 from rayched.core.scheduler_core import SchedulerCore
-from rayched.store.event_writes import LEASE_SECONDS
 from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile
 from rayched.store.errors import store_error
+from rayched.store.event_writes import LEASE_SECONDS
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery, ListedAll
 from tests.simulation.candidate import MachineClock
