@@ -13,6 +13,7 @@ from leader.etcd_shim import rpc
 from rayched.api.defaulting import default
 from rayched.api.job_labels import COMPLETION_INDEX
 from rayched.api.kinds import JOB, POD, REPLICA_SET, AnyObject, Kind, of_message, unwrap, wrap
+from rayched.api.occurrences import EventOccurrence
 from rayched.api.termination import Ending, ask_to_end, end_object
 from rayched.api.validation import validate
 from rayched.api.well_known_taints import DefaultTolerations
@@ -58,6 +59,8 @@ class WorkloadWorld:
         self.lose: Callable[[], str | None] = lambda: None
         self.refuse: Callable[[Write], bool] = lambda write: False
         self.on_write: Callable[[Sequence[Write], Sequence[Outcome]], None] = lambda writes, outcomes: None
+        self.news: list[EventOccurrence] = []
+        """What leaders have told, in its order."""
         self._late: list[tuple[Guard, Sequence[Write]]] = []
         self._terms = 0
         self.new_leader()
@@ -109,6 +112,7 @@ class WorkloadWorld:
         send((plan, plan.last) for plan in plans)
         for plan in plans:
             self.leader.settle(plan, done[id(plan)], self.now)
+        self.news += self.leader.take_news()
         return plans
 
     def _commit(self, writes: Sequence[Write]) -> list[Outcome]:

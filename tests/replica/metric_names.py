@@ -50,6 +50,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_clock_skew_seconds": ("gauge", set(), True),
     "rayched_workload_pods_total": ("counter", {"op"}, True),
     "rayched_workload_failed_decisions_total": ("counter", set(), True),
+    "rayched_workload_events_total": ("counter", {"outcome"}, True),
     "rayched_workload_failed_turns_total": ("counter", set(), True),
     "rayched_watch_clients": ("gauge", set(), True),
     "rayched_watch_revision": ("gauge", set(), True),

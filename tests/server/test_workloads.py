@@ -17,7 +17,7 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.store.codec import encode
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.v1.core_pb2 import Pod
+from rayched.v1.core_pb2 import Event, Pod
 from rayched.v1.services_pb2 import ApplyResponse, PodStatusUpdate
 from rayched.v1.workloads_pb2 import Job, ReplicaSet
 from tests.server.objects import a_namespace, a_pod
@@ -180,6 +180,35 @@ def test_a_job_is_applied_as_it_was_written_and_as_it_is_given(client: Client, n
         client.apply(a_job(namespace, 5, 2))
 
 
+@pytest.mark.row("W14")
+def test_what_controllers_do_is_told_once_with_its_count(client: Client, namespace: str, lead: Callable[[], int]) -> None:
+    def told() -> dict[tuple[str, str], Event]:
+        found = [one for one in client.list("events", namespace=namespace) if isinstance(one, Event)]
+        assert len({(one.involved_object.uid, one.reason) for one in found}) == len(found)
+        return {(one.involved_object.name, one.reason): one for one in found}
+
+    client.submit(a_replica_set(namespace, 40))
+    client.submit(a_job(namespace, 2, 2))
+    soon(lambda: len(pods(client, namespace)) == 42, "the pods")
+    soon(lambda: len(told()) == 2, "their creation is told")
+    soon(lambda: told()["web", "SuccessfulCreate"].count == 40, "all of them are counted")
+    created = told()["web", "SuccessfulCreate"]
+    assert (created.type, created.source.component) == ("Normal", "replicaset-controller")
+    assert created.message in {f"Created pod: {pod.metadata.name}" for pod in pods(client, namespace)}
+    assert created.involved_object.uid == client.get(REPLICA_SET, "web", namespace).metadata.uid
+    for pod in pods(client, namespace):
+        if pod.metadata.owner_references[0].kind == "Job":
+            end(client, pod)
+    soon(lambda: ("count", "Completed") in told(), "it is told that the job has completed")
+    assert told()["count", "Completed"].message == "Job completed"
+    # The next leader counts on what is there.
+    lead()
+    client.scale(REPLICA_SET, "web", namespace, replicas=43)
+    soon(lambda: told()["web", "SuccessfulCreate"].count == 43, "the next three are counted with the others")
+    client.scale(REPLICA_SET, "web", namespace, replicas=1)
+    soon(lambda: ("web", "SuccessfulDelete") in told() and told()["web", "SuccessfulDelete"].count == 42, "and those that went")
+
+
 def test_waiting_ends_with_the_time_and_says_what_is_there(client: Client, namespace: str) -> None:
     with pytest.raises(ApiError, match="is not there after"):
         client.wait_for(POD, "none", namespace, until=lambda one: one is not None, timeout_seconds=0.3)
@@ -189,7 +218,8 @@ def test_waiting_ends_with_the_time_and_says_what_is_there(client: Client, names
         client.wait_for(POD, "web", namespace, until=lambda one: one is None, timeout_seconds=0.3)
 
 
-def test_what_a_former_leader_left_is_found_though_there_is_no_workload(etcd: EtcdServer) -> None:
+@pytest.mark.row("W4")
+def test_what_is_left_of_a_workload_is_found_though_there_is_none(etcd: EtcdServer) -> None:
     keys = Keys("/leftovers")
     left, by_hand = a_pod("left", namespace="default"), a_pod("by-hand", namespace="default")
     for pod in (left, by_hand):
@@ -201,10 +231,15 @@ def test_what_a_former_leader_left_is_found_though_there_is_no_workload(etcd: Et
         for pod in (left, by_hand):
             store.put(keys.object_key(POD, "default", pod.metadata.name), encode(wrap(pod)))
         epoch = store.put(keys.epoch, b"{}")
-        loop = WorkloadController([etcd.endpoint], keys, lambda: epoch, leftovers_seconds=0.3)
+        loop = WorkloadController([etcd.endpoint], keys, lambda: epoch)
         loop.start()
         try:
             soon(lambda: len(store.list_all(keys.prefix(POD)).entries) == 1, "it is gone")
+            # Also one that comes later, when the leader has long been waiting for a workload.
+            time.sleep(1.0)
+            left.metadata.name = "left-later"
+            store.put(keys.object_key(POD, "default", "left-later"), encode(wrap(left)))
+            soon(lambda: len(store.list_all(keys.prefix(POD)).entries) == 1, "that one is gone as well")
         finally:
             loop.stop()
         (kept,) = store.list_all(keys.prefix(POD)).entries

@@ -31,8 +31,9 @@ from itertools import islice
 from random import Random
 from typing import ClassVar, Final
 
+from rayched.api.occurrences import EventOccurrence
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.controllers.workloads import jobs, replica_sets
+from rayched.controllers.workloads import jobs, replica_sets, workload_events
 from rayched.controllers.workloads.jobs import JobMemory
 from rayched.controllers.workloads.look_list import RETRY_SECONDS, LookList, RetryTimes
 from rayched.controllers.workloads.owned_pods import OwnedPod
@@ -99,6 +100,7 @@ class WorkloadReconciler:
         self._may_create = True
         self._refused: dict[str, int] = {}
         """By owner: the version of the classes with which its template was refused."""
+        self._news: list[EventOccurrence] = []
 
     def deliver(self, delivery: Delivery) -> bool:
         """Takes in what the watch of the cluster delivered; whether there may be something to do."""
@@ -109,6 +111,11 @@ class WorkloadReconciler:
     def seconds_until_due(self, now: float) -> float | None:
         """None: only a change brings something to do."""
         return self._looks.seconds_until_due(now)
+
+    def take_news(self) -> list[EventOccurrence]:
+        """What people are to be told since they were told last."""
+        found, self._news = self._news, []
+        return found
 
     # --------------------------------------------------------------------------------------------------------- deciding
 
@@ -235,7 +242,7 @@ class WorkloadReconciler:
     ) -> None:
         pods = self.view.pods_of(workload.identity)
         turn = replica_sets.turn_of(replica_set, pods, wall)
-        plan.pods = [writes.deletion(pod, tracked=False, also=workload.condition) for pod in turn.delete]
+        plan.pods = _deletions(workload, turn.delete, plan, writes, tracked=False)
         failure = self._create(workload, [None] * turn.create, plan, writes, wall)
         judged = replica_sets.status_of(replica_set, pods, wall, failure)
         if judged.recheck_at is not None:
@@ -251,14 +258,15 @@ class WorkloadReconciler:
         if turn.recheck_at is not None:
             plan.again_at(turn.recheck_at)
         plan.pods = [
-            *(writes.deletion(pod, tracked=False, also=workload.condition) for pod in turn.withdraw),
-            *(writes.deletion(pod, tracked=True, also=workload.condition) for pod in turn.end),
+            *_deletions(workload, turn.withdraw, plan, writes, tracked=False),
+            *_deletions(workload, turn.end, plan, writes, tracked=True),
             *(writes.counted(pod) for pod in turn.release),
         ]
         self._create(workload, turn.create, plan, writes, wall)
         if turn.remove:
             plan.last.append(GuardedDelete(workload.entry.key, workload.entry.mod_revision))
         elif turn.status != job.status:
+            plan.tell(workload.entry.key, *workload_events.of_status(workload, job.status, turn.status))
             plan.last.append(self._with_status(workload, turn.status, writes))
 
     def _create(
@@ -277,13 +285,16 @@ class WorkloadReconciler:
             if owner not in self._refused:
                 log.warning("%s %s/%s: no pod can be made of its template: %s", *_names(workload), error)
             self._refused[owner] = classes.version
+            self._news.append(workload_events.not_created(workload, str(error)))
             plan.again_at(wall + REFUSED_SECONDS)
             return str(error)
         taken, new = self.view.pods_of(owner).names, set[str]()
         for index in indexes:
             name = self._maker.name(workload, index, lambda name: name in taken or name in new)
             new.add(name)
-            plan.creations.append(self._maker.creation(workload, prototype, name, index, wall, writes.next(OP_CREATE)))
+            creation = self._maker.creation(workload, prototype, name, index, wall, writes.next(OP_CREATE))
+            plan.creations.append(creation)
+            plan.tell(creation.key, workload_events.pod_created(workload, name))
         return ""
 
     def _with_status(self, workload: PodOwner, status: ReplicaSetStatus | JobStatus, writes: PodWrites) -> GuardedPut:
@@ -306,6 +317,7 @@ class WorkloadReconciler:
             match outcome:
                 case Committed(revision):
                     written = max(written, revision)
+                    self._news += plan.news.get(write.key, ())
                 case Conflict():
                     met = True
                     self._expect(owner, write, outcome, now)
@@ -313,8 +325,10 @@ class WorkloadReconciler:
                     failed = True
                     if any(key == plan.key for key, _ in write.also):
                         self._uncertain.add(owner)
-                case TransactionRefused():
+                case TransactionRefused(error):
                     failed = failed or not plan.each_alone
+                    told = (workload_events.refused(one, str(error)) for one in plan.news.get(write.key, ()))
+                    self._news += filter(None, told)
                 case _:
                     pass
             if write.key == plan.key and isinstance(outcome, Committed | Conflict):
@@ -354,6 +368,17 @@ class WorkloadReconciler:
             # A controller often changes just then, so that costs no time at first.
             free = FREE_FAILURES if isinstance(outcome, Conflict) else 0
             self._looks.look_at(plan.owner, self._pod_retries.fail(write.key, now, free))
+
+
+def _deletions(
+    workload: PodOwner, pods: Iterable[OwnedPod], plan: WorkloadPlan, writes: PodWrites, *, tracked: bool
+) -> list[Write]:
+    """Of pods that were chosen among others, so the workload has to be as it was seen."""
+    found = []
+    for pod in pods:
+        found.append(writes.deletion(pod, tracked=tracked, also=workload.condition))
+        plan.tell(pod.key, workload_events.pod_deleted(workload, pod.name))
+    return found
 
 
 def _put(workload: PodOwner, item: Object, writes: PodWrites) -> GuardedPut:

@@ -1,10 +1,10 @@
 """Makes the pods of ReplicaSets and jobs: a loop of the leader, on a thread of its own with a connection of its own.
 
-While this replica leads and there is a ReplicaSet or a job, it follows the cluster, and writes under its epoch what the
-reconciler decides. Without any it follows their keys alone; soon after it has begun to lead it looks once for pods whose
-controller is gone, which an earlier leader may have left.
+While this replica leads and there is a ReplicaSet or a job, or a pod of one that is gone, it follows the cluster, and writes
+under its epoch what the reconciler decides. Otherwise it looks no more than whether there is one by now (presence.py).
 
-A turn sends the writes of all its plans together, creations in rounds that double. Nothing of it runs where pods are scheduled.
+A turn sends the writes of all its plans together, creations in rounds that double, and Events last. Nothing of it runs where pods
+are scheduled.
 """
 
 from __future__ import annotations
@@ -18,28 +18,25 @@ from random import Random
 from typing import Final
 
 from leader.channel import open_channel
-from rayched.api.kinds import JOB, REPLICA_SET, unwrap
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.controllers.loop_thread import LoopThread
+from rayched.controllers.workloads.event_sending import WorkloadEventSender
+from rayched.controllers.workloads.presence import WorkloadPresence
 from rayched.controllers.workloads.reconciler import WorkloadReconciler
 from rayched.controllers.workloads.workload_metrics import FAILED_TURNS, count_committed
 from rayched.controllers.workloads.workload_plan import WorkloadPlan, slow_start
-from rayched.store.codec import PoisonedObject
-from rayched.store.entries import Entry
 from rayched.store.errors import StoreError
 from rayched.store.following import ClusterChanges, Following, OwnWatches
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
-from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
+from rayched.store.list_watch_effects import Delivery
 from rayched.store.refusals import count_fenced_among
 from rayched.store.transactions import Committed, Conflict, Guard, Outcome, OutcomeUnknown, TransactionRefused, Write
-from rayched.v1.workloads_pb2 import Job, ReplicaSet
 
 _LOOK_SECONDS: Final = 0.2
 """Between two looks at whether this replica leads, and at what is due."""
 _GATHER_SECONDS: Final = 0.01
 """What changes together is decided together."""
-_LEFTOVERS_SECONDS: Final = 30.0
 _TOLERATIONS: Final = DefaultTolerations()
 
 log = logging.getLogger(__name__)
@@ -57,12 +54,10 @@ class WorkloadController:
         wall_clock: Callable[[], float] = time.time,
         changes: ClusterChanges | None = None,
         may_create: Callable[[], bool] = lambda: True,
-        leftovers_seconds: float = _LEFTOVERS_SECONDS,
     ) -> None:
         """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself.
 
-        `may_create`: whether the store has room for new objects. `leftovers_seconds`: after which a new leader that sees no
-        workload looks for pods of one that is gone.
+        `may_create`: whether the store has room for new objects.
         """
         self._endpoints = tuple(endpoints)
         self._keys = keys
@@ -71,7 +66,6 @@ class WorkloadController:
         self._wall_clock = wall_clock
         self._changes = changes or OwnWatches(endpoints)
         self._may_create = may_create
-        self._leftovers_seconds = leftovers_seconds
         self._loop = LoopThread("workloads", self._run)
         self._stopped, self._wake = self._loop.stopped, self._loop.wake
         self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
@@ -84,44 +78,35 @@ class WorkloadController:
                     self._lead(StoreClient(channel), epoch)
 
     def _lead(self, store: StoreClient, epoch: int) -> None:
-        patience: float | None = self._leftovers_seconds
+        events = WorkloadEventSender(store, self._keys, epoch)
         while not self._stopped.is_set() and self._epoch() == epoch:
-            self._wait_for_a_workload(epoch, patience)
-            patience = None
-            self._follow(store, epoch)
+            self._wait_for_a_workload(events, epoch)
+            self._follow(store, events, epoch)
 
     def _goes_on(self, epoch: int, *following: Following) -> bool:
         return not self._stopped.is_set() and self._epoch() == epoch and all(one.alive for one in following)
 
-    def _wait_for_a_workload(self, epoch: int, seconds: float | None) -> None:
-        """Until there is one, or the time is over."""
-        found = threading.Event()
+    def _wait_for_a_workload(self, events: WorkloadEventSender, epoch: int) -> None:
+        """Until there is one, or pods of one that is gone."""
+        presence, found = WorkloadPresence(self._keys, self._changes.decode), threading.Event()
 
         def look(delivery: Delivery) -> None:
-            match delivery:
-                case ListedAll(entries) if any(map(self._makes_pods, entries)):
-                    found.set()
-                case Changed(changes) if any(isinstance(change, Entry) and self._makes_pods(change) for change in changes):
-                    found.set()
+            presence.deliver(delivery)
+            if presence.is_there:
+                found.set()
 
-        until = None if seconds is None else time.monotonic() + seconds
-        following = [self._changes.follow(self._keys.prefix(kind), look) for kind in (REPLICA_SET, JOB)]
+        following = self._changes.follow(self._keys.cluster_prefix, look)
         try:
-            while self._goes_on(epoch, *following) and not found.wait(_LOOK_SECONDS):
-                if until is not None and time.monotonic() >= until:
-                    return
+            while self._goes_on(epoch, following) and not found.wait(_LOOK_SECONDS):
+                self._send(events, epoch)
         finally:
-            for one in following:
-                one.stop()
+            following.stop()
 
-    def _makes_pods(self, entry: Entry) -> bool:
-        try:
-            message = unwrap(self._changes.decode(entry))
-        except PoisonedObject:
-            return False
-        return isinstance(message, ReplicaSet | Job) and bool(message.spec.template.spec.containers)
+    def _send(self, events: WorkloadEventSender, revision: int) -> None:
+        if self._may_create():
+            events.send(revision, time.monotonic())
 
-    def _follow(self, store: StoreClient, epoch: int) -> None:
+    def _follow(self, store: StoreClient, events: WorkloadEventSender, epoch: int) -> None:
         """Until the lead, or the last workload and its pods are gone."""
         reconciler = WorkloadReconciler(
             self._keys, uuid.uuid4().hex[:12], Random(uuid.uuid4().int), self._tolerations, self._changes.decode
@@ -144,6 +129,10 @@ class WorkloadController:
                 self._wake.clear()
                 began = time.monotonic()
                 self._turn(store, reconciler, lock, epoch)
+                with lock:
+                    news, revision = reconciler.take_news(), reconciler.view.revision
+                events.tell(news, time.monotonic(), self._wall_clock())
+                self._send(events, revision)
                 # The replica has its processor for itself half of the time.
                 self._stopped.wait(max(_GATHER_SECONDS, time.monotonic() - began))
                 with lock:

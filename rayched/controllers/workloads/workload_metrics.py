@@ -8,6 +8,7 @@ from typing import Final
 from prometheus_client import Counter
 
 from rayched.controllers.workloads.pod_writes import OP_ADOPT, OP_COUNT, OP_CREATE, OP_DELETE, OP_RELEASE
+from rayched.store.event_writes import DROPPED, WRITTEN
 from rayched.store.transactions import Committed, GuardedDelete, Outcome, Write
 from rayched.v1.storage_pb2 import Stored
 
@@ -23,6 +24,12 @@ FAILED_DECISIONS: Final = Counter(
     "rayched_workload_failed_decisions", "Controllers and pods about which nothing could be decided; each is tried again."
 )
 
+EVENTS: Final = Counter(
+    "rayched_workload_events", "Events of ReplicaSets and jobs, written, and dropped where there were too many.", ["outcome"]
+)
+
+for _outcome in (WRITTEN, DROPPED):
+    EVENTS.labels(_outcome)
 for _op in _OPS:
     # Whoever computes a rate needs the zeros before the first one.
     PODS.labels(_op)

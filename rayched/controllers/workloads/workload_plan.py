@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rayched.api.occurrences import EventOccurrence
 from rayched.store.transactions import GuardedPut, Write
 
 STRAYS: Final = ""
@@ -28,11 +29,17 @@ class WorkloadPlan:
     """By the wall clock."""
     each_alone: bool = False
     """None of `pods` depends on another: one that fails is put off, and the others go on."""
+    news: dict[bytes, list[EventOccurrence]] = field(default_factory=dict)
+    """By the key of a write: what people are told once it is done."""
     stopped: bool = False
     """A creation was not done: the others are not sent."""
 
     def again_at(self, wall: float) -> None:
         self.recheck_at = wall if self.recheck_at is None else min(wall, self.recheck_at)
+
+    def tell(self, key: bytes, *news: EventOccurrence) -> None:
+        if news:
+            self.news.setdefault(key, []).extend(news)
 
     def __len__(self) -> int:
         return len(self.pods) + len(self.creations) + len(self.last)

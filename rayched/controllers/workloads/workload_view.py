@@ -62,6 +62,31 @@ class PodOwner:
         return ((self.entry.key, self.entry.mod_revision),)
 
 
+def pod_owner(entry: Entry, message: object) -> PodOwner | None:
+    """None: it is no workload, or none that can be read."""
+    if not isinstance(message, ReplicaSet | Job):
+        return None
+    try:
+        kind = JOB if isinstance(message, Job) else REPLICA_SET
+        return PodOwner(entry, kind, message, LabelSelectorMatcher(message.spec.selector))
+    except ValueError as error:
+        # No admission let this in; the others go on.
+        log.warning("the workload under key %s makes no pods: %s", entry.key.decode(errors="backslashreplace"), error)
+        return None
+
+
+def depends_on_owner(pod: OwnedPod) -> bool:
+    """Whether it goes, or changes, with the ReplicaSet or job that controls it.
+
+    Only a reference as controllers write it makes a pod depend on its owner: some name one that has never been there. But nobody
+    will ever count a pod whose job is gone.
+    """
+    owner = pod.owner
+    if owner is None or (owner.api_version, owner.kind) not in OWNERS:
+        return False
+    return pod.tracked or (owner.block_owner_deletion and not pod.deleting)
+
+
 def identity_of(kind: str, namespace: str, name: str, uid: str) -> str:
     """One text for all that says which controller is meant."""
     return f"{kind}/{namespace}/{name}/{uid}"
@@ -200,9 +225,7 @@ class WorkloadView:
             self.released[workload.identity][pod.key] = pod
 
     def _stray(self, pod: OwnedPod) -> None:
-        """Only a reference as controllers write it makes a pod depend on its owner: some name one that has never been there.
-        But nobody will ever count a pod whose job is gone."""
-        if pod.owner is not None and (pod.tracked or (pod.owner.block_owner_deletion and not pod.deleting)):
+        if depends_on_owner(pod):
             self.strays[pod.key] = pod
 
     def _pod_gone(self, namespace: str, key: bytes) -> None:
@@ -268,16 +291,7 @@ class WorkloadView:
             self._stray(pod)
 
     def _workload(self, change: Change) -> PodOwner | None:
-        message = self._message(change)
-        if isinstance(change, Deleted) or not isinstance(message, ReplicaSet | Job):
-            return None
-        try:
-            kind = JOB if isinstance(message, Job) else REPLICA_SET
-            return PodOwner(change, kind, message, LabelSelectorMatcher(message.spec.selector))
-        except ValueError as error:
-            # No admission let this in; the others go on.
-            log.warning("the workload under key %s makes no pods: %s", change.key.decode(errors="backslashreplace"), error)
-            return None
+        return None if isinstance(change, Deleted) else pod_owner(change, self._message(change))
 
     def _class_changed(self, name: str, is_priority: bool, change: Change) -> None:
         message = self._message(change)
