@@ -96,8 +96,8 @@ class AsyncStreamingCalls:
         token: str = "",
     ) -> AsyncExecStream:
         """As Client.exec; it begins with `async with`."""
-        start = exec_start(name, command, namespace, container, stdin=stdin, tty=tty, size=size, token=token)
-        return AsyncExecStream(self._transport, start)
+        start = exec_start(name, command, namespace, container, stdin=stdin, tty=tty, size=size)
+        return AsyncExecStream(self._transport, start, token)
 
     def port_forward(
         self,
@@ -112,8 +112,8 @@ class AsyncStreamingCalls:
         accepted: Callable[[], None] = lambda: None,
     ) -> AsyncPortForwarder:
         """As Client.port_forward; it begins with `async with`."""
-        start = PortForwardStart(namespace=namespace, pod=name, port=port, token=token)
-        return AsyncPortForwarder(self._transport, start, address, local_port, failed=failed, accepted=accepted)
+        start = PortForwardStart(namespace=namespace, pod=name, port=port)
+        return AsyncPortForwarder(self._transport, start, token, address, local_port, failed=failed, accepted=accepted)
 
     async def usage(self, node: str = "", *, timeout_seconds: float | None = None) -> UsageResponse:
         """As Client.usage."""

@@ -14,6 +14,7 @@ from rayched.client.async_transport import AsyncTransport
 from rayched.client.errors import ApiError, api_error
 from rayched.client.executing import ExecOutput
 from rayched.client.forwarding import CONNECTIONS_MAX
+from rayched.client.proving import StreamProof
 from rayched.client.two_way import FRAME_BYTES, nothing_was_done
 from rayched.v1.streams_pb2 import ExecRequest, ExecStart, PortForwardRequest, PortForwardStart, TerminalSize
 
@@ -26,23 +27,35 @@ class AsyncTwoWayStream:
         self._endpoints = endpoints
 
     @staticmethod
-    async def open(transport: AsyncTransport, name: str, start: Message) -> AsyncTwoWayStream:
-        """When the first message has come. Raises ApiError."""
+    async def open(transport: AsyncTransport, name: str, proof: StreamProof) -> AsyncTwoWayStream:
+        """When the first message has come that is no challenge. Raises ApiError."""
         async for attempt in transport.attempts(transport.patience.total_seconds, nothing_was_done):
             with attempt:
                 endpoint, call = transport.two_way(name)
                 stream = AsyncTwoWayStream(call, ", ".join(transport.endpoints.all))
                 try:
-                    await call.write(start)
-                    if await call.read() is not grpc.aio.EOF:
+                    if await stream._begin(proof):
                         return stream
                 except grpc.RpcError as error:
-                    raise transport.endpoints.failed(endpoint, error) from None
+                    raise proof.explained(transport.endpoints.failed(endpoint, error)) from None
                 except asyncio.InvalidStateError:
-                    # It ended before the start was written.
+                    # It ended before the start, or the proof, was written.
                     pass
-                raise await stream.failure()
+                except ApiError:
+                    stream.close()
+                    raise
+                raise proof.explained(await stream.failure())
         raise AssertionError("an attempt returns or raises")
+
+    async def _begin(self, proof: StreamProof) -> bool:
+        """Whether a message has come that is no challenge."""
+        await self._call.write(proof.first_request)
+        first = await self._call.read()
+        answer = proof.answer(first) if first is not grpc.aio.EOF else None
+        if answer is not None:
+            await self._call.write(answer)
+            first = await self._call.read()
+        return first is not grpc.aio.EOF
 
     async def send(self, message: Message) -> None:
         """Waits while the network takes no more; nothing is sent any more once the stream has ended."""
@@ -72,17 +85,17 @@ class AsyncTwoWayStream:
 class AsyncExecStream:
     """Iterates over a program's output until its end; then `exit_code` is there. Closing kills the program."""
 
-    def __init__(self, transport: AsyncTransport, start: ExecStart) -> None:
+    def __init__(self, transport: AsyncTransport, start: ExecStart, token: str) -> None:
         """It begins when it is entered, in an `async with`."""
         self._transport = transport
-        self._start = start
+        self._proof = StreamProof(token, start)
         self._stream: AsyncTwoWayStream | None = None
         self.exit_code: int | None = None
         """128 + the number of the signal that killed it."""
 
     async def __aenter__(self) -> AsyncExecStream:
         """When the program runs. Raises ApiError."""
-        self._stream = await AsyncTwoWayStream.open(self._transport, "Exec.Stream", ExecRequest(start=self._start))
+        self._stream = await AsyncTwoWayStream.open(self._transport, "Exec.Stream", self._proof)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -129,6 +142,7 @@ class AsyncPortForwarder:
         self,
         transport: AsyncTransport,
         start: PortForwardStart,
+        token: str,
         address: str,
         port: int,
         *,
@@ -137,7 +151,7 @@ class AsyncPortForwarder:
     ) -> None:
         """`port` 0: one that is free. `failed` and `accepted` are told of each connection."""
         self._transport = transport
-        self._start = start
+        self._proof = StreamProof(token, start)
         self._address = address
         self._failed = failed
         self._accepted = accepted
@@ -182,8 +196,7 @@ class AsyncPortForwarder:
             writer.close()
 
     async def _carry_streamed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        start = PortForwardRequest(start=self._start)
-        stream = await AsyncTwoWayStream.open(self._transport, "PortForward.Stream", start)
+        stream = await AsyncTwoWayStream.open(self._transport, "PortForward.Stream", self._proof)
         sending = asyncio.create_task(self._send(reader, stream))
         try:
             while (response := await stream.read()) is not None:

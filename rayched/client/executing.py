@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import grpc
 
 from rayched.client.errors import ApiError
+from rayched.client.proving import StreamProof
 from rayched.client.transport import Transport
 from rayched.client.two_way import FRAME_BYTES, TwoWayStream
 from rayched.v1.streams_pb2 import ExecRequest, ExecStart, TerminalSize
@@ -27,9 +28,9 @@ class ExecStream:
     One thread iterates; others may write.
     """
 
-    def __init__(self, transport: Transport, start: ExecStart) -> None:
-        """When the program runs. Raises ApiError."""
-        self._stream = TwoWayStream.open(transport, "Exec.Stream", ExecRequest(start=start))
+    def __init__(self, transport: Transport, start: ExecStart, token: str) -> None:
+        """When the program runs. The token proves, and is not sent. Raises ApiError."""
+        self._stream = TwoWayStream.open(transport, "Exec.Stream", StreamProof(token, start))
         self.exit_code: int | None = None
         """128 + the number of the signal that killed it."""
 
@@ -76,12 +77,11 @@ def exec_start(
     stdin: bool,
     tty: bool,
     size: tuple[int, int] | None,
-    token: str,
 ) -> ExecStart:
     """`size`: columns and rows."""
     if isinstance(command, str):
         raise TypeError("command: found one text, want a sequence of words, for no shell reads it")
-    start = ExecStart(namespace=namespace, pod=name, container=container, command=command, stdin=stdin, tty=tty, token=token)
+    start = ExecStart(namespace=namespace, pod=name, container=container, command=command, stdin=stdin, tty=tty)
     if size is not None:
         start.size.columns, start.size.rows = size
     return start

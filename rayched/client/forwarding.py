@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rayched.client.errors import ApiError
+from rayched.client.proving import StreamProof
 from rayched.client.transport import Transport
 from rayched.client.two_way import FRAME_BYTES, TwoWayStream
 from rayched.v1.streams_pb2 import PortForwardRequest, PortForwardStart
@@ -25,6 +26,7 @@ class PortForwarder:
         self,
         transport: Transport,
         start: PortForwardStart,
+        token: str,
         address: str,
         port: int,
         *,
@@ -33,7 +35,7 @@ class PortForwarder:
     ) -> None:
         """`port` 0: one that is free. `failed` and `accepted` are told of each connection, in its thread. Raises OSError."""
         self._transport = transport
-        self._start = start
+        self._proof = StreamProof(token, start)
         self._failed = failed
         self._accepted = accepted
         self._listener = socket.create_server((address, port))
@@ -96,7 +98,7 @@ class PortForwarder:
             self._turns.release()
 
     def _carry_streamed(self, connection: socket.socket) -> None:
-        stream = TwoWayStream.open(self._transport, "PortForward.Stream", PortForwardRequest(start=self._start))
+        stream = TwoWayStream.open(self._transport, "PortForward.Stream", self._proof)
         with self._lock:
             self._open.add(stream)
             is_closed = self._closed.is_set()

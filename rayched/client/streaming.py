@@ -108,11 +108,11 @@ class StreamingCalls:
     ) -> ExecStream:
         """Runs a program in a container that runs, as the container's own user, with its environment.
 
-        `size` is the terminal's, columns and rows; `token` that of the pod's node. Closing the stream kills the program. Raises
-        ApiError when it cannot be started; tried again only where nothing was done.
+        `size` is the terminal's, columns and rows; `token` that of the pod's node, which is proved and not sent. Closing the
+        stream kills the program. Raises ApiError when it cannot be started; tried again only where nothing was done.
         """
-        start = exec_start(name, command, namespace, container, stdin=stdin, tty=tty, size=size, token=token)
-        return ExecStream(self._transport, start)
+        start = exec_start(name, command, namespace, container, stdin=stdin, tty=tty, size=size)
+        return ExecStream(self._transport, start, token)
 
     def port_forward(
         self,
@@ -130,8 +130,8 @@ class StreamingCalls:
 
         `failed` and `accepted` are told of each connection. Raises OSError where nobody can listen there.
         """
-        start = PortForwardStart(namespace=namespace, pod=name, port=port, token=token)
-        return PortForwarder(self._transport, start, address, local_port, failed=failed, accepted=accepted)
+        start = PortForwardStart(namespace=namespace, pod=name, port=port)
+        return PortForwarder(self._transport, start, token, address, local_port, failed=failed, accepted=accepted)
 
     def usage(self, node: str = "", *, timeout_seconds: float | None = None) -> UsageResponse:
         """What nodes and their pods use: of all whose agents have a stream to the replica that answers, or of one."""

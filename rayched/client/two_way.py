@@ -16,6 +16,7 @@ import grpc
 from google.protobuf.message import Message
 
 from rayched.client.errors import ApiError, ClientClosed, api_error
+from rayched.client.proving import StreamProof
 from rayched.client.transport import Transport
 
 _WAITING_MAX: Final = 4
@@ -26,28 +27,38 @@ FRAME_BYTES: Final = 64 << 10
 class TwoWayStream:
     """Messages to and from one call. Opened by `open`; `close` ends it. One thread reads, others may send."""
 
-    def __init__(self, call: Any, sending: _Sending, first: Any, endpoints: str) -> None:
+    def __init__(self, call: Any, sending: _Sending, endpoints: str) -> None:
         self._call = call
         self._sending = sending
         self._endpoints = endpoints
-        self.first = first
-        """The first message that came."""
 
     @staticmethod
-    def open(transport: Transport, name: str, start: Message) -> TwoWayStream:
-        """When the first message has come. Raises ApiError."""
+    def open(transport: Transport, name: str, proof: StreamProof) -> TwoWayStream:
+        """When the first message has come that is no challenge. Raises ApiError."""
         for attempt in transport.attempts(transport.patience.total_seconds, nothing_was_done):
             with attempt:
-                sending = _Sending(start)
+                sending = _Sending(proof.first_request)
                 endpoint, call = transport.stream(name, sending)
+                stream = TwoWayStream(call, sending, ", ".join(transport.endpoints.all))
                 try:
-                    return TwoWayStream(call, sending, next(call), ", ".join(transport.endpoints.all))
+                    stream._begin(proof)
                 except StopIteration:
+                    stream.close()
                     raise ApiError(grpc.StatusCode.ABORTED, f"{endpoint} ended the stream without a word") from None
                 except grpc.RpcError as error:
-                    sending.end()
-                    raise transport.endpoints.failed(endpoint, error) from None
+                    stream.close()
+                    raise proof.explained(transport.endpoints.failed(endpoint, error)) from None
+                except ApiError:
+                    stream.close()
+                    raise
+                return stream
         raise AssertionError("an attempt returns or raises")
+
+    def _begin(self, proof: StreamProof) -> None:
+        answer = proof.answer(next(self._call))
+        if answer is not None:
+            self.send(answer)
+            next(self._call)
 
     def send(self, message: Message) -> None:
         """Waits while the network takes no more; nothing is sent any more once the stream has ended."""

@@ -65,20 +65,34 @@ class LogPosition(_message.Message):
     since: bytes
     def __init__(self, uid: _Optional[str] = ..., attempt: _Optional[int] = ..., file: _Optional[int] = ..., begin: _Optional[bytes] = ..., offset: _Optional[int] = ..., in_line: _Optional[bool] = ..., since: _Optional[bytes] = ...) -> None: ...
 
+class StreamChallenge(_message.Message):
+    __slots__ = ("nonce", "node", "uid", "container")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    nonce: bytes
+    node: str
+    uid: str
+    container: str
+    def __init__(self, nonce: _Optional[bytes] = ..., node: _Optional[str] = ..., uid: _Optional[str] = ..., container: _Optional[str] = ...) -> None: ...
+
 class ExecRequest(_message.Message):
-    __slots__ = ("start", "stdin", "resize", "end_of_input")
+    __slots__ = ("start", "stdin", "resize", "end_of_input", "proof")
     START_FIELD_NUMBER: _ClassVar[int]
     STDIN_FIELD_NUMBER: _ClassVar[int]
     RESIZE_FIELD_NUMBER: _ClassVar[int]
     END_OF_INPUT_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     start: ExecStart
     stdin: bytes
     resize: TerminalSize
     end_of_input: bool
-    def __init__(self, start: _Optional[_Union[ExecStart, _Mapping]] = ..., stdin: _Optional[bytes] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ..., end_of_input: _Optional[bool] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, start: _Optional[_Union[ExecStart, _Mapping]] = ..., stdin: _Optional[bytes] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ..., end_of_input: _Optional[bool] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class ExecStart(_message.Message):
-    __slots__ = ("namespace", "pod", "container", "command", "stdin", "tty", "size", "token")
+    __slots__ = ("namespace", "pod", "container", "command", "stdin", "tty", "size", "token", "proves")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +101,7 @@ class ExecStart(_message.Message):
     TTY_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PROVES_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     pod: str
     container: str
@@ -95,7 +110,8 @@ class ExecStart(_message.Message):
     tty: bool
     size: TerminalSize
     token: str
-    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., container: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., stdin: _Optional[bool] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ..., token: _Optional[str] = ...) -> None: ...
+    proves: bool
+    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., container: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., stdin: _Optional[bool] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ..., token: _Optional[str] = ..., proves: _Optional[bool] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("columns", "rows")
@@ -106,16 +122,18 @@ class TerminalSize(_message.Message):
     def __init__(self, columns: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class ExecResponse(_message.Message):
-    __slots__ = ("started", "stdout", "stderr", "exit")
+    __slots__ = ("started", "stdout", "stderr", "exit", "challenge")
     STARTED_FIELD_NUMBER: _ClassVar[int]
     STDOUT_FIELD_NUMBER: _ClassVar[int]
     STDERR_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     started: bool
     stdout: bytes
     stderr: bytes
     exit: ExecExit
-    def __init__(self, started: _Optional[bool] = ..., stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., exit: _Optional[_Union[ExecExit, _Mapping]] = ...) -> None: ...
+    challenge: StreamChallenge
+    def __init__(self, started: _Optional[bool] = ..., stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., exit: _Optional[_Union[ExecExit, _Mapping]] = ..., challenge: _Optional[_Union[StreamChallenge, _Mapping]] = ...) -> None: ...
 
 class ExecExit(_message.Message):
     __slots__ = ("code", "signal")
@@ -126,36 +144,42 @@ class ExecExit(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
 class PortForwardRequest(_message.Message):
-    __slots__ = ("start", "data", "end")
+    __slots__ = ("start", "data", "end", "proof")
     START_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     start: PortForwardStart
     data: bytes
     end: bool
-    def __init__(self, start: _Optional[_Union[PortForwardStart, _Mapping]] = ..., data: _Optional[bytes] = ..., end: _Optional[bool] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, start: _Optional[_Union[PortForwardStart, _Mapping]] = ..., data: _Optional[bytes] = ..., end: _Optional[bool] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class PortForwardStart(_message.Message):
-    __slots__ = ("namespace", "pod", "port", "token")
+    __slots__ = ("namespace", "pod", "port", "token", "proves")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PROVES_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     pod: str
     port: int
     token: str
-    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., port: _Optional[int] = ..., token: _Optional[str] = ...) -> None: ...
+    proves: bool
+    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., port: _Optional[int] = ..., token: _Optional[str] = ..., proves: _Optional[bool] = ...) -> None: ...
 
 class PortForwardResponse(_message.Message):
-    __slots__ = ("connected", "data", "end")
+    __slots__ = ("connected", "data", "end", "challenge")
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     connected: bool
     data: bytes
     end: bool
-    def __init__(self, connected: _Optional[bool] = ..., data: _Optional[bytes] = ..., end: _Optional[bool] = ...) -> None: ...
+    challenge: StreamChallenge
+    def __init__(self, connected: _Optional[bool] = ..., data: _Optional[bytes] = ..., end: _Optional[bool] = ..., challenge: _Optional[_Union[StreamChallenge, _Mapping]] = ...) -> None: ...
 
 class UsageRequest(_message.Message):
     __slots__ = ("node",)

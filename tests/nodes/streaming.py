@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rayched.api.stream_proof import proof_of, proven_request
+from rayched.v1.streams_pb2 import ExecRequest, ExecResponse, ExecStart, StreamChallenge
+from rayched.v1.streams_pb2_grpc import ExecStub
 from tests.nodes.real_node import AgentProcess
 
 SECONDS_MAX = 240.0
@@ -40,6 +44,40 @@ def running(address: str, *words: str, **options: Any) -> Iterator[subprocess.Po
     finally:
         process.kill()
         process.communicate()
+
+
+class RawExec:
+    """An exec by hand, whose requests are what the test wants them to be."""
+
+    def __init__(self, channel: Any, start: ExecStart) -> None:
+        self._requests: queue.SimpleQueue[ExecRequest | None] = queue.SimpleQueue()
+        self._call = ExecStub(channel).Stream(iter(self._requests.get, None), timeout=60)
+        self.send(ExecRequest(start=start))
+
+    def __enter__(self) -> RawExec:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._requests.put(None)
+        self._call.cancel()
+
+    def send(self, request: ExecRequest) -> None:
+        self._requests.put(request)
+
+    def read(self) -> ExecResponse:
+        """Raises grpc.RpcError."""
+        found: ExecResponse = next(self._call)
+        return found
+
+    def challenge(self) -> StreamChallenge:
+        found = self.read()
+        assert found.HasField("challenge"), found
+        return found.challenge
+
+
+def proof_for(token: str, start: ExecStart, challenge: StreamChallenge) -> bytes:
+    request = proven_request(start, challenge.node, challenge.uid, challenge.container)
+    return proof_of(token, request, challenge.nonce)
 
 
 class Agents:

@@ -30,7 +30,7 @@ from rayched.store.keys import Keys
 from rayched.v1.streams_pb2 import ExecRequest, ExecStart
 from rayched.v1.streams_pb2_grpc import ExecStub
 from tests.nodes.real_node import PATIENCE_SECONDS, AgentProcess, a_pod, in_phase, processes, ready, registered, sh, status, until
-from tests.nodes.streaming import Agents, done, rayched, run, running
+from tests.nodes.streaming import Agents, RawExec, done, proof_for, rayched, run, running
 from tests.server.serving import Serving, serving
 
 NODE = "executes"
@@ -323,15 +323,19 @@ def test_a_message_that_is_too_large_ends_the_stream_and_the_program(
     client: Client, agent: AgentProcess, replica: Serving
 ) -> None:
     name = running_pod(client)
-    start = ExecStart(namespace="default", pod=name, command=["sleep", "1000"], stdin=True, token=TOKEN)
-    requests = [ExecRequest(start=start), ExecRequest(stdin=bytes((256 << 10) + 1))]
-    with pytest.raises(grpc.RpcError) as told:
-        list(ExecStub(replica.channel).Stream(iter(requests), timeout=60))
+    start = ExecStart(namespace="default", pod=name, command=["sleep", "1000"], stdin=True, proves=True)
+    too_large = ExecRequest(stdin=bytes((256 << 10) + 1))
+    with RawExec(replica.channel, start) as one:
+        one.send(ExecRequest(proof=proof_for(TOKEN, start, one.challenge())))
+        assert one.read().started
+        one.send(too_large)
+        with pytest.raises(grpc.RpcError) as told:
+            one.read()
     assert told.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert told.value.details().endswith(" bytes, at most 262144 are allowed")
     until(lambda: len(processes(client, name)) == 1, "the program is gone")
     with pytest.raises(grpc.RpcError) as told:
-        list(ExecStub(replica.channel).Stream(iter(requests[1:]), timeout=60))
+        list(ExecStub(replica.channel).Stream(iter([too_large]), timeout=60))
     assert told.value.details() == "the first request of an exec is its start"
 
 

@@ -22,6 +22,7 @@ from rayched.v1.streams_pb2 import (
     PortForwardRequest,
     PortForwardStart,
     ReplicaFrame,
+    StreamChallenge,
     UsageRequest,
     UsageResponse,
 )
@@ -103,6 +104,7 @@ class ExecService:
             raise invalid("command: you must specify at least one command for the container")
         if start.ByteSize() > _COMMAND_BYTES_MAX:
             raise invalid(f"command: found {start.ByteSize()} bytes, at most {_COMMAND_BYTES_MAX} are allowed")
+        _check_no_token("exec", start.token)
         pod = await _pod_of(self._streams, start.namespace, start.pod)
         if pod.status.phase in _ENDED:
             raise forbidden_by_state(
@@ -111,7 +113,7 @@ class ExecService:
         start.container = _container_of(pod, start.container)
         frame = ReplicaFrame(uid=pod.metadata.uid, exec=first)
         async with self._streams.to_node(_node_of(pod), _subject(pod), frame) as link:
-            relay = _Relay(call, link, self._streams.limits.frame_bytes)
+            relay = _Relay(call, link, self._streams.limits.frame_bytes, _challenge_of(pod, start.container))
             await relay.run("exec", self._streams.limits.idle_seconds, ReplicaFrame(exec=ExecRequest(end_of_input=True)))
 
 
@@ -131,6 +133,7 @@ class PortForwardService:
         start: PortForwardStart = first.start
         if not 0 < start.port < 1 << 16:
             raise invalid(f"port: found {start.port}, want 1 to 65535")
+        _check_no_token("port-forward", start.token)
         pod = await _pod_of(self._streams, start.namespace, start.pod)
         if pod.status.phase != "Running":
             phase = pod.status.phase or "Pending"
@@ -139,7 +142,7 @@ class PortForwardService:
             )
         frame = ReplicaFrame(uid=pod.metadata.uid, port_forward=first)
         async with self._streams.to_node(_node_of(pod), _subject(pod), frame) as link:
-            relay = _Relay(call, link, self._streams.limits.frame_bytes)
+            relay = _Relay(call, link, self._streams.limits.frame_bytes, _challenge_of(pod, ""))
             end = ReplicaFrame(port_forward=PortForwardRequest(end=True))
             await relay.run("port_forward", self._streams.limits.idle_seconds, end)
 
@@ -182,10 +185,12 @@ class UsageService:
 class _Relay:
     """Frames of a client and an agent, both ways at once, until the agent ends it."""
 
-    def __init__(self, call: Call, link: AgentLink, frame_bytes: int) -> None:
+    def __init__(self, call: Call, link: AgentLink, frame_bytes: int, challenge: StreamChallenge) -> None:
+        """`challenge`: that of the agent, but for its nonce."""
         self._call = call
         self._link = link
         self._frame_bytes = frame_bytes
+        self._challenge = challenge
         self._passed_at = time.monotonic()
 
     async def run(self, field: str, idle_seconds: float, end: ReplicaFrame) -> None:
@@ -206,7 +211,12 @@ class _Relay:
 
     async def _down(self, field: str) -> None:
         while (answer := await self._link.read()) is not None:
-            await self._call.write(getattr(answer, field))
+            response = getattr(answer, field)
+            if response.HasField("challenge"):
+                # Whatever else the agent says in it: who it is was found out here.
+                self._challenge.nonce = response.challenge.nonce
+                response.challenge.CopyFrom(self._challenge)
+            await self._call.write(response)
             self._passed_at = time.monotonic()
 
     async def _up(self, field: str, end: ReplicaFrame) -> None:
@@ -253,6 +263,16 @@ def _container_of(pod: Pod, name: str) -> str:
     if len(names) != 1:
         raise invalid(f"a container name must be specified for pod {pod.metadata.name}, choose one of: {_listed(names)}")
     return names[0]
+
+
+def _challenge_of(pod: Pod, container: str) -> StreamChallenge:
+    return StreamChallenge(node=_node_of(pod), uid=pod.metadata.uid, container=container)
+
+
+def _check_no_token(verb: str, token: str) -> None:
+    if token:
+        text = "this client sends the token of the node, which goes no further than here; a newer one proves that it knows it"
+        raise ApiFailure(Code.PERMISSION_DENIED, f"{verb}: {text}")
 
 
 def _listed(names: Sequence[str]) -> str:

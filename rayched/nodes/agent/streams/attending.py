@@ -7,23 +7,26 @@ agent's loop. What has to be known of pods is asked of that loop.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import grpc
 
+from rayched.api.stream_proof import NONCE_BYTES
 from rayched.client.endpoints import CHANNEL_OPTIONS, method, serialized
 from rayched.nodes.agent.agent_settings import AgentSettings
 from rayched.nodes.agent.streams.exec_session import ExecSession
 from rayched.nodes.agent.streams.log_session import LogSession
 from rayched.nodes.agent.streams.port_session import PortSession
-from rayched.nodes.agent.streams.refusals import Code, StreamRefusal, refused
+from rayched.nodes.agent.streams.refusals import Code, StreamRefusal
 from rayched.nodes.agent.streams.replica_stream import HungUp, ReplicaStream, while_heard
 from rayched.nodes.agent.streams.targets import StreamTargets
+from rayched.nodes.agent.streams.token_gate import TokenGate
 from rayched.nodes.agent.streams.usage import usage_sampler
 from rayched.v1.streams_pb2 import AgentFrame, AttendRequest, NodeUsage, ReplicaFrame, StreamEnd
 
@@ -53,7 +56,7 @@ class AgentStreaming:
     ) -> None:
         """`post` runs something in the agent's loop."""
         self._node = settings.node
-        self._token = settings.stream_token
+        self._gate = TokenGate(settings.node, settings.stream_token, partial(secrets.token_bytes, NONCE_BYTES))
         self._sampler = usage_sampler(settings.node, settings.bounds)
         self._sampling = asyncio.Lock()
         self._endpoints = endpoints
@@ -195,13 +198,13 @@ class AgentStreaming:
                 await while_heard(session.run(self._targets, self._ask), stream)
             case "exec":
                 start = first.exec.start
-                self._check_token("exec", start.token)
-                target = await self._ask(lambda: self._targets.running(first.uid, start.pod, start.container))
+                await self._gate.let_in(first, stream)
+                target = await self._ask(lambda: self._targets.running(first.uid, start.namespace, start.pod, start.container))
                 await while_heard(ExecSession(start, target, stream).run(), stream)
             case "port_forward":
                 port = first.port_forward.start
-                self._check_token("port-forward", port.token)
-                await self._ask(lambda: self._targets.check_pod(first.uid, port.pod))
+                await self._gate.let_in(first, stream)
+                await self._ask(lambda: self._targets.check_pod(first.uid, port.namespace, port.pod))
                 await while_heard(PortSession(port, stream).run(), stream)
             case "usage":
                 await stream.write(AgentFrame(usage=await self._usage()))
@@ -214,14 +217,6 @@ class AgentStreaming:
         pods = await self._ask(self._targets.with_processes)
         async with self._sampling:
             return await self._loop.run_in_executor(None, self._sampler.usage, pods)
-
-    def _check_token(self, what: str, token: str) -> None:
-        if not self._token:
-            raise refused(f"node {self._node}: {what} is off, for its agent has no token (rayched node --stream-token-file)")
-        if not token:
-            raise refused(f"node {self._node}: {what} needs the token of the node (--token-file)")
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
-            raise refused(f"node {self._node}: {what} with another token than that of the node")
 
     async def _ask(self, question: Callable[[], _T]) -> _T:
         """The answer of the agent's loop."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.nodes.agent.container_life import CONTAINER_CREATING, ContainerLife, ContainerStep
 from rayched.nodes.agent.disk import PodDirectory
 from rayched.nodes.agent.pod_runner import PodRunner
@@ -76,9 +77,9 @@ class StreamTargets:
             raise NotStarted(status.state.waiting.reason or CONTAINER_CREATING)
         return self.log_of_attempt(uid, pod, container, attempt)
 
-    def running(self, uid: str, pod: str, container: str) -> RunningTarget:
+    def running(self, uid: str, namespace: str, pod: str, container: str) -> RunningTarget:
         """Raises StreamRefusal."""
-        runner = self._runners.get(uid)
+        runner = self._named(uid, namespace, pod)
         if runner is None:
             raise forbidden(f'pod "{pod}" does not run on this node')
         one, _ = _container(runner, pod, container)
@@ -95,11 +96,19 @@ class StreamTargets:
                 found.append(UsageTarget(metadata.namespace, metadata.name, uid, containers, runner.directory))
         return sorted(found, key=lambda one: (one.namespace, one.name))
 
-    def check_pod(self, uid: str, pod: str) -> None:
+    def check_pod(self, uid: str, namespace: str, pod: str) -> None:
         """Raises StreamRefusal where nothing of it runs."""
-        runner = self._runners.get(uid)
+        runner = self._named(uid, namespace, pod)
         if runner is None or not any(one.step is ContainerStep.RUNNING for one in runner.life.containers):
             raise forbidden(f'pod "{pod}" does not run on this node')
+
+    def _named(self, uid: str, namespace: str, pod: str) -> PodRunner | None:
+        """The client has proved that it wants the pod of that name; the uid is what a replica says of it."""
+        runner = self._runners.get(uid)
+        if runner is None:
+            return None
+        metadata = runner.life.pod.metadata
+        return runner if (metadata.namespace, metadata.name) == (namespace or DEFAULT_NAMESPACE, pod) else None
 
     def log_of_attempt(self, uid: str, pod: str, container: str, attempt: int) -> AttemptLog:
         """Raises StreamRefusal."""
