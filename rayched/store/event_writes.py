@@ -98,14 +98,16 @@ class _Lease:
 class EventWrites:
     """What is to be told, what is under way, and when the next may be written."""
 
-    def __init__(self, keys: Keys, incarnation: str) -> None:
+    def __init__(self, keys: Keys, incarnation: str, *, repeating: bool = False) -> None:
+        """`repeating`: ordinary news happens again and again to the same objects, and is looked at, and kept, as warnings are."""
         self._keys = keys
         self._incarnation = incarnation
+        self._repeating = repeating
         self._number = 0
         self._series: OrderedDict[bytes, _Series] = OrderedDict()
         """By the occurrence's id; those that wait or are under way, and repeated ones, the latest last."""
         self._fresh: deque[tuple[EventOccurrence | Unworded, float, float]] = deque()
-        """Ordinary news as it came, with its times; it hardly ever repeats, so it is looked at only when its turn comes."""
+        """Ordinary news as it came, with its times; where it hardly ever repeats it is looked at only when its turn comes."""
         self._due: tuple[list[tuple[float, int, bytes]], list[tuple[float, int, bytes]]] = ([], [])
         """Heaps of when which may be written: warnings and ordinary news."""
         self._sent: dict[str, bytes] = {}
@@ -126,12 +128,13 @@ class EventWrites:
 
     def emit(self, occurrence: EventOccurrence, now: float, now_unix: float) -> None:
         """Tell people, some time. Never fails, never waits."""
-        if occurrence.type != NORMAL:
-            self._take(occurrence, now, now_unix)
-        elif len(self) < NORMAL_WAITING_MAX:
+        is_ordinary = occurrence.type == NORMAL
+        if is_ordinary and len(self) >= NORMAL_WAITING_MAX:
+            self.counts[DROPPED] += 1
+        elif is_ordinary and not self._repeating:
             self._fresh.append((occurrence, now, now_unix))
         else:
-            self.counts[DROPPED] += 1
+            self._take(occurrence, now, now_unix)
 
     def emit_later(self, told: Unworded, now: float, now_unix: float) -> None:
         """As `emit`, of ordinary news."""
@@ -252,7 +255,7 @@ class EventWrites:
                 series.mod_revision, series.stored = revision, series.sent
                 if series.count > series.stored:
                     self._wait(series_id, series, now)
-                elif series.occurrence.type == NORMAL:
+                elif series.occurrence.type == NORMAL and not self._repeating:
                     # It will hardly happen again, and if it does the store tells.
                     del self._series[series_id]
             case Conflict(current):

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from leader.etcd_shim import rpc
 from rayched.api.kinds import JOB, REPLICA_SET
 from rayched.store.event_writes import BURST, RATE_PER_SECOND, EventWrites
-from rayched.store.transactions import Committed, GuardedDelete, GuardedPut
+from rayched.store.transactions import GuardedDelete, GuardedPut, build, read
 from rayched.v1.storage_pb2 import Stored
 from rayched.v1.workloads_pb2 import PriorityClass
 from tests.controllers.workload_world import KEYS, WorkloadWorld, a_job, a_replica_set
+from tests.core.model_store import ModelStore
 
 Told = tuple[str, str, str, str]
 
@@ -147,48 +149,52 @@ def test_a_job_that_is_suspended_and_goes_on_says_so() -> None:
 
 
 @pytest.mark.row("W14")
-def test_however_much_happens_it_is_few_events_and_they_are_bounded_in_rate() -> None:
-    """The writer's rules, with what controllers tell: one Event for what is alike, and so many a second in all."""
+def test_however_much_happens_to_one_it_is_few_events_that_count() -> None:
     world = WorkloadWorld()
     world.create(a_replica_set(1_200))
     world.settle()
     world.edit(REPLICA_SET, "web", lambda found: setattr(found.spec, "replicas", 0))
     world.wait(4)
     assert len(world.news) == 2_400
-    assert written(world, seconds=60.0) == {"SuccessfulCreate": 1_200, "SuccessfulDelete": 1_200}
-    many = world.news[0]
-    world.news = [many._replace(subject=many.subject._replace(uid=f"uid-{number}")) for number in range(9_000)] * 2
-    writer, now, count = EventWrites(KEYS, "many"), 0.0, 0
-    for step in range(1_200):
-        now = step * 0.1
+    writer, store = EventWrites(KEYS, "told", repeating=True), ModelStore()
+    # As they come: a hundred in each tenth of a second.
+    keys, n_writes = set[bytes](), 0
+    for step in range(1_000):
         for one in world.news[step * 100 : (step + 1) * 100]:
-            writer.emit(one, now, now)
-        count += len(sent(writer, now))
+            writer.emit(one, step * 0.1, 0.0)
+        batch = sent(writer, store, step * 0.1)
+        keys.update(write.key for write in batch)
+        n_writes += len(batch)
+    events = [Stored.FromString(store.now[key].value).object.event for key in keys]
+    assert {one.reason: one.count for one in events} == {"SuccessfulCreate": 1_200, "SuccessfulDelete": 1_200}
+    # Each when it first happened, and then after pauses that double.
+    assert len(keys) == 2 and n_writes <= 8
+
+
+@pytest.mark.row("W14")
+def test_events_of_many_workloads_are_bounded_in_rate() -> None:
+    world = WorkloadWorld()
+    world.create(a_replica_set(1))
+    world.settle()
+    (one,) = world.news
+    many = [one._replace(subject=one.subject._replace(name=f"web-{number}", uid=f"uid-{number}")) for number in range(15_000)]
+    writer, store, count = EventWrites(KEYS, "many", repeating=True), ModelStore(), 0
+    for step in range(1_500):
+        now = step * 0.1
+        for told in many[step * 200 : (step + 1) * 200]:
+            writer.emit(told, now, now)
+        count += len(sent(writer, store, now))
         assert count <= BURST + now * RATE_PER_SECOND
-    assert count >= 9_000
+    assert count > BURST
 
 
-def sent(writer: EventWrites, now: float) -> list[GuardedPut]:
-    """The Events whose turn it is, committed."""
+def sent(writer: EventWrites, store: ModelStore, now: float) -> list[GuardedPut]:
+    """The Events whose turn it is, as a store takes them."""
     if writer.lease_wanted(now):
         writer.lease_granted(7, now)
-    batch = writer.batch(1, 1, now, under_pressure=False)
-    for number, write in enumerate(batch):
-        writer.outcome(write, Committed(number + 1), now)
+    batch = writer.batch(1, store.revision, now, under_pressure=False)
+    if batch:
+        answer = store.txn(rpc.TxnRequest.FromString(build(None, batch)))
+        for write, outcome in zip(batch, read(answer, batch), strict=True):
+            writer.outcome(write, outcome, now)
     return batch
-
-
-def written(world: WorkloadWorld, seconds: float) -> Counter[str]:
-    """By reason: the count of the Event in the end. Of what is alike there is one Event, whoever tells it when."""
-    writer, found, keys = EventWrites(KEYS, "told"), Counter[str](), dict[str, set[bytes]]()
-    for one in world.news:
-        writer.emit(one, 0.0, 0.0)
-    now = 0.0
-    while now < seconds:
-        for write in sent(writer, now):
-            event = Stored.FromString(write.value).object.event
-            found[event.reason] = max(found[event.reason], event.count)
-            keys.setdefault(event.reason, set()).add(write.key)
-        now += 0.1
-    assert all(len(some) == 1 for some in keys.values())
-    return found

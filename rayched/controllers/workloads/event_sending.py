@@ -27,7 +27,7 @@ class WorkloadEventSender:
         self._store = store
         self._guard = Guard(keys.epoch, epoch)
         self._epoch = epoch
-        self._writes = EventWrites(keys, uuid.uuid4().hex[:12])
+        self._writes = EventWrites(keys, uuid.uuid4().hex[:12], repeating=True)
 
     def tell(self, occurrences: Iterable[EventOccurrence], now: float, wall: float) -> None:
         for occurrence in occurrences:
