@@ -7,7 +7,7 @@ defragmentation alone. So two shares count: what is in use, which compaction low
 |---|---|---|
 | AMPLE | otherwise | history is kept for `KEPT_SECONDS` |
 | FILLING | in use 50 %, or file 70 % with as much in use as free | history is kept for a minute |
-| TIGHT | in use 80 %, or file 97 %, until 75 % and 96 % | creations and updates are refused; history: 5 s, from 88 % on 1 s |
+| TIGHT | in use 80 %, or file 95 %, until 75 % and 94 % | creations and updates are refused; history: 5 s, from 88 % on 1 s |
 | FULL | etcd's alarm NOSPACE is raised | etcd refuses every put; deletions go on |
 
 The last fifth is left to what has to go on: bindings, renewals, reports of nodes, deletions.
@@ -42,10 +42,11 @@ _FILLING_SHARE: Final = 0.5
 _TIGHT_SHARE, _TIGHT_UNTIL_SHARE = 0.80, 0.75
 _NEARLY_FULL_SHARE: Final = 0.88
 _FILE_FILLING_SHARE: Final = 0.7
-_FILE_TIGHT_SHARE, _FILE_TIGHT_UNTIL_SHARE = 0.97, 0.96
+_FILE_TIGHT_SHARE, _FILE_TIGHT_UNTIL_SHARE = 0.95, 0.94
 _FREE_WORTH_SHARE: Final = 0.05
 """A defragmentation that gives back less than this is not worth its pause."""
-_FILE_DEFRAGMENT_SHARE: Final = 0.95
+_FILE_DEFRAGMENT_SHARE: Final = 0.90
+"""Free pages that do not lie together are of no use to a large object: the file grows beside them, by 5 % between two looks."""
 _DISARM_SHARE: Final = 0.95
 NOSPACE: Final = "NOSPACE"
 

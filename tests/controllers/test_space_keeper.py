@@ -162,7 +162,7 @@ def test_a_file_in_the_way_is_defragmented_also_while_others_go_on_writing(etcd:
     try:
         with keeping(etcd) as keeper:
             # How far it shrinks depends on how much of the history etcd had forgotten by then.
-            until(lambda: 0 < keeper.gate.space.file_bytes < 0.95 * QUOTA and keeper.gate.space.state < SpaceState.TIGHT, 30)
+            until(lambda: 0 < keeper.gate.space.file_bytes < 0.90 * QUOTA and keeper.gate.space.state < SpaceState.TIGHT, 30)
     finally:
         stopped.set()
         renewals.join()

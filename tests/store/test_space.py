@@ -28,9 +28,10 @@ def a_status(file: int, in_use: int, *alarms: str) -> MemberStatus:
         (80, 80, (), SpaceState.FILLING, SpaceState.TIGHT),
         (80, 76, (), SpaceState.TIGHT, SpaceState.TIGHT),
         (80, 74, (), SpaceState.TIGHT, SpaceState.FILLING),
-        (97, 10, (), SpaceState.AMPLE, SpaceState.TIGHT),
-        (96, 10, (), SpaceState.TIGHT, SpaceState.TIGHT),
-        (95, 10, (), SpaceState.TIGHT, SpaceState.AMPLE),
+        (94, 10, (), SpaceState.AMPLE, SpaceState.AMPLE),
+        (95, 10, (), SpaceState.AMPLE, SpaceState.TIGHT),
+        (94, 10, (), SpaceState.TIGHT, SpaceState.TIGHT),
+        (93, 10, (), SpaceState.TIGHT, SpaceState.AMPLE),
         (20, 10, ("NOSPACE",), SpaceState.AMPLE, SpaceState.FULL),
         (20, 10, ("CORRUPT",), SpaceState.AMPLE, SpaceState.AMPLE),
     ],
@@ -60,8 +61,8 @@ def test_without_a_known_quota_the_alarm_alone_tells() -> None:
 @pytest.mark.parametrize(
     ("file", "in_use", "alarms", "wanted"),
     [
-        (94, 10, (), False),
-        (95, 10, (), True),
+        (89, 10, (), False),
+        (90, 10, (), True),
         (99, 95, (), False),
         (30, 10, ("NOSPACE",), True),
     ],
@@ -134,7 +135,7 @@ def test_the_sizes_are_told_in_parts_of_the_quota() -> None:
         (80, 76, SpaceState.FULL, SpaceState.TIGHT),
         (80, 40, SpaceState.AMPLE, SpaceState.FILLING),
         (80, 39, SpaceState.AMPLE, SpaceState.AMPLE),
-        (96, 10, SpaceState.AMPLE, SpaceState.AMPLE),
+        (94, 10, SpaceState.AMPLE, SpaceState.AMPLE),
         (69, 69, SpaceState.AMPLE, SpaceState.FILLING),
     ],
 )
