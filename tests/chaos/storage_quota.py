@@ -44,7 +44,7 @@ _PATIENCE_SECONDS: Final = 15.0
 """Of the writer: so long it is refused before it deletes. Also the time in which history that is in the way is forgotten."""
 _FULL_SHARE: Final = 0.75
 """Of the quota: below it something is taken again by and by."""
-_FIRST_FILL_SECONDS_MAX: Final = 180.0
+_FIRST_FILL_SECONDS_MAX: Final = 300.0
 """The nearer to the limit, the less is taken at a time."""
 _FILL_SECONDS_MAX: Final = 60.0
 _KEPT_SHARE: Final = 4
