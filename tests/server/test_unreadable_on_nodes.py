@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rayched.api.kinds import NODE, POD, wrap
 from rayched.client.node_agent import NodeState, NodeWatch, UnreadableObject
@@ -111,10 +113,12 @@ def test_one_that_was_never_read_may_be_on_any_node() -> None:
     one, two = watched(hub, "one"), watched(hub, "two")
     assert read(one) == [] and read(two) == []
     woken: list[int] = []
-    assert hub.subscribe(select_node("three"), 5, lambda: woken.append(3)) is not None
+    three = hub.subscribe(select_node("three"), 5, lambda: woken.append(3))
+    assert three is not None and read(three) == []
     hub.changed([pod_on("one", 6)], 6)
-    lists_again(one.read)
-    lists_again(two.read)
+    assert woken == [3]
+    for each in (one, two, three):
+        lists_again(each.read)
     assert present(hub, "one") == ["ADDED 6"] and present(hub, "two") == []
 
 
@@ -158,6 +162,78 @@ def test_what_etcds_history_has_is_judged_the_same(selection: NodeSelection) -> 
     others = select("Pod", "", "", "")
     found = encoder.encode(ObjectChange(key, 6, pod_on("one", 3), broken(POD_KEY, 6)), others)
     assert found is not None and told([found]) == ["DELETED 6"], "who has nothing running skips it as before"
+
+
+class WatchingAgent:
+    """What the agent of node one believes to run there, by what it is told."""
+
+    def __init__(self, hub: WatchHub) -> None:
+        self._hub = hub
+        self.pods: set[str] = set()
+        self._list()
+
+    def _list(self) -> None:
+        hub, selection = self._hub, select_node("one")
+        there = {key.name for entry in hub.entries(selection) if (key := KEYS.parse(entry.key)) is not None}
+        hidden = {key.name for key in hub.unreadable(selection)}
+        self.pods = there | (self.pods & hidden)
+        self._subscription = watched(hub, "one", hub.revision)
+
+    def read(self) -> None:
+        try:
+            batch = self._subscription.read()
+        except ApiFailure as failure:
+            assert failure.code is grpc.StatusCode.OUT_OF_RANGE
+            self._subscription.close()
+            self._list()
+            return
+        assert isinstance(batch, Batch)
+        for event in WatchResponse.FromString(b"".join(batch.events)).events:
+            name = event.object.pod.metadata.name
+            (self.pods.discard if event.type == WatchEvent.Type.DELETED else self.pods.add)(name)
+
+
+steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["one", "two", "", "broken", "gone"]), st.booleans()), max_size=30)
+"""A pod, what becomes of it, and whether the agent reads then."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(first=st.lists(st.sampled_from(["one", "two", "broken", "gone"]), min_size=3, max_size=3), script=steps)
+def test_whatever_happens_an_agent_ends_what_is_gone_and_nothing_else(
+    first: list[str], script: list[tuple[int, str, bool]]
+) -> None:
+    def entry(number: int, what: str, revision: int) -> Entry:
+        name = f"pod-{number}"
+        key = KEYS.object_key(POD, "default", name)
+        pod = a_pod(name, namespace="default", node="" if what == "broken" else what)
+        return Entry(key, BROKEN if what == "broken" else encode(wrap(pod)), 1, revision)
+
+    hub = a_hub(*(entry(number, what, 3) for number, what in enumerate(first) if what != "gone"))
+    agent, revision = WatchingAgent(hub), 5
+    there = {f"pod-{number}": what for number, what in enumerate(first) if what != "gone"}
+    ended = set[str]()
+    for number, what, reads in script:
+        name = f"pod-{number}"
+        if what == "gone" and name not in there:
+            continue
+        revision += 1
+        change = Deleted(KEYS.object_key(POD, "default", name), revision) if what == "gone" else entry(number, what, revision)
+        hub.changed([change], revision)
+        if what == "gone":
+            del there[name]
+        else:
+            there[name] = what
+        if what not in ("one", "broken"):
+            ended.add(name)
+        if not reads:
+            continue
+        goes_on = agent.pods - ended
+        ended.clear()
+        agent.read()
+        assert goes_on <= agent.pods, "what is there all the time, readable or not, goes on"
+        right = {name for name, what in there.items() if what == "one"}
+        hidden = {name for name, what in there.items() if what == "broken"}
+        assert right <= agent.pods <= right | hidden
 
 
 class Responses:

@@ -28,7 +28,7 @@ def note_first_size(node: Node, allocatable: Mapping[str, Quantity]) -> None:
 
 def size_fault(node: Node, allocatable: Mapping[str, Quantity]) -> str:
     """What of it is more than the node may have; empty: nothing. Of what is no quantity validation tells."""
-    if SIZE_ANNOTATION not in node.metadata.annotations or not allocatable:
+    if SIZE_ANNOTATION not in node.metadata.annotations:
         return ""
     whence = "as it registered first"
     try:
