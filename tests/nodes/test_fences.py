@@ -25,7 +25,8 @@ from rayched.api.validation import validate, validate_update
 from rayched.nodes.agent.fences import Fences
 from rayched.nodes.agent.pod_life import DISCONNECTED, PodFence, PodLife
 from rayched.nodes.agent.pod_runner import PodRunner
-from rayched.nodes.agent.shim.fence import ShimFence, boottime
+from rayched.nodes.agent.shim.boot_timer import boottime
+from rayched.nodes.agent.shim.fence import ShimFence
 from rayched.nodes.agent.shim_link import Answer, ShimLink, start_shim
 from rayched.v1.core_pb2 import Pod
 from tests.planted_bugs import planted
@@ -198,5 +199,5 @@ def test_a_shim_whose_agent_is_gone_ends_its_containers_and_starts_none(tmp_path
     refused = asked(again, "start", container="heeds", attempt=1)
     assert not refused["ok"] and refused["kind"] == "fenced"
     again.tell("quit")
-    while not again._is_closed:
+    while not again.is_closed:
         again.wait(10.0)

@@ -71,6 +71,10 @@ class ShimLink:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def ask(self, verb: str, answered: Callable[[Answer], None], **fields: Any) -> None:
         """`answered` gets the answer later, or one with `ok` false when the shim is gone before."""
         self._number += 1
@@ -84,6 +88,14 @@ class ShimLink:
     def tell(self, verb: str, **fields: Any) -> None:
         """For what needs no answer, or tells its outcome by an event."""
         self.ask(verb, lambda _: None, **fields)
+
+    def answer(self, verb: str, seconds: float) -> Answer:
+        """What it answers, one with `ok` false where it does not for so long. For who has nothing else to look after."""
+        found: list[Answer] = []
+        self.ask(verb, found.append)
+        while not found:
+            self.wait(seconds)
+        return found[0]
 
     def wait(self, seconds: float) -> None:
         """Reads what comes, and closes a link on which nothing comes. For who has nothing else to look after."""

@@ -5,13 +5,6 @@ Once the time to ask the containers to end has come it is not put off any more, 
 
 from __future__ import annotations
 
-import time
-
-
-def boottime() -> float:
-    """Seconds by a clock that nobody sets, and that goes on while the host sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
 
 class ShimFence:
     """Without `put` there is none. `grace`: seconds before `at` at which containers are asked to end."""

@@ -7,8 +7,9 @@ Verbs: hello, start, stop, signal, kill, exec, run, oom, fence, quit. An answer 
 an attempt that was started is no error and starts nothing. Stop countdowns run on without the agent; nothing is restarted here.
 `run` is an exec whose input and output come with it as descriptors, and that is killed when the connection ends.
 
-One thread, one loop. The lock that is held while this process lives tells the agent that it does, whatever became of its pid. The
-process that the agent starts ends at once, when its child holds lock and socket: so a shim has never been the agent's child.
+One thread does all of it in one loop; beside it is only the watchdog of the fence (watchdog.py). The lock that is held while this
+process lives tells the agent that it does, whatever became of its pid. The process that the agent starts ends at once, when its
+child holds lock and socket: so a shim has never been the agent's child.
 """
 
 from __future__ import annotations
@@ -27,20 +28,23 @@ from functools import partial
 from typing import Any, Final
 
 from rayched.nodes.agent.shim import proc_table
+from rayched.nodes.agent.shim.boot_timer import boottime
 from rayched.nodes.agent.shim.container import ShimContainer, write_json
 from rayched.nodes.agent.shim.execution import NOBODY, Execution, kept_execution, streamed_execution
-from rayched.nodes.agent.shim.fence import ShimFence, boottime
+from rayched.nodes.agent.shim.fence import ShimFence
+from rayched.nodes.agent.shim.peers import DESCRIPTORS_MAX, Peers
 from rayched.nodes.agent.shim.spawning import SpawnError, become_subreaper, lower_oom_score
+from rayched.nodes.agent.shim.watchdog import FenceWatchdog
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """Agents understand older ones, as shims outlive them."""
 FENCE_PROTOCOL: Final = 2
 """The first one with the verb fence."""
+WATCHDOG_PROTOCOL: Final = 3
+"""The first one that keeps a fence though its disk does not answer."""
 _SWEEP_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 3600.0
 _LAST_WRITES_SECONDS: Final = 10.0
-_LINE_MAX: Final = 1 << 20
-_DESCRIPTORS_MAX: Final = 3
 _OWN_SCORE: Final = -998
 
 
@@ -49,22 +53,20 @@ class Shim:
 
     def __init__(self, directory: str, listener: socket.socket, wakeups: socket.socket) -> None:
         self._directory = directory
-        self._listener = listener
         self._wakeups = wakeups
         self._selector = selectors.DefaultSelector()
+        self._peers = Peers(self._selector, listener, self._ask, self._left)
         self._containers: dict[tuple[str, int], ShimContainer] = {}
         self._executions: dict[int, Execution] = {}
-        self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
-        self._descriptors: dict[int, list[int]] = {}
-        """By peer: what came with a request that is not read yet."""
         self._fence = ShimFence()
+        self._watchdog = FenceWatchdog()
         self._quits = False
         self._quits_by = 0.0
-        self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._selector.register(wakeups, selectors.EVENT_READ, self._woken)
 
     def run(self) -> None:
         """Until it is told to quit and nothing runs any more."""
+        self._watchdog.start()
         while not self._is_through():
             for key, _ in self._selector.select(self._patience()):
                 self._guarded(partial(key.data, key.fd))
@@ -94,7 +96,7 @@ class Shim:
         try:
             call()
         except Exception as error:
-            self._broadcast({"event": "fault", "error": f"{type(error).__name__}: {error}"})
+            self._peers.broadcast({"event": "fault", "error": f"{type(error).__name__}: {error}"})
             # The same may come again at once.
             time.sleep(_SWEEP_SECONDS)
 
@@ -139,12 +141,12 @@ class Shim:
             execution.read()
             self._selector.unregister(pipe)
             execution.close()
-        self._send(execution.peer, {"id": execution.request, **execution.answer()})
+        self._peers.send(execution.peer, {"id": execution.request, **execution.answer()})
 
     def _tick(self) -> None:
         now = time.monotonic()
         if self._fence.check(boottime()):
-            self._broadcast({"event": "fenced"})
+            self._peers.broadcast({"event": "fenced"})
             for container in self._containers.values():
                 container.stop(now, self._fence.grace_left(boottime()), signal.SIGTERM, group=False)
         for execution in list(self._executions.values()):
@@ -155,7 +157,7 @@ class Shim:
                 for fd in pipes:
                     self._selector.unregister(fd)
                 self._save()
-                self._broadcast({"event": "ended", **container.state()})
+                self._peers.broadcast({"event": "ended", **container.state()})
 
     def _orphans_of(self, container: ShimContainer) -> Iterator[int]:
         """Living processes of the container that do not descend from its main process any more."""
@@ -183,32 +185,7 @@ class Shim:
         if not container.read(fd):
             self._selector.unregister(fd)
 
-    # -------------------------------------------------------------------------------------------------------------- peers
-
-    def _accept(self, _: int) -> None:
-        peer, _address = self._listener.accept()
-        # An agent that does not read shall not hold up the containers.
-        peer.settimeout(1.0)
-        self._peers[peer.fileno()] = (peer, bytearray())
-        self._selector.register(peer, selectors.EVENT_READ, self._heard)
-
-    def _heard(self, fd: int) -> None:
-        peer, buffer = self._peers[fd]
-        descriptors: list[int] = []
-        try:
-            data, descriptors, _, _ = socket.recv_fds(peer, 1 << 16, _DESCRIPTORS_MAX)
-        except OSError:
-            data = b""
-        held = self._descriptors.setdefault(fd, [])
-        held += descriptors
-        buffer += data
-        if not data or len(buffer) > _LINE_MAX or len(held) > _DESCRIPTORS_MAX:
-            self._hang_up(fd)
-            return
-        *lines, rest = bytes(buffer).split(b"\n")
-        buffer[:] = rest
-        for line in lines:
-            self._ask(fd, line)
+    # -------------------------------------------------------------------------------------------------------------- verbs
 
     def _ask(self, fd: int, line: bytes) -> None:
         request: Any = None
@@ -221,37 +198,15 @@ class Shim:
         except (KeyError, ValueError, TypeError, OSError) as error:
             answer = {"ok": False, "kind": "bad", "error": f"{type(error).__name__}: {error}"}
         if answer is not None:
-            self._send(fd, {"id": request, **answer})
+            self._peers.send(fd, {"id": request, **answer})
 
-    def _hang_up(self, fd: int) -> None:
-        peer, _ = self._peers.pop(fd)
-        self._selector.unregister(peer)
-        peer.close()
-        self._close_descriptors(fd)
+    def _left(self, fd: int) -> None:
         for execution in self._executions.values():
             if execution.peer == fd:
                 # The next peer may have the same number.
                 execution.peer = NOBODY
                 if execution.is_streamed:
                     execution.kill()
-
-    def _close_descriptors(self, fd: int) -> None:
-        for descriptor in self._descriptors.pop(fd, ()):
-            os.close(descriptor)
-
-    def _send(self, fd: int, message: dict[str, Any]) -> None:
-        if fd not in self._peers:
-            return
-        try:
-            self._peers[fd][0].sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            self._hang_up(fd)
-
-    def _broadcast(self, message: dict[str, Any]) -> None:
-        for fd in list(self._peers):
-            self._send(fd, message)
-
-    # -------------------------------------------------------------------------------------------------------------- verbs
 
     def _answer(self, fd: int, message: dict[str, Any]) -> dict[str, Any] | None:
         """None: it comes later."""
@@ -261,7 +216,10 @@ class Shim:
                 own = {"protocol": PROTOCOL, "pid": os.getpid(), "fenced": self._fence.is_over}
                 return {"ok": True, **own, "containers": states}
             case "fence":
-                self._fence.put(float(message["at"]), float(message["grace"]))
+                at = float(message["at"])
+                if not self._fence.is_over and self._watchdog.put(at):
+                    self._fence.put(at, float(message["grace"]))
+                return {"ok": True, "fenced": self._fence.is_over}
             case "start" if self._fence.is_over:
                 return {"ok": False, "kind": "fenced", "error": "the node was cut off for too long; nothing is started any more"}
             case "start":
@@ -285,7 +243,7 @@ class Shim:
                 try:
                     self._run_streamed(fd, message)
                 finally:
-                    self._close_descriptors(fd)
+                    self._peers.close_descriptors(fd)
                 return None
             case "quit":
                 self._quits, self._quits_by = True, time.monotonic() + _LAST_WRITES_SECONDS
@@ -301,6 +259,8 @@ class Shim:
             return found
         directory = os.path.join(self._directory, "containers", name, str(attempt))
         container = ShimContainer(name, attempt, directory)
+        known = (*self._containers.values(), container)
+        self._watchdog.cgroups = tuple(one.spec.cgroup for one in known if one.spec.cgroup is not None)
         container.start()
         # Earlier attempts of it have ended, and are on the disk.
         for key in [
@@ -321,12 +281,12 @@ class Shim:
         self._selector.register(execution.pipe, selectors.EVENT_READ, lambda _: self._output_ready(execution))
 
     def _run_streamed(self, fd: int, message: dict[str, Any]) -> None:
-        descriptors = self._descriptors.get(fd, [])
-        if len(descriptors) not in (1, _DESCRIPTORS_MAX):
-            raise ValueError(f"{len(descriptors)} descriptors came with it, want 1 or {_DESCRIPTORS_MAX}")
+        descriptors = self._peers.descriptors(fd)
+        if len(descriptors) not in (1, DESCRIPTORS_MAX):
+            raise ValueError(f"{len(descriptors)} descriptors came with it, want 1 or {DESCRIPTORS_MAX}")
         execution = streamed_execution(message.get("id"), fd, self._running(message), message["argv"], descriptors)
         self._executions[execution.pid] = execution
-        self._send(fd, {"event": "runs", "id": message.get("id"), "pid": execution.pid})
+        self._peers.send(fd, {"event": "runs", "id": message.get("id"), "pid": execution.pid})
 
     def _running(self, message: dict[str, Any]) -> ShimContainer:
         container = self._containers[message["container"], message["attempt"]]

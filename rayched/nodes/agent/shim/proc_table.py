@@ -34,9 +34,15 @@ def start_ticks(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
-def is_alive(pid: int) -> bool:
+def state_of(pid: int) -> str | None:
+    """A letter, as T of one that is stopped; None: there is no such process."""
     fields = _stat(pid)
-    return fields is not None and fields[0] not in "ZX"
+    return None if fields is None else fields[0]
+
+
+def is_alive(pid: int) -> bool:
+    state = state_of(pid)
+    return state is not None and state not in "ZX"
 
 
 def session_of(pid: int) -> int | None:
