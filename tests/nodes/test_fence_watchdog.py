@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import select
+import signal
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rayched.nodes.agent.agent_settings import steady_clock
+from rayched.nodes.agent.fence_guard import FenceGuard, ShimProcess
+from rayched.nodes.agent.leftovers import shims_of
+from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shim.boot_timer import boottime
 from rayched.nodes.agent.shim.watchdog import FenceWatchdog
 from tests.nodes.bare_shim import bare_shim, unread_log, until
+from tests.nodes.lone_runners import lone_runners
+from tests.nodes.real_node import sh
 
 FLOODS = "while :; do echo 0123456789012345678901234567890123456789; done"
 
@@ -55,3 +65,55 @@ def test_a_fence_that_has_come_is_not_put_off_by_a_shim_that_slept_over_it(tmp_p
         until(lambda: boottime() > at, "it has come")
         assert shim.asked("fence", at=at + 1000.0, grace=0.0)["fenced"]
         until(lambda: not shim.below(), "all of it is dead")
+
+
+def marked(uid: str) -> list[int]:
+    return list(proc_table.processes_of_pod(uid))
+
+
+@pytest.mark.row("N73")
+def test_an_agent_whose_loop_is_held_up_ends_a_pod_at_its_fence_though_the_shim_does_not(tmp_path: Path) -> None:
+    """The shim is stopped, and the agent's loop waits as for a disk."""
+    with lone_runners(tmp_path) as world:
+        runner = world.started("fenced", *sh("(env -i setsid sleep 1001 &) ; trap '' TERM; while :; do sleep 0.1; done"))
+        free = world.started("free", "sleep", "1000")
+        (shim,) = shims_of("fenced")
+        until(lambda: len(proc_table.tree_of(shim)) >= 4, "all of it runs")
+        os.kill(shim, signal.SIGSTOP)
+        at = steady_clock() + 2.0
+        world.ask(lambda: runner.fence(at, 1.0))
+        goes_on = threading.Event()
+        world.loop.post(partial(goes_on.wait, 60.0))  # type: ignore[arg-type]
+        below = proc_table.tree_of(shim)[1:]
+        until(lambda: not [pid for pid in below if proc_table.is_alive(pid)], "all of it is dead")
+        assert at <= steady_clock() < at + 5.0
+        assert proc_table.state_of(shim) == "T", "which knows how its containers ended"
+        os.kill(shim, signal.SIGCONT)
+        goes_on.set()
+        until(lambda: world.ask(lambda: runner.has_ended), "it has ended")
+        found = world.status(runner)
+        assert (found.phase, found.reason) == ("Failed", "NodeDisconnected")
+        assert marked("free") and world.status(free).phase == "Running"
+
+
+def test_a_guarded_pod_that_is_put_off_in_time_goes_on(tmp_path: Path) -> None:
+    with bare_shim(tmp_path / "pod") as shim:
+        shim.attempt("main", "sleep 1000")
+        assert shim.asked("start", container="main", attempt=0)["ok"]
+        guard = FenceGuard(None)
+        guard.start()
+        process = ShimProcess(shim.pid, proc_table.start_ticks(shim.pid))
+        guard.put("pod", boottime() + 0.5, process)
+        guard.put("pod", boottime() + 1000.0, process)
+        guard.put("stranger", boottime() + 0.5, ShimProcess(shim.pid, 1))
+        guard.put("nobody", boottime() + 0.5, None)
+        time.sleep(1.0)
+        assert shim.below(), "it was put off, and what has that pid now is somebody else"
+        guard.put("pod", boottime() + 0.2, process)
+        until(lambda: not shim.below(), "it is dead")
+        guard.forget("pod")
+        shim.attempt("next", "sleep 1000")
+        assert shim.asked("start", container="next", attempt=0)["ok"]
+        time.sleep(0.5)
+        assert shim.below(), "it is guarded no longer"
+        guard.stop(5.0)

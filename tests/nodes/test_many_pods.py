@@ -79,7 +79,7 @@ def test_a_shim_of_an_older_protocol_is_understood(client: Client, tmp_path: Pat
         registered(client, node)
         until(lambda: agent.agent._reporter.incarnation, "it is registered")
         time.sleep(1.5)
-        assert agent.agent._runners[uid_of(client, name)]._protocol == 1 < PROTOCOL
+        assert agent.agent._runners[uid_of(client, name)]._shim.protocol == 1 < PROTOCOL
         found = status(client, name)
         assert pid in processes(client, name) and found.container_statuses[0].restart_count == 0
         assert ready(client, name)

@@ -22,14 +22,17 @@ from rayched.api.termination import FINAL_PHASES
 from rayched.client.errors import ApiError
 from rayched.client.node_agent import NodeAgentClient, NodeState
 from rayched.nodes.agent.actions import PodEvent
+from rayched.nodes.agent.adoption import adopt
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.agent_settings import AgentSettings, boottime_of, steady_clock
 from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
 from rayched.nodes.agent.doors import AgentDoors, AgentView
 from rayched.nodes.agent.event_reports import EventReporter
+from rayched.nodes.agent.fence_guard import FenceGuard
 from rayched.nodes.agent.fences import Fences
 from rayched.nodes.agent.following import FollowerPorts, NodeFollower, NodeRegistration
 from rayched.nodes.agent.intake import IntakePorts, PodIntake
+from rayched.nodes.agent.leftovers import Leftovers
 from rayched.nodes.agent.loop import AgentLoop
 from rayched.nodes.agent.node_object import node_object
 from rayched.nodes.agent.node_report import NodeReport
@@ -46,11 +49,13 @@ from rayched.nodes.agent.shutdown_manager import ShutdownManager
 from rayched.nodes.agent.stats import NodeStats
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
+from rayched.nodes.agent.workers import Workers
 from rayched.nodes.node_admission import NodeRefusal
 from rayched.v1.core_pb2 import Node, Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate, RegisterNodeResponse
 
-_WORKERS: Final = 8
+_THREADS: Final = {"worker": 8, "probe": 8, "sweep": 4, "registration": 1}
+"""What does not die holds up sweeps alone, and a node that has to be registered waits for nobody."""
 _FLUSH_SECONDS: Final = 2.0
 _REMOVAL_SECONDS: Final = 10.0
 
@@ -66,14 +71,19 @@ class NodeAgent:
         self._client = client
         self._clock = steady_clock
         self._loop = AgentLoop(self._clock)
-        self._workers = ThreadPoolExecutor(_WORKERS, "node-worker")
-        self._probers = ThreadPoolExecutor(_WORKERS, "node-probe")
+        self._pools = {name: ThreadPoolExecutor(count, f"node-{name}") for name, count in _THREADS.items()}
+        post = self._loop.post
+        workers = Workers(self._pools["worker"], post)
+        self._registering = Workers(self._pools["registration"], post)
+        self._guard = FenceGuard(settings.cgroups)
         self._directory = NodeDirectory(settings.root, traversable=settings.policy.own_user == 0)
         self._node = node_object(
             settings.node, settings.address, settings.machine, settings.size, settings.labels, settings.version
         )
-        taken = IntakePorts(self._accepted, self._refused, self._someone_ends, self._loop.post, self._clock, settings.cgroups)
-        self._intake = PodIntake(self._node, client, self._directory, self._workers, taken)
+        self._metrics = metrics = AgentMetrics(settings.node, settings.tier)
+        leftovers = Leftovers(Workers(self._pools["sweep"], post), self._loop.later, settings.cgroups, metrics)
+        taken = IntakePorts(self._accepted, self._refused, self._someone_ends, post, self._clock)
+        self._intake = PodIntake(self._node, client, self._directory, workers, leftovers, taken)
         self._runners: dict[str, PodRunner] = {}
         self._left_behind: frozenset[str] = frozenset()
         """Pods that may run on another machine, which had this node before."""
@@ -94,7 +104,6 @@ class NodeAgent:
         self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
         of_node = self._events.of_node
         self._node_report = NodeReport(self._node, self._reporter.node, of_node, is_watched=bool(settings.eviction.thresholds))
-        self._metrics = metrics = AgentMetrics(settings.node, settings.tier)
         running = RunningPods(self._runners, self._directory.logs)
         ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics)
         stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"))
@@ -111,8 +120,10 @@ class NodeAgent:
             random=random.Random(),
             post=self._loop.post,
             post_later=self._loop.later,
-            workers=self._workers,
-            probers=self._probers,
+            workers=workers,
+            probers=self._pools["probe"],
+            leftovers=leftovers,
+            guard=self._guard,
             watch_link=self._loop.look_after,
             event=self._events.of_pod,
             metrics=metrics,
@@ -127,7 +138,8 @@ class NodeAgent:
         settings = self._settings
         agent_id = self._directory.open(settings.node)
         try:
-            self._recover()
+            adopt(self._directory, self._context, self._runners, self._intake.admission.placement.hold)
+            self._guard.start()
             self._follower = NodeFollower(self._client, NodeRegistration(settings, self._node_report, agent_id), self._ports())
             self._reporter.start()
             self._events.start()
@@ -144,8 +156,9 @@ class NodeAgent:
             self._reporter.stop(_FLUSH_SECONDS)
             self._events.stop(_FLUSH_SECONDS)
         finally:
-            self._workers.shutdown(wait=False, cancel_futures=True)
-            self._probers.shutdown(wait=False, cancel_futures=True)
+            self._guard.stop(_FLUSH_SECONDS)
+            for pool in self._pools.values():
+                pool.shutdown(wait=False, cancel_futures=True)
             self._directory.close()
 
     @property
@@ -163,14 +176,10 @@ class NodeAgent:
             return
         self._registers = True
 
-        def register() -> None:
-            self._follower.register()
-            self._loop.post(registered)
-
-        def registered() -> None:
+        def registered(_: bool | Exception) -> None:
             self._registers = False
 
-        self._workers.submit(register)
+        self._registering.submit(f"registration of node {self._settings.node}", self._follower.register, registered)
 
     def stop(self) -> None:
         """Pods go on."""
@@ -187,32 +196,6 @@ class NodeAgent:
             node_changed=lambda node: post(partial(self._node_changed, node)),
             clock=self._clock,
         )
-
-    # ------------------------------------------------------------------------------------------------------------ recovery
-
-    def _recover(self) -> None:
-        for directory in self._directory.pods_there():
-            try:
-                self._recover_pod(directory)
-            except Exception:
-                # It is as one whose directory is lost; the others are none the worse for it.
-                log.exception("%s cannot be taken over", directory.path)
-                self._runners.pop(directory.uid, None)
-
-    def _recover_pod(self, directory: PodDirectory) -> None:
-        pod, accepted_at = directory.load_object(), directory.accepted_at()
-        if pod is None or accepted_at is None:
-            directory.remove()
-            return
-        runner = self._runner(directory, pod, accepted_at)
-        runner.is_held = True
-        runner.recover()
-        if not runner.life.has_ended:
-            self._intake.admission.placement.hold(pod)
-
-    def _runner(self, directory: PodDirectory, pod: Pod, accepted_at: float) -> PodRunner:
-        runner = self._runners[directory.uid] = PodRunner(self._context, directory, pod, accepted_at)
-        return runner
 
     # ---------------------------------------------------------------------------------------------------------------- turn
 
@@ -235,7 +218,7 @@ class NodeAgent:
 
     def _finish(self, runner: PodRunner) -> None:
         """Of a pod that has ended: gives back its room, and its directory once its object is gone."""
-        if not runner.life.has_ended or runner.is_held:
+        if not runner.has_ended or runner.is_held:
             return
         self._intake.admission.forget(runner.uid)
         self._intake.room_is_free()
@@ -333,10 +316,10 @@ class NodeAgent:
             self._changed(pod)
 
     def _object_gone(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        self._intake.drop(uid)
-        if (runner := self._runners.get(uid)) is not None:
+        if (runner := self._runners.get(pod.metadata.uid)) is not None:
             self._end_unseen(runner)
+        else:
+            self._intake.drop(pod.metadata.uid)
 
     def _changed(self, pod: Pod) -> None:
         if self._is_superseded:
@@ -347,7 +330,7 @@ class NodeAgent:
             runner.changed(pod)
             if deleted:
                 runner.life.end(PodEnding(self._by(pod)))
-                if runner.life.has_ended:
+                if runner.has_ended:
                     self._reports.report(pod, None)
             runner.step()
         elif deleted:
@@ -371,7 +354,7 @@ class NodeAgent:
     def _accepted(self, directory: PodDirectory, pod: Pod, now: float, lost: bool) -> None:
         if directory.uid in self._runners:
             return
-        runner = self._runner(directory, pod, now)
+        runner = self._runners[directory.uid] = PodRunner(self._context, directory, pod, now)
         self._fences.set_for(runner)
         if lost:
             presumed_lost(runner.life, now)
@@ -395,6 +378,6 @@ class NodeAgent:
             return
         if error is not None and error.code is grpc.StatusCode.NOT_FOUND:
             self._end_unseen(runner)
-        elif runner.life.has_ended and runner.life.pod.metadata.HasField("deletion_timestamp"):
+        elif runner.has_ended and runner.life.pod.metadata.HasField("deletion_timestamp"):
             # Only when the last status is there: whoever watches sees how it ended.
             self._reports.report(runner.life.pod, None)

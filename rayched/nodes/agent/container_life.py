@@ -134,6 +134,17 @@ class ContainerLife:
         self.reason = self.message = ""
         self.stop_by = None
 
+    def asks_again(self) -> None:
+        """What was asked of its shim may not have arrived, or not been answered: probes and the hook after the start are made
+        once more, the hook before the stop counts as made, and a stop is told once more."""
+        for probe in self.probes.values():
+            if probe.spec.HasField("exec"):
+                probe.in_flight = False
+        hooks = {LifecycleHook.POST_START: self.spec.lifecycle.post_start, LifecycleHook.PRE_STOP: self.spec.lifecycle.pre_stop}
+        if self.hook is not None and hooks[self.hook].HasField("exec"):
+            self.hook = None
+        self._stop_told = None
+
     # ---------------------------------------------------------------------------------------------------------- stopping
 
     def stop(self, now: float, by: float) -> Iterator[Action]:

@@ -46,12 +46,12 @@ def tracking_root(root: Path, mounts: Path = _MOUNTS) -> Path | None:
     return None
 
 
-def kill_cgroups(pod: Path) -> int:
-    """Kills what is in a pod's cgroups, and removes those that are empty; how many processes there were."""
-    found = 0
+def kill_cgroups(pod: Path) -> set[int]:
+    """Kills what is in a pod's cgroups, and removes those that are empty; which processes there were."""
+    found: set[int] = set()
     for cgroup in _below(pod):
         with contextlib.suppress(OSError):
-            found += len((cgroup / "cgroup.procs").read_text(encoding="ascii").split())
+            found.update(map(int, (cgroup / "cgroup.procs").read_text(encoding="ascii").split()))
             (cgroup / "cgroup.kill").write_text("1", encoding="ascii")
         with contextlib.suppress(OSError):
             cgroup.rmdir()
@@ -59,11 +59,8 @@ def kill_cgroups(pod: Path) -> int:
 
 
 def _below(pod: Path) -> list[Path]:
-    """Its containers', then itself."""
-    try:
-        return [*(entry for entry in pod.iterdir() if entry.is_dir()), pod]
-    except FileNotFoundError:
-        return []
+    """All that are in it, the inner ones first, then itself."""
+    return [Path(path) for path, _, _ in os.walk(pod, topdown=False)]
 
 
 def _cgroup2_mounts(mounts: Path) -> list[Path]:

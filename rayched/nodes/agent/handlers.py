@@ -7,15 +7,16 @@ from typing import Any
 
 from rayched.nodes.agent.container_life import ContainerLife
 from rayched.nodes.agent.network_probes import http_get, tcp_connect
+from rayched.nodes.agent.pod_shim import PodShim
 from rayched.nodes.agent.runner_context import RunnerContext
-from rayched.nodes.agent.shim_link import Answer, ShimLink
+from rayched.nodes.agent.shim_link import Answer
 
 Finish = Callable[[bool | None, str], None]
 
 
 def carry_out(
     context: RunnerContext,
-    link: ShimLink | None,
+    shim: PodShim,
     one: ContainerLife,
     attempt: int,
     handler: Any,
@@ -24,8 +25,7 @@ def carry_out(
 ) -> None:
     """`finish` gets success, or None where it could not be made, and what was wrong; in the agent's loop."""
     if handler.HasField("exec"):
-        if link is not None:
-            _by_shim(link, one, attempt, list(handler.exec.command), seconds, finish)
+        _by_shim(shim, one, attempt, list(handler.exec.command), seconds, finish)
         return
     if handler.DESCRIPTOR.name == "LifecycleHandler" and handler.HasField("sleep"):
         context.post_later(float(handler.sleep.seconds), lambda: finish(True, ""))
@@ -47,8 +47,11 @@ def carry_out(
     context.probers.submit(work)
 
 
-def _by_shim(link: ShimLink, one: ContainerLife, attempt: int, argv: list[str], seconds: float, finish: Finish) -> None:
+def _by_shim(shim: PodShim, one: ContainerLife, attempt: int, argv: list[str], seconds: float, finish: Finish) -> None:
     def answered(answer: Answer) -> None:
+        if answer.get("kind") == "gone":
+            # Whoever finds the shim again asks again, and if it is gone so is the container.
+            return
         if not answer["ok"]:
             # The container has ended, or its program is missing, which is its own fault.
             finish(False if answer["kind"] == "start" else None, answer["error"])
@@ -57,4 +60,4 @@ def _by_shim(link: ShimLink, one: ContainerLife, attempt: int, argv: list[str], 
         else:
             finish(answer["code"] == 0, answer["output"].strip() or f"exit code {answer['code']}")
 
-    link.ask("exec", answered, container=one.name, attempt=attempt, argv=argv, seconds=seconds)
+    shim.ask("exec", answered, container=one.name, attempt=attempt, argv=argv, seconds=seconds)

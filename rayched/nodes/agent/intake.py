@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from rayched.client.errors import ApiError
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.admission import AgentAdmission
 from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
-from rayched.nodes.agent.recovery import sweep
+from rayched.nodes.agent.leftovers import Leftovers
+from rayched.nodes.agent.workers import Workers
 from rayched.nodes.node_admission import NodeRefusal
 from rayched.v1.core_pb2 import Node, Pod
 
@@ -34,26 +33,32 @@ class IntakePorts:
     """A pod that holds room is ending."""
     post: Callable[[Callable[[], None]], None]
     clock: Callable[[], float]
-    cgroups: Path | None
 
 
 class PodIntake:
     """New pods of one node."""
 
     def __init__(
-        self, node: Node, client: NodeAgentClient, directory: NodeDirectory, workers: Executor, ports: IntakePorts
+        self,
+        node: Node,
+        client: NodeAgentClient,
+        directory: NodeDirectory,
+        workers: Workers,
+        leftovers: Leftovers,
+        ports: IntakePorts,
     ) -> None:
         self._node = node
         self._client = client
         self._directory = directory
         self._workers = workers
+        self._leftovers = leftovers
         self._ports = ports
         self.admission = AgentAdmission(node)
         self._waiting: dict[str, tuple[Pod, float]] = {}
         """Pods that wait for room, with when they are judged again."""
         self._refused: set[str] = set()
         self._away: set[str] = set()
-        """Pods that a worker looks at; who is dropped meanwhile is not taken on."""
+        """Pods that a worker looks at or sweeps; who is dropped meanwhile is not taken on."""
 
     def update(self, node: Node) -> None:
         self.admission.placement.update(node)
@@ -107,8 +112,7 @@ class PodIntake:
         elif verdict is None:
             self._accept(pod, lost=False)
         elif verdict.reason.startswith(_WITH_NEWER_NODE) and not fresh:
-            self._away.add(uid)
-            self._workers.submit(self._judge_by_newer_node, pod)
+            self._judge_with_newer_node(pod)
         else:
             self.refuse(pod, verdict)
 
@@ -122,24 +126,34 @@ class PodIntake:
             # A second sweep would find the container that the first one was for.
             return
         self._away.add(pod.metadata.uid)
-        self._workers.submit(self._sweep_and_take, pod)
 
-    def _judge_by_newer_node(self, pod: Pod) -> None:
-        """In a worker: it may have been placed for a label that came since."""
-        node: Node | None = None
-        try:
-            found = self._client.get("node", self._node.metadata.name)
-            node = found if isinstance(found, Node) else None
-        except ApiError as error:
-            log.warning("node %s cannot be read: %s", self._node.metadata.name, error)
+        def take() -> None:
+            if self._is_back(pod):
+                self.admission.placement.hold(pod)
+                self._accept(pod, lost=True)
 
-        def judge() -> None:
-            if node is not None:
-                self.update(node)
+        self._leftovers.sweep(pod.metadata.uid, take)
+
+    def _judge_with_newer_node(self, pod: Pod) -> None:
+        """It may have been placed for a label that came since."""
+        self._away.add(pod.metadata.uid)
+
+        def judge(found: Node | Exception | None) -> None:
+            if isinstance(found, Node):
+                self.update(found)
             if self._is_back(pod):
                 self.judge(pod, fresh=True)
 
-        self._ports.post(judge)
+        self._workers.submit(f"look at node {self._node.metadata.name}", self._newer_node, judge)
+
+    def _newer_node(self) -> Node | None:
+        """In a worker; None: it cannot be read."""
+        try:
+            found = self._client.get("node", self._node.metadata.name)
+        except ApiError as error:
+            log.warning("node %s cannot be read: %s", self._node.metadata.name, error)
+            return None
+        return found if isinstance(found, Node) else None
 
     def _is_back(self, pod: Pod) -> bool:
         """From a worker, and still to be taken on."""
@@ -167,14 +181,3 @@ class PodIntake:
             return
         self._refused.add(pod.metadata.uid)
         self._ports.refused(pod, refusal)
-
-    def _sweep_and_take(self, pod: Pod) -> None:
-        """In a worker."""
-        sweep(pod.metadata.uid, self._ports.cgroups)
-
-        def take() -> None:
-            if self._is_back(pod):
-                self.admission.placement.hold(pod)
-                self._accept(pod, lost=True)
-
-        self._ports.post(take)

@@ -19,7 +19,7 @@ class PodReports:
 
     def tell(self, runner: PodRunner) -> None:
         """The pod's status, where it says something new and its object is there."""
-        if runner.is_held or runner.uid in self.gone:
+        if runner.is_held or runner.is_unsure or runner.uid in self.gone:
             return
         status = runner.status()
         said = status.SerializeToString(deterministic=True)

@@ -27,19 +27,23 @@ from rayched.nodes.agent.actions import (
 from rayched.nodes.agent.container_life import ContainerLife
 from rayched.nodes.agent.disk import DiskFault, PodDirectory
 from rayched.nodes.agent.handlers import carry_out
+from rayched.nodes.agent.leftovers import sweep
 from rayched.nodes.agent.oom_scores import oom_score_adj
 from rayched.nodes.agent.owed_writes import OwedWrites
 from rayched.nodes.agent.pod_life import PodEnding, PodFence, PodLife
+from rayched.nodes.agent.pod_shim import PodShim, ShimPorts
 from rayched.nodes.agent.pod_status import status_of
 from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, host_path, process_spec
-from rayched.nodes.agent.recovery import exit_of, kill_shim, lost_exit, memory_of, restore, sweep
+from rayched.nodes.agent.recovery import exit_of, lost_exit, memory_of, presumed_running, restore
 from rayched.nodes.agent.runner_context import RunnerContext
-from rayched.nodes.agent.shim.main import FENCE_PROTOCOL, PROTOCOL
-from rayched.nodes.agent.shim_link import Answer, ShimFault, ShimLink, start_shim
+from rayched.nodes.agent.shim_link import Answer
 from rayched.v1.core_pb2 import Pod, PodStatus
 
 STOP_GROUP_ANNOTATION: Final = "rayched.dev/stop-group"
 _START_ERROR_CODE: Final = 128
+_RECOVERY_SECONDS: Final = 1.0
+"""So long an agent that begins waits for leftovers of one pod to die."""
+_STUCK_SECONDS: Final = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +55,13 @@ class PodRunner:
         self._context = context
         self.directory = directory
         self.life = PodLife(pod, accepted_at, restart_cap=context.restart_cap)
-        self._link: ShimLink | None = None
+        self._shim = PodShim(context, directory, self._shim_ports())
         self._saved_ending: PodEnding | None = None
         self._saved_memory: dict[str, Any] = {}
         self._owed = OwedWrites(directory.path, context.post_later)
         self.removed_from = 0.0
         """Its directory is removed then at the earliest."""
-        self._protocol = PROTOCOL
-        """Of the shim."""
-        self._quits = False
-        self._is_preparing = False
+        self._stuck_told_at = float("-inf")
         self.is_held = False
         """Nothing is started; what runs goes on. So until the cluster's state is known."""
 
@@ -71,49 +72,45 @@ class PodRunner:
     def status(self) -> PodStatus:
         return status_of(self.life, self._context.address, self._context.clock())
 
+    @property
+    def is_unsure(self) -> bool:
+        """Something of it may live, and nobody knows: its shim is away, or is being swept."""
+        return self._shim.is_unsure
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it lives."""
+        return self.life.has_ended and not self.is_unsure
+
     # ------------------------------------------------------------------------------------------------------------ recovery
 
     def recover(self) -> None:
-        """Connects to the shim, or finds out that it is gone. Blocks while leftovers are killed; before the loop runs."""
+        """Connects to the shim, or finds out that it is gone. Blocks while leftovers are killed; those that do not die are for
+        workers to see to. Before the loop runs."""
         context, now = self._context, self._context.clock()
         ending = self.directory.load("ending")
         if ending is not None:
             self._saved_ending = PodEnding(**ending)
             self.life.end(self._saved_ending)
-        states: list[Answer] | None = None
-        if self.directory.shim_lives():
-            states = self._connected()
+        states = self._shim.recover()
+        left: frozenset[int] = frozenset()
         if states is None:
-            kill_shim(self.directory)
-            context.metrics.leftovers.inc(sweep(self.uid, self._context.cgroups))
-        lost = restore(self.life, self.directory, states, now, context.random.random())
-        context.metrics.lost_containers.inc(lost)
-        if states is not None:
+            found = sweep(self.uid, context.cgroups, _RECOVERY_SECONDS)
+            context.metrics.leftovers.inc(found.killed)
+            left = found.left
+        known = presumed_running(self.life, self.directory) if left else states
+        context.metrics.lost_containers.inc(restore(self.life, self.directory, known, now, context.random.random()))
+        if left:
+            self._shim.sweep()
+        elif states is not None:
             context.metrics.adopted_pods.inc()
+        if known is not None:
             self.life.prepared(now)
 
-    def _connected(self) -> list[Answer] | None:
-        try:
-            link = ShimLink(self.directory.path, self._heard, self._link_closed)
-        except ShimFault as fault:
-            log.warning("pod %s: %s", self.life.full_name(), fault)
-            return None
-        answers: list[Answer] = []
-        link.ask("hello", answers.append)
-        while not answers:
-            link.wait(5.0)
-        if not answers[0]["ok"]:
-            return None
-        self._protocol = answers[0]["protocol"]
-        self._adopt(link)
-        if answers[0].get("fenced", False):
-            self.life.is_fenced(self._context.clock())
-        found: list[Answer] = answers[0]["containers"]
-        return found
-
-    def _adopt(self, link: ShimLink) -> None:
-        self._link = link
-        self._context.watch_link(link, True)
+    def _shim_ports(self) -> ShimPorts:
+        return ShimPorts(
+            self._prepared, self._not_prepared, self._heard, self._found_again, self._lost, self._stuck, self._ended_by
+        )
 
     # ---------------------------------------------------------------------------------------------------------------- loop
 
@@ -136,7 +133,8 @@ class PodRunner:
             self._advance(now)
 
     def _advance(self, now: float) -> None:
-        actions = self.life.advance(now)
+        # Of what runs nobody knows for now; what is to be done is done when somebody does.
+        actions = [] if self._shim.is_away else self.life.advance(now)
         if self.life.ending is not None and self.life.ending != self._saved_ending:
             self._saved_ending = self.life.ending
             self._owed.write("ending", partial(self.directory.save, "ending", asdict(self.life.ending)))
@@ -146,41 +144,29 @@ class PodRunner:
         if memory != self._saved_memory:
             self._saved_memory = memory
             self._owed.write("memory", partial(self.directory.save, "memory", memory))
-        if self.life.has_ended:
-            self.quit()
+        if self.life.has_ended and not self._shim.is_away:
+            self._shim.quit()
 
     def changed(self, pod: Pod) -> None:
         self.life.changed(pod)
         self._owed.write("object", partial(self.directory.save_object, pod))
 
     def wakes_at(self) -> float:
-        return float("inf") if self.is_held else self.life.wakes_at(self._context.clock())
-
-    def quit(self) -> None:
-        """Ends the shim, and kills what still runs below it."""
-        self._quits = True
-        if self._link is not None:
-            self._link.tell("quit")
+        return float("inf") if self.is_held or self._shim.is_away else self.life.wakes_at(self._context.clock())
 
     def out_of_memory(self, container: str) -> None:
         """Kills a container that has more memory than its limit; its exit says so."""
-        if self._link is not None:
-            self._link.tell("oom", container=container, attempt=self.life.container(container).attempt)
+        self._shim.tell("oom", container=container, attempt=self.life.container(container).attempt)
 
     def fence(self, at: float, seconds: float) -> None:
         """It has to be gone by then, unless that is put off before it is asked to end."""
         self.life.fence = PodFence(at, grace_before_stop(seconds, self.life.grace))
-        self._tell_fence()
-
-    def _tell_fence(self) -> None:
-        fence = self.life.fence
-        if fence is not None and self._link is not None and self._protocol >= FENCE_PROTOCOL:
-            self._link.tell("fence", at=self._context.boottime_of(fence.at), grace=fence.grace)
+        self._shim.fence(self.life.fence)
 
     @property
     def has_shim(self) -> bool:
-        """Or will have one: it is being started."""
-        return self._link is not None or self._is_preparing
+        """Or will have one, or may have one."""
+        return self._shim.is_there
 
     def _do(self, action: Action, now: float) -> None:
         context = self._context
@@ -188,8 +174,7 @@ class PodRunner:
             case PodEvent():
                 context.event(self.life.pod, action)
             case PreparePod():
-                self._is_preparing = True
-                context.workers.submit(self._prepare)
+                self._shim.start()
             case StartContainer(name, attempt):
                 self._start(self.life.container(name), attempt, now)
             case StopContainer(name, attempt, grace):
@@ -207,34 +192,12 @@ class PodRunner:
 
     # ------------------------------------------------------------------------------------------------------------- prepare
 
-    def _prepare(self) -> None:
-        """In a worker."""
-        post = self._context.post
-        try:
-            self._context.metrics.leftovers.inc(sweep(self.uid, self._context.cgroups))
-            start_shim(self.directory.path)
-        except (ShimFault, OSError) as fault:
-            text = str(fault)
-            post(lambda: self._not_prepared(text))
-        else:
-            post(self._prepared)
-
     def _prepared(self) -> None:
-        self._is_preparing = False
-        try:
-            self._adopt(ShimLink(self.directory.path, self._heard, self._link_closed))
-        except ShimFault as fault:
-            self._not_prepared(str(fault))
-            return
         self._context.metrics.started_pods.inc()
-        self._tell_fence()
         self.life.prepared(self._context.clock())
-        if self._quits or self.life.has_ended:
-            self.quit()
         self.step()
 
     def _not_prepared(self, text: str) -> None:
-        self._is_preparing = False
         log.warning("pod %s: %s", self.life.full_name(), text)
         self._context.metrics.failed_pods.inc()
         self.life.not_prepared(self._context.clock(), text)
@@ -273,9 +236,11 @@ class PodRunner:
         except OSError as error:
             self.life.not_configured(one.name, "CreateContainerError", f"{error.strerror}: {error.filename}", now)
             return
-        if self._link is None:
-            self._start_failed(one.name, attempt, {"ok": False, "kind": "gone"})
-            return
+        self._ask_to_start(one, attempt)
+
+    def _ask_to_start(self, one: ContainerLife, attempt: int) -> None:
+        """It is written down. Asked twice it begins once; where nobody answers the shim is away, and is asked again."""
+        context = self._context
 
         def answered(answer: Answer) -> None:
             if answer["ok"] and answer["exit"] is None:
@@ -287,14 +252,12 @@ class PodRunner:
                     self.life.is_fenced(context.clock())
                 self._start_failed(one.name, attempt, answer)
 
-        self._link.ask("start", answered, container=one.name, attempt=attempt)
+        self._shim.ask("start", answered, container=one.name, attempt=attempt)
 
     def _start_failed(self, name: str, attempt: int, answer: Answer) -> None:
         now = self._context.clock()
-        values = lost_exit(now, now)
-        if answer["kind"] != "gone":
-            self._context.metrics.container_failed(self.life.container(name), "StartError")
-            values |= {"code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
+        self._context.metrics.container_failed(self.life.container(name), "StartError")
+        values = {**lost_exit(now, now), "code": _START_ERROR_CODE, "reason": "StartError", "message": answer["error"]}
         self._owed.write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
         self.life.ended(name, attempt, exit_of(values))
         self.step()
@@ -314,18 +277,16 @@ class PodRunner:
     # ------------------------------------------------------------------------------------------------------ stop and probe
 
     def _stop(self, one: ContainerLife, attempt: int, grace: float) -> None:
-        if self._link is None:
-            return
         group = self.life.pod.metadata.annotations.get(STOP_GROUP_ANNOTATION) == "true"
         number = one.spec.lifecycle.stop_signal or "SIGTERM"
-        link = self._link
+        shim = self._shim
 
         def answered(answer: Answer) -> None:
             if not answer["ok"] and answer["kind"] != "gone":
                 log.warning("pod %s: container %s is killed, as its stop failed: %s", self.uid, one.name, answer["error"])
-                link.tell("stop", container=one.name, attempt=attempt, grace=0.0)
+                shim.tell("stop", container=one.name, attempt=attempt, grace=0.0)
 
-        link.ask("stop", answered, container=one.name, attempt=attempt, grace=grace, signal=number, group=group)
+        shim.ask("stop", answered, container=one.name, attempt=attempt, grace=grace, signal=number, group=group)
 
     def _hook(self, one: ContainerLife, attempt: int, hook: LifecycleHook, seconds: float) -> None:
         handler = one.spec.lifecycle.post_start if hook is LifecycleHook.POST_START else one.spec.lifecycle.pre_stop
@@ -344,7 +305,7 @@ class PodRunner:
             told(success, message)
             self.step()
 
-        carry_out(self._context, self._link, one, attempt, handler, seconds, finish)
+        carry_out(self._context, self._shim, one, attempt, handler, seconds, finish)
 
     # ---------------------------------------------------------------------------------------------------------------- shim
 
@@ -358,21 +319,30 @@ class PodRunner:
             self.life.ended(event["container"], event["attempt"], exit_of(event["exit"]))
             self.step()
 
-    def _link_closed(self) -> None:
-        link, self._link = self._link, None
-        if link is None:
-            return
-        self._context.watch_link(link, False)
-        if self._quits:
-            self._context.post(self.step)
-            return
-        log.warning("pod %s: its shim is gone", self.life.full_name())
-        self._context.workers.submit(self._sweep)
+    def _found_again(self, states: list[Answer]) -> None:
+        """Its shim was away: what was asked of it meanwhile, or may not have arrived, is asked once more."""
+        by_key = {(one["container"], one["attempt"]): one for one in states}
+        for one in self.life.containers:
+            state = by_key.get((one.name, one.attempt))
+            if one.is_present and state is None:
+                self._ask_to_start(one, one.attempt)
+            elif one.is_present and state is not None and state["exit"] is not None:
+                self.life.ended(one.name, one.attempt, exit_of(state["exit"]))
+            elif one.is_present and state is not None:
+                self.life.started(one.name, one.attempt, float(state["started_at"]))
+                one.asks_again()
+        self.step()
 
-    def _sweep(self) -> None:
-        """In a worker."""
-        self._context.metrics.leftovers.inc(sweep(self.uid, self._context.cgroups))
-        self._context.post(self._lost)
+    def _ended_by(self) -> float:
+        return self.life.ending.by if self.life.ending is not None else float("inf")
+
+    def _stuck(self, left: frozenset[int]) -> None:
+        now = self._context.clock()
+        if now - self._stuck_told_at >= _STUCK_SECONDS:
+            self._stuck_told_at = now
+            pids = ", ".join(map(str, sorted(left)))
+            event = PodEvent("Warning", "ExceededGracePeriod", f"Processes of the pod do not die: {pids}")
+            self._context.event(self.life.pod, event)
 
     def _lost(self) -> None:
         now = self._context.clock()

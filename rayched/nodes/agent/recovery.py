@@ -10,23 +10,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from rayched.nodes.agent.container_life import ContainerExit, ContainerLife, ContainerStep
-from rayched.nodes.agent.containment import kill_cgroups
 from rayched.nodes.agent.disk import PodDirectory
 from rayched.nodes.agent.pod_life import PodLife
 from rayched.nodes.agent.probing import ProbeKind
 from rayched.nodes.agent.restarts import failures_after, restart_delay
-from rayched.nodes.agent.shim import proc_table
 
 LOST_CODE: Final = 137
 LOST_REASON: Final = "ContainerStatusUnknown"
 LOST_MESSAGE: Final = "The container could not be located when the pod was terminated"
-_SWEEP_SECONDS: Final = 0.01
 
 
 def lost_exit(started_at: float, now: float) -> dict[str, Any]:
@@ -55,31 +50,6 @@ def exit_of(values: Mapping[str, Any]) -> ContainerExit:
     )
 
 
-def sweep(uid: str, cgroups: Path | None) -> int:
-    """Kills whatever carries the pod's cookie, and what is in its cgroups, until nothing is left; how many there were. Blocks
-    while one does not die."""
-    killed: set[int] = set()
-    tracked = 0
-    while True:
-        in_cgroups = kill_cgroups(cgroups / uid) if cgroups is not None else 0
-        tracked = max(tracked, in_cgroups)
-        found = list(proc_table.processes_of_pod(uid))
-        if not found and not in_cgroups:
-            return max(len(killed), tracked)
-        killed.update(found)
-        for pid in found:
-            proc_table.kill(pid)
-        time.sleep(_SWEEP_SECONDS)
-
-
-def kill_shim(directory: PodDirectory) -> None:
-    """One that lives and does not answer, with all that descends from it."""
-    state = directory.shim_state()
-    if state is not None and state["boot_id"] == proc_table.boot_id() and proc_table.start_ticks(state["pid"]) == state["ticks"]:
-        for pid in proc_table.tree_of(state["pid"]):
-            proc_table.kill(pid)
-
-
 def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]] | None, now: float, probe_delay: float) -> int:
     """`states`: what the shim says of its containers; None: it is gone, and nothing of the pod lives any more. Gives how many of
     them are lost."""
@@ -95,6 +65,18 @@ def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]]
         if one.step is ContainerStep.RUNNING:
             _remember(one, memory.get(one.name, {}), now, probe_delay)
     return lost
+
+
+def presumed_running(life: PodLife, directory: PodDirectory) -> list[dict[str, Any]]:
+    """States as of a shim, of attempts whose end nobody knows while something of the pod does not die."""
+    found = []
+    for one in life.containers:
+        for attempt in directory.attempts(one.name)[-1:]:
+            spec = directory.load(f"containers/{one.name}/{attempt}/spec")
+            if spec is not None and directory.exit_of(one.name, attempt) is None:
+                state = {"container": one.name, "attempt": attempt, "started_at": float(spec["at"]), "exit": None}
+                found.append(state)
+    return found
 
 
 def _take_attempt(

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_metrics import AgentMetrics
+from rayched.nodes.agent.fence_guard import FenceGuard
+from rayched.nodes.agent.leftovers import Leftovers
 from rayched.nodes.agent.process_specs import RunPolicy
 from rayched.nodes.agent.shim_link import ShimLink
+from rayched.nodes.agent.workers import Workers
 from rayched.v1.core_pb2 import Pod
 
 
@@ -32,7 +35,9 @@ class RunnerContext:
     """Runs it in the loop thread."""
     post_later: Callable[[float, Callable[[], None]], None]
     """The same, so many seconds from now."""
-    workers: Executor
+    workers: Workers
+    leftovers: Leftovers
+    guard: FenceGuard
     probers: Executor
     """For probes and hooks over the network alone, which servers of pods can hold up."""
     watch_link: Callable[[ShimLink, bool], None]
