@@ -64,6 +64,7 @@ ON_NODES: Final[Mapping[str, str]] = MappingProxyType(
         "nodes may do anything": "rayched.server.admission.node_rules:RULE_NODE_RULES",
         "a fence counts from the answer": "rayched.nodes.agent.fences:RULE_FENCE_FROM_SEND_TIME",
         "fences have no margin": "rayched.api.disconnection:RULE_FENCE_MARGIN",
+        "fences are taken for granted": "rayched.api.disconnection:RULE_FENCE_IS_ARMED",
         "pods of lost nodes are removed by time": "rayched.controllers.pod_garbage:RULE_REAL_NODES_END_THEIR_PODS",
         "pressure ends when it is not seen": "rayched.nodes.agent.eviction.manager:RULE_TRANSITION_PERIOD",
         "eviction ends at the threshold": "rayched.nodes.agent.eviction.manager:RULE_MIN_RECLAIM",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rayched.api.disconnection import stop_after_seconds
+from rayched.api.disconnection import fence_is_armed, stop_after_seconds
 from rayched.api.kinds import NODE, POD
 from rayched.api.termination import FINAL_PHASES, is_tracked
 from rayched.api.tolerations import NO_EXECUTE
@@ -76,6 +76,10 @@ class PodView(NamedTuple):
     def stop_after_seconds(self) -> float | None:
         """After how long without a connection its node stops it; None: it does not. Read anew each time, of pods that end."""
         return stop_after_seconds(Stored.FromString(self.value).object.pod)
+
+    def fence_is_armed(self, node: Node) -> bool:
+        """Whether the agent of its node has said that it will be stopped. Read anew each time, of pods that end."""
+        return fence_is_armed(Stored.FromString(self.value).object.pod, node)
 
 
 def _name_of(facts: PodView) -> str:

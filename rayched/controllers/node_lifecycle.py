@@ -279,7 +279,7 @@ class NodeLifecycle:
         gone_since = self._gone_since.get(pod.node_name)
         ends_at = self._ends.ends_at(pod)
         runs = node is not None and runs_processes(node.node)
-        stopped = runs and ends_at is not None and self._has_been_stopped(pod, now)
+        stopped = node is not None and runs and ends_at is not None and self._has_been_stopped(pod, node.node, now)
         found = Circumstances(
             bound=bool(pod.node_name),
             ended=pod.ended,
@@ -300,10 +300,11 @@ class NodeLifecycle:
             case Fate.STAY:
                 return None
 
-    def _has_been_stopped(self, pod: PodView, now: float) -> bool:
-        """Whether its node must have stopped it, for want of a connection; else it is judged again when that may be so."""
+    def _has_been_stopped(self, pod: PodView, node: Node, now: float) -> bool:
+        """Whether its node must have stopped it, for want of a connection; else it is judged again when that may be so. Without
+        the word of its agent that something will, it stays; with it, the pod has changed and is judged again."""
         after = pod.stop_after_seconds
-        if after is None or not self._ages.revision(pod.node_name):
+        if after is None or not self._ages.revision(pod.node_name) or not pod.fence_is_armed(node):
             return False
         left = has_stopped_after(after) - self._ages.silent_seconds(pod.node_name)
         if left > 0:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.api.agents import AGENT_ANNOTATION, PROCESSES
-from rayched.api.disconnection import STOP_AFTER_ANNOTATION, has_stopped_after
+from rayched.api.agents import AGENT_ANNOTATION, INCARNATION_ANNOTATION, PROCESSES
+from rayched.api.disconnection import STOP_AFTER_ANNOTATION, fence_condition, has_stopped_after
 from rayched.api.kinds import NODE
 from rayched.controllers.node_settings import NodeSettings
 from rayched.v1.core_pb2 import Pod
@@ -18,19 +18,26 @@ FAST = NodeSettings(node_monitor_period=PERIOD, node_monitor_grace_period=20, no
 STOPPED = has_stopped_after(60.0)
 
 
-def a_world(*, annotated: bool = True) -> MemoryWorld:
-    """Four nodes that run processes; a pod on n0 that tolerates no loss and has a second to end."""
+INCARNATION = 41
+
+
+def a_world(*, annotated: bool = True, armed_under: int | None = INCARNATION) -> MemoryWorld:
+    """Four nodes that run processes; a pod on n0 that tolerates no loss and has a second to end. The agent of that incarnation
+    says that its fence is armed; 0: that it is not; None: nothing of it."""
     world = MemoryWorld(FAST)
     for number in range(4):
         world.add_node(f"n{number}")
         node = world.node(f"n{number}")
         node.metadata.annotations[AGENT_ANNOTATION] = PROCESSES
+        node.metadata.annotations[INCARNATION_ANNOTATION] = str(INCARNATION)
         world.put(KEYS.object_key(NODE, "", f"n{number}"), Object(node=node))
     world.add_pod("web", "n0", grace=1)
     pod = world.pod("web")
     assert pod is not None
     if annotated:
         pod.metadata.annotations[STOP_AFTER_ANNOTATION] = "60s"
+    if armed_under is not None:
+        pod.status.conditions.append(fence_condition(armed_under))
     world.put(world.pod_key("web"), Object(pod=pod))
     return world
 
@@ -63,6 +70,31 @@ def test_it_is_removed_once_its_node_must_have_stopped_it_and_not_before() -> No
     found = gone_after(world, {"n0"})
     # The leader looks every few seconds, and sees a heartbeat that much later.
     assert STOPPED <= found <= STOPPED + 3 * PERIOD
+
+
+@pytest.mark.row("N73")
+@pytest.mark.parametrize("armed_under", [None, 0, INCARNATION - 1])
+def test_without_the_word_of_the_nodes_agent_that_something_will_stop_it_it_stays(armed_under: int | None) -> None:
+    """An older agent says nothing, a shim that keeps no fence is not called armed, and another agent had another shim."""
+    world = a_world(armed_under=armed_under)
+    live(world, 10, set())
+    live(world, 1000, {"n0"})
+    assert ending(world) is not None
+    with planted("fences are taken for granted"):
+        gone_after(a_world(armed_under=armed_under), {"n0"})
+
+
+def test_a_word_that_comes_late_counts() -> None:
+    world = a_world(armed_under=0)
+    live(world, 10, set())
+    live(world, 300, {"n0"})
+    pod = ending(world)
+    assert pod is not None
+    del pod.status.conditions[:]
+    pod.status.conditions.append(fence_condition(INCARNATION))
+    world.put(world.pod_key("web"), Object(pod=pod))
+    live(world, 2, {"n0"})
+    assert world.pod("web") is None
 
 
 def test_without_the_annotation_it_stays_however_long_its_node_is_silent() -> None:

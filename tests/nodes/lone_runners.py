@@ -61,6 +61,7 @@ class LoneRunners:
             probers=self._pools[0],
             leftovers=self.leftovers,
             guard=self.guard,
+            incarnation=lambda: 7,
             watch_link=self.loop.look_after,
             event=self._told,
             metrics=metrics,

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rayched.api.disconnection import FENCE_ARMED, STOP_AFTER_ANNOTATION
+from rayched.nodes.agent import shim_link
 from rayched.nodes.agent.agent_settings import steady_clock
 from rayched.nodes.agent.fence_guard import FenceGuard, ShimProcess
 from rayched.nodes.agent.leftovers import shims_of
@@ -20,7 +22,7 @@ from rayched.nodes.agent.shim.boot_timer import boottime
 from rayched.nodes.agent.shim.watchdog import FenceWatchdog
 from tests.nodes.bare_shim import bare_shim, unread_log, until
 from tests.nodes.lone_runners import lone_runners
-from tests.nodes.real_node import sh
+from tests.nodes.real_node import condition, sh
 
 FLOODS = "while :; do echo 0123456789012345678901234567890123456789; done"
 
@@ -117,3 +119,44 @@ def test_a_guarded_pod_that_is_put_off_in_time_goes_on(tmp_path: Path) -> None:
         time.sleep(0.5)
         assert shim.below(), "it is guarded no longer"
         guard.stop(5.0)
+
+
+@pytest.mark.row("N73")
+def test_nothing_is_started_before_the_shim_has_taken_the_fence_and_that_is_told(tmp_path: Path) -> None:
+    with lone_runners(tmp_path) as world:
+        runner = world.run("armed", "sleep", "1000", **{STOP_AFTER_ANNOTATION: "60s"})
+        assert condition(world.status(runner), FENCE_ARMED) == "False"
+        world.ask(lambda: runner.fence(steady_clock() + 60.0, 60.0))
+        world.begin_with(runner)
+        world.runs(runner)
+        (said,) = [one for one in world.status(runner).conditions if one.type == FENCE_ARMED]
+        assert (said.status, said.message) == ("True", "by the agent of incarnation 7")
+        plain = world.started("plain", "sleep", "1000")
+        assert condition(world.status(plain), FENCE_ARMED) == ""
+
+
+def test_a_shim_that_keeps_no_fence_when_its_disk_hangs_is_not_called_armed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = "import sys; sys.path.insert(0, sys.argv[1]); from rayched.nodes.agent.shim import main as shim; shim.PROTOCOL = 2; "
+    monkeypatch.setattr(shim_link, "_PROGRAM", f"{older}shim.main(sys.argv[2])")
+    with lone_runners(tmp_path) as world:
+        runner = world.run("older", "sleep", "1000", **{STOP_AFTER_ANNOTATION: "60s"})
+        world.ask(lambda: runner.fence(steady_clock() + 60.0, 60.0))
+        world.begin_with(runner)
+        world.runs(runner)
+        assert condition(world.status(runner), FENCE_ARMED) == "False"
+
+
+def test_nothing_is_started_below_a_shim_that_has_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = "shim.Shim._answer = lambda self, fd, message: None if message['verb'] == 'fence' else answers(self, fd, message); "
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from rayched.nodes.agent.shim import main as shim; "
+    monkeypatch.setattr(shim_link, "_PROGRAM", f"{program}answers = shim.Shim._answer; {silent}shim.main(sys.argv[2])")
+    with lone_runners(tmp_path) as world:
+        runner = world.run("waits", "sleep", "1000", **{STOP_AFTER_ANNOTATION: "60s"})
+        world.ask(lambda: runner.fence(steady_clock() + 60.0, 60.0))
+        world.begin_with(runner)
+        until(lambda: world.ask(lambda: runner._shim.is_linked), "its shim is there")
+        time.sleep(1.5)
+        assert not marked("waits") and condition(world.status(runner), FENCE_ARMED) == "False"
+        world.started("plain", "sleep", "1000")

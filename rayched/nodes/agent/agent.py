@@ -124,6 +124,7 @@ class NodeAgent:
             probers=self._pools["probe"],
             leftovers=leftovers,
             guard=self._guard,
+            incarnation=lambda: self._reporter.incarnation,
             watch_link=self._loop.look_after,
             event=self._events.of_pod,
             metrics=metrics,

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
-from rayched.api.disconnection import grace_before_stop
+from rayched.api.disconnection import fence_condition, grace_before_stop, stop_after_seconds
 from rayched.nodes.agent.actions import (
     Action,
     LifecycleHook,
@@ -61,6 +61,8 @@ class PodRunner:
         self._owed = OwedWrites(directory.path, context.post_later)
         self.removed_from = 0.0
         """Its directory is removed then at the earliest."""
+        self._armed_under = 0
+        """The incarnation of the agent under which its shim has taken its fence; 0: it has none, or has not."""
         self._stuck_told_at = float("-inf")
         self.is_held = False
         """Nothing is started; what runs goes on. So until the cluster's state is known."""
@@ -70,7 +72,12 @@ class PodRunner:
         return self.life.uid
 
     def status(self) -> PodStatus:
-        return status_of(self.life, self._context.address, self._context.clock())
+        found = status_of(self.life, self._context.address, self._context.clock())
+        if stop_after_seconds(self.life.pod) is not None:
+            if not self.life.has_ended:
+                self._armed_under = self._context.incarnation() if self._shim.is_fence_armed else 0
+            found.conditions.append(fence_condition(self._armed_under))
+        return found
 
     @property
     def is_unsure(self) -> bool:

@@ -38,6 +38,8 @@ class RunnerContext:
     workers: Workers
     leftovers: Leftovers
     guard: FenceGuard
+    incarnation: Callable[[], int]
+    """Of the agent; 0: not registered."""
     probers: Executor
     """For probes and hooks over the network alone, which servers of pods can hold up."""
     watch_link: Callable[[ShimLink, bool], None]
