@@ -331,12 +331,11 @@ class NodeAgent:
             runner.changed(pod)
             if deleted:
                 runner.life.end(PodEnding(self._by(pod)))
-                if runner.has_ended:
-                    self._reports.report(pod, None)
+                self._take_away(runner)
             runner.step()
         elif deleted:
             self._intake.drop(uid)
-            self._reports.report(pod, None)
+            self._reports.remove(pod)
         elif uid in self._left_behind:
             if pod.status.phase not in FINAL_PHASES:
                 self._intake.leave(pod)
@@ -344,6 +343,12 @@ class NodeAgent:
             self._intake.take_lost(pod)
         elif pod.status.phase not in FINAL_PHASES:
             self._intake.judge(pod)
+
+    def _take_away(self, runner: PodRunner) -> None:
+        """Of a pod that was deleted: its object may go when it has ended, and its last status is there."""
+        if runner.has_ended:
+            self._reports.tell(runner)
+            self._reports.remove(runner.life.pod)
 
     def _by(self, pod: Pod) -> float:
         """When a pod that is being deleted has to have ended: by its grace from when this agent saw it, for clocks differ."""
@@ -374,11 +379,11 @@ class NodeAgent:
     def _pod_reported(self, update: PodStatusUpdate, error: ApiError | None) -> None:
         if error is not None and error.code is not grpc.StatusCode.NOT_FOUND:
             log.warning("report on pod %s/%s refused: %s", update.namespace, update.name, error)
+        self._reports.answered(update)
         runner = self._runners.get(update.uid)
         if runner is None or update.remove:
             return
         if error is not None and error.code is grpc.StatusCode.NOT_FOUND:
             self._end_unseen(runner)
-        elif runner.has_ended and runner.life.pod.metadata.HasField("deletion_timestamp"):
-            # Only when the last status is there: whoever watches sees how it ended.
-            self._reports.report(runner.life.pod, None)
+        elif runner.life.pod.metadata.HasField("deletion_timestamp"):
+            self._take_away(runner)
