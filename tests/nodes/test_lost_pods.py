@@ -37,6 +37,7 @@ def test_a_lost_pod_that_changes_while_it_is_swept_is_not_swept_again(tmp_path: 
         someone_ends=lambda: False,
         post=lambda call: call(),
         clock=lambda: 1.0,
+        swept=lambda pod: None,
     )
     directory = NodeDirectory(tmp_path / "node", traversable=False)
     directory.open("n")

@@ -82,7 +82,7 @@ class NodeAgent:
         )
         self._metrics = metrics = AgentMetrics(settings.node, settings.tier)
         leftovers = Leftovers(Workers(self._pools["sweep"], post), self._loop.later, settings.cgroups, metrics)
-        taken = IntakePorts(self._accepted, self._refused, self._someone_ends, post, self._clock)
+        taken = IntakePorts(self._accepted, self._refused, self._someone_ends, post, self._clock, self._swept)
         self._intake = PodIntake(self._node, client, self._directory, workers, leftovers, taken)
         self._runners: dict[str, PodRunner] = {}
         self._left_behind: frozenset[str] = frozenset()
@@ -310,6 +310,7 @@ class NodeAgent:
             if runner.uid not in there and not state.hides(runner.life.pod):
                 self._end_unseen(runner)
         self._intake.keep(there)
+        self._intake.clear_absent(there | self._runners.keys())
         # What has a place keeps it before anything new is judged.
         for pod in sorted(
             state.pods, key=lambda one: (one.metadata.uid not in self._runners, one.metadata.creation_timestamp.seconds)
@@ -320,7 +321,7 @@ class NodeAgent:
         if (runner := self._runners.get(pod.metadata.uid)) is not None:
             self._end_unseen(runner)
         else:
-            self._intake.drop(pod.metadata.uid)
+            self._intake.clear_gone(pod.metadata.uid)
 
     def _changed(self, pod: Pod) -> None:
         if self._is_superseded:
@@ -334,8 +335,7 @@ class NodeAgent:
                 self._take_away(runner)
             runner.step()
         elif deleted:
-            self._intake.drop(uid)
-            self._reports.remove(pod)
+            self._intake.clear(pod)
         elif uid in self._left_behind:
             if pod.status.phase not in FINAL_PHASES:
                 self._intake.leave(pod)
@@ -349,6 +349,10 @@ class NodeAgent:
         if runner.has_ended:
             self._reports.tell(runner)
             self._reports.remove(runner.life.pod)
+
+    def _swept(self, pod: Pod) -> None:
+        if not self._is_superseded:
+            self._reports.remove(pod)
 
     def _by(self, pod: Pod) -> float:
         """When a pod that is being deleted has to have ended: by its grace from when this agent saw it, for clocks differ."""

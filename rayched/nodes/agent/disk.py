@@ -259,6 +259,10 @@ class NodeDirectory:
             if entry.is_dir():
                 yield PodDirectory(self, entry.name)
 
+    def uids_there(self) -> set[str]:
+        """Of pods of which there is something, whether or not it can be read."""
+        return {entry.name for entry in self.pods.iterdir() if entry.is_dir()}
+
     def _identity(self, node: str) -> str:
         path = self.root / "identity.json"
         try:

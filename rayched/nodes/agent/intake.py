@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rayched.client.errors import ApiError
@@ -33,6 +34,8 @@ class IntakePorts:
     """A pod that holds room is ending."""
     post: Callable[[Callable[[], None]], None]
     clock: Callable[[], float]
+    swept: Callable[[Pod], None]
+    """Nothing of a pod that was deleted lives here, nor anything on the disk."""
 
 
 class PodIntake:
@@ -59,6 +62,8 @@ class PodIntake:
         self._refused: set[str] = set()
         self._away: set[str] = set()
         """Pods that a worker looks at or sweeps; who is dropped meanwhile is not taken on."""
+        self._deleted: dict[str, Pod] = {}
+        """Pods that were deleted, while nothing of them is known here and they are swept."""
 
     def update(self, node: Node) -> None:
         self.admission.placement.update(node)
@@ -133,6 +138,37 @@ class PodIntake:
                 self._accept(pod, lost=True)
 
         self._leftovers.sweep(pod.metadata.uid, take)
+
+    def clear(self, pod: Pod) -> None:
+        """A pod that was deleted, and that nobody here looks after: something of it may live all the same."""
+        uid = pod.metadata.uid
+        self.drop(uid)
+        is_new = uid not in self._deleted
+        self._deleted[uid] = pod
+        if is_new:
+            self._leftovers.sweep(uid, lambda: self._cleared(uid))
+
+    def clear_absent(self, uids: Collection[str]) -> None:
+        """What the disk and the cgroups know of other pods than these: their objects are gone."""
+        for uid in (self._directory.uids_there() | self._leftovers.uids_in_cgroups()) - set(uids):
+            self.clear_gone(uid)
+
+    def clear_gone(self, uid: str) -> None:
+        """A pod whose object has gone, and that nobody here looks after."""
+        self.drop(uid)
+        if uid in self._directory.uids_there() | self._leftovers.uids_in_cgroups() and uid not in self._deleted:
+            self._leftovers.sweep(uid, partial(self._remove_directory, uid))
+
+    def _cleared(self, uid: str) -> None:
+        pod = self._deleted.pop(uid)
+        self._remove_directory(uid)
+        self._ports.swept(pod)
+
+    def _remove_directory(self, uid: str) -> None:
+        try:
+            self._directory.pod(uid).remove()
+        except OSError as error:
+            log.warning("what the disk has of pod %s stays: %s", uid, error)
 
     def _judge_with_newer_node(self, pod: Pod) -> None:
         """It may have been placed for a label that came since."""

@@ -120,6 +120,12 @@ class Leftovers:
         self._sweep = strike_for
         self._under_way: dict[str, _Sweep] = {}
 
+    def uids_in_cgroups(self) -> set[str]:
+        """Pods that have cgroups of this node's."""
+        if self._cgroups is None or not self._cgroups.is_dir():
+            return set()
+        return {entry.name for entry in self._cgroups.iterdir() if entry.is_dir()}
+
     def sweep(self, uid: str, done: Callable[[], None], stuck: Callable[[frozenset[int]], None] = lambda _: None) -> None:
         """`done` once nothing of the pod lives; `stuck` gets what does not die, after each try."""
         is_new = uid not in self._under_way
