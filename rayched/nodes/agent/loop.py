@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from rayched.nodes.agent.shim.boot_timer import BootTimer, boottime
+
 _PATIENCE_SECONDS: Final = 10.0
 _FAULT_SECONDS: Final = 0.05
 
@@ -34,6 +36,9 @@ class AgentLoop:
         os.set_blocking(self._wake_reading, False)
         os.set_blocking(self._wake_writing, False)
         self._selector.register(self._wake_reading, selectors.EVENT_READ, self._drain)
+        self._timer = BootTimer()
+        """As select counts no time in which the host sleeps."""
+        self._selector.register(self._timer, selectors.EVENT_READ, self._timer.drain)
         self._stopped = False
 
     def post(self, callback: Callable[[], None]) -> None:
@@ -87,6 +92,7 @@ class AgentLoop:
         while not self._stopped:
             soonest = min(wakes_at(), self._later[0][0] if self._later else float("inf"))
             patience = min(max(soonest - self._clock(), 0.0), _PATIENCE_SECONDS)
+            self._timer.set(boottime() + patience)
             for key, _ in self._selector.select(patience if self._posted.empty() else 0.0):
                 self._guarded(key.data)
             while not self._posted.empty():
@@ -106,6 +112,7 @@ class AgentLoop:
 
     def close(self) -> None:
         self._selector.close()
+        self._timer.close()
         os.close(self._wake_reading)
         os.close(self._wake_writing)
 

@@ -77,7 +77,7 @@ class ShimContainer:
         except BaseException:
             os.close(out_read)
             os.close(err_read)
-            self._log.close()
+            self.abandon()
             raise
         finally:
             for fd in (nothing, out_write, err_write):
@@ -87,6 +87,10 @@ class ShimContainer:
         self.pipes = {out_read: "stdout", err_read: "stderr"}
         for fd in self.pipes:
             os.set_blocking(fd, False)
+
+    def abandon(self) -> None:
+        """It is not started."""
+        self._log.close()
 
     @property
     def is_running(self) -> bool:

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, Final
 
 from rayched.nodes.agent.shim import proc_table
-from rayched.nodes.agent.shim.boot_timer import boottime
+from rayched.nodes.agent.shim.boot_timer import BootTimer, boottime
 from rayched.nodes.agent.shim.container import ShimContainer, write_json
 from rayched.nodes.agent.shim.execution import NOBODY, Execution, kept_execution, streamed_execution
 from rayched.nodes.agent.shim.fence import ShimFence
@@ -46,6 +46,7 @@ _SWEEP_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 3600.0
 _LAST_WRITES_SECONDS: Final = 10.0
 _OWN_SCORE: Final = -998
+_FENCED: Final = {"kind": "fenced", "error": "the node was cut off for too long; nothing is started any more"}
 
 
 class Shim:
@@ -60,15 +61,20 @@ class Shim:
         self._executions: dict[int, Execution] = {}
         self._fence = ShimFence()
         self._watchdog = FenceWatchdog()
+        self._timer = BootTimer()
+        """Of the loop, whose select counts no time in which the host sleeps."""
         self._quits = False
         self._quits_by = 0.0
         self._selector.register(wakeups, selectors.EVENT_READ, self._woken)
+        self._selector.register(self._timer, selectors.EVENT_READ, lambda _: self._timer.drain())
 
     def run(self) -> None:
         """Until it is told to quit and nothing runs any more."""
         self._watchdog.start()
         while not self._is_through():
-            for key, _ in self._selector.select(self._patience()):
+            patience = self._patience()
+            self._timer.set(boottime() + patience)
+            for key, _ in self._selector.select(patience):
                 self._guarded(partial(key.data, key.fd))
             self._guarded(self._reap)
             self._guarded(self._tick)
@@ -145,10 +151,7 @@ class Shim:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        if self._fence.check(boottime()):
-            self._peers.broadcast({"event": "fenced"})
-            for container in self._containers.values():
-                container.stop(now, self._fence.grace_left(boottime()), signal.SIGTERM, group=False)
+        self._keep_fence()
         for execution in list(self._executions.values()):
             execution.expire(now)
         for container in self._containers.values():
@@ -158,6 +161,18 @@ class Shim:
                     self._selector.unregister(fd)
                 self._save()
                 self._peers.broadcast({"event": "ended", **container.state()})
+
+    def _is_fenced(self) -> bool:
+        self._keep_fence()
+        return self._fence.is_over
+
+    def _keep_fence(self) -> None:
+        """Before anything else is done: what was asked for may have waited for a host that slept, or for a disk."""
+        if self._fence.check(boottime()):
+            self._peers.broadcast({"event": "fenced"})
+        if self._fence.is_over:
+            for container in self._containers.values():
+                container.stop(time.monotonic(), self._fence.grace_left(boottime()), signal.SIGTERM, group=False)
 
     def _orphans_of(self, container: ShimContainer) -> Iterator[int]:
         """Living processes of the container that do not descend from its main process any more."""
@@ -210,6 +225,7 @@ class Shim:
 
     def _answer(self, fd: int, message: dict[str, Any]) -> dict[str, Any] | None:
         """None: it comes later."""
+        self._keep_fence()
         match message["verb"]:
             case "hello":
                 states = [one.state() for one in self._containers.values()]
@@ -220,10 +236,9 @@ class Shim:
                 if not self._fence.is_over and self._watchdog.put(at):
                     self._fence.put(at, float(message["grace"]))
                 return {"ok": True, "fenced": self._fence.is_over}
-            case "start" if self._fence.is_over:
-                return {"ok": False, "kind": "fenced", "error": "the node was cut off for too long; nothing is started any more"}
             case "start":
-                return {"ok": True, **self._start(message["container"], message["attempt"]).state()}
+                container = self._start(message["container"], message["attempt"])
+                return {"ok": False, **_FENCED} if container is None else {"ok": True, **container.state()}
             case "stop":
                 container = self._containers[message["container"], message["attempt"]]
                 # A stop is never refused for its signal's name: the grace has to run.
@@ -253,14 +268,19 @@ class Shim:
                 return {"ok": False, "kind": "bad", "error": f"verb {verb!r} is not known"}
         return {"ok": True}
 
-    def _start(self, name: str, attempt: int) -> ShimContainer:
+    def _start(self, name: str, attempt: int) -> ShimContainer | None:
+        """None: nothing is started any more."""
         found = self._containers.get((name, attempt))
-        if found is not None:
+        if found is not None or self._is_fenced():
             return found
         directory = os.path.join(self._directory, "containers", name, str(attempt))
         container = ShimContainer(name, attempt, directory)
         known = (*self._containers.values(), container)
         self._watchdog.cgroups = tuple(one.spec.cgroup for one in known if one.spec.cgroup is not None)
+        # The disk may have taken its time.
+        if self._is_fenced():
+            container.abandon()
+            return None
         container.start()
         # Earlier attempts of it have ended, and are on the disk.
         for key in [
