@@ -261,7 +261,7 @@ def _shut_down(root: Path, *, cancel: bool) -> None:
             return
         while not found["over"]:
             time.sleep(_LOOK_SECONDS)
-            found = ask_agent(root, "state")
+            found = ask_agent(root, "state", is_there=True)
             if not found["shutting_down"]:
                 fail("the shutdown was taken back")
     except ControlFault as fault:

@@ -96,7 +96,7 @@ class AgentDoors:
         try:
             return self._loop.ask(work, _SECONDS)
         except TimeoutError as error:
-            return {"ok": False, "error": str(error)}
+            return {"ok": False, "busy": True, "error": str(error)}
 
     def _state(self) -> AgentState:
         view = self._view
