@@ -16,6 +16,7 @@ from rayched.nodes.agent.containment import ContainmentTier, tracking_root
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
+from tests.nodes.bare_shim import bare_shim
 from tests.nodes.real_node import (
     AgentProcess,
     a_pod,
@@ -131,3 +132,28 @@ def test_where_there_is_no_second_version_there_is_no_tracking(tmp_path: Path) -
     mounts.write_text(f"24 1 0:21 / {tmp_path} rw,nosuid - cgroup2 cgroup2 rw\n")
     assert tracking_root(tmp_path, mounts) is None, "what is mounted there kills nothing"
     assert [entry.name for entry in tmp_path.iterdir()] == ["mountinfo"]
+
+
+def test_a_start_that_fails_leaves_no_cgroup(tmp_path: Path, cgroups: Path) -> None:
+    with bare_shim(tmp_path / "pod") as shim:
+        for number, changed in enumerate(({"argv": ["no-such-program"]}, {"cwd": "/no/such/directory"}, {"user": 10**9 * 5})):
+            shim.attempt("main", "sleep 1000", number, cgroup=str(cgroups / "pod" / f"main-{number}"), **changed)
+            answer = shim.asked("start", container="main", attempt=number)
+            assert not answer["ok"] and answer["kind"] == "start", answer
+            assert [entry for entry in cgroups.iterdir() if entry.is_dir()] == []
+        shim.attempt("main", "sleep 1000", 7, cgroup=str(cgroups / "pod" / "main-7"))
+        assert shim.asked("start", container="main", attempt=7)["ok"]
+        shim.attempt("other", "sleep 1000", 0, cgroup=str(cgroups / "pod" / "other-0"), argv=["no-such-program"])
+        assert not shim.asked("start", container="other", attempt=0)["ok"]
+        assert [entry.name for entry in (cgroups / "pod").iterdir() if entry.is_dir()] == ["main-7"], "the other goes on"
+
+
+def test_what_a_container_made_of_its_cgroup_goes_with_it(tmp_path: Path, cgroups: Path) -> None:
+    with bare_shim(tmp_path / "pod") as shim:
+        own = cgroups / "pod" / "main-0"
+        script = f"mkdir {own}/inner; env -i setsid sh -c 'echo 0 > {own}/inner/cgroup.procs; sleep 1001' & exec sleep 1000"
+        shim.attempt("main", script, cgroup=str(own))
+        assert shim.asked("start", container="main", attempt=0)["ok"]
+        until(lambda: (own / "inner").exists() and (own / "inner" / "cgroup.procs").read_text().split(), "it hides inside")
+        shim.asked("kill")
+        until(lambda: not shim.below() and not (cgroups / "pod").exists(), "all of it is gone")

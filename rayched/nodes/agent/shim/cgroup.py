@@ -17,12 +17,12 @@ def enter(path: str) -> None:
 
 
 def members(path: str) -> list[int]:
-    """None where it is gone."""
-    try:
-        with open(os.path.join(path, "cgroup.procs"), encoding="ascii") as file:
-            return [int(line) for line in file]
-    except OSError:
-        return []
+    """Also of what was made below it; none where it is gone."""
+    found: list[int] = []
+    for one, _, _ in os.walk(path):
+        with contextlib.suppress(OSError), open(os.path.join(one, "cgroup.procs"), encoding="ascii") as file:
+            found += map(int, file)
+    return found
 
 
 def kill(path: str) -> None:
@@ -31,7 +31,7 @@ def kill(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """It, and the pod's where it was the last one of that."""
-    for one in (path, os.path.dirname(path)):
+    """It with what was made below it, and the pod's where it was the last one of that."""
+    for one in (*(below for below, _, _ in os.walk(path, topdown=False)), os.path.dirname(path)):
         with contextlib.suppress(OSError):
             os.rmdir(one)

@@ -91,6 +91,8 @@ class ShimContainer:
     def abandon(self) -> None:
         """It is not started."""
         self._log.close()
+        if self.spec.cgroup is not None:
+            cgroup.remove(self.spec.cgroup)
 
     @property
     def is_running(self) -> bool:
