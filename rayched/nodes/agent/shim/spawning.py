@@ -57,6 +57,13 @@ def become_subreaper() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def die_with_parent(parent: int) -> None:
+    """This process is killed when that one ends, or ends now if it has. To be called after a change of user, which clears it."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def lower_oom_score(wanted: int) -> int:
     """Sets this process' oom_score_adj, or the lowest above it that is allowed; gives the one in force."""
     with open("/proc/self/oom_score_adj", encoding="ascii") as file:
@@ -111,9 +118,7 @@ def _become(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent: i
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_NOFILE_SOFT, hard), hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _change_user(spec)
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
+        die_with_parent(parent)
         _enter(spec.cwd)
         path = _program(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
         _execute(path, spec)
