@@ -71,6 +71,33 @@ def test_a_pod_that_cannot_be_read_runs_on_and_ends_when_it_is_gone(
             _still_there_and_then_gone(kv, key, value, client, name, pids)
 
 
+def test_what_the_agent_knows_nothing_of_is_not_ended_while_an_object_cannot_be_read(
+    etcd: EtcdServer, keys: Keys, client: Client, api: Serving, tmp_path: Path
+) -> None:
+    """The agent's own note of the pod is damaged, too."""
+    node = f"node-{next(_numbers)}"
+    name, other = f"{node}-kept", f"{node}-other"
+    chosen = settings(tmp_path, node)
+    with open_channel([etcd.endpoint]) as channel:
+        kv, key = rpc.KVStub(channel), keys.object_key(POD, "default", name)
+        with agent_thread(chosen, api.address):
+            registered(client, node)
+            client.submit(a_pod(node, name, "sleep", "1000", policy="Always"))
+            ready(client, name)
+            pids = processes(client, name)
+        (noted,) = tmp_path.glob("**/pod.json")
+        noted.write_text("damaged")
+        kv.Put(rpc.PutRequest(key=key, value=b"\xff\xff"))
+        with agent_thread(chosen, api.address):
+            client.submit(a_pod(node, other, "sleep", "1000"))
+            in_phase(client, other, "Running")
+            assert pids and all(proc_table.is_alive(pid) for pid in pids)
+            kv.DeleteRange(rpc.DeleteRangeRequest(key=key))
+            client.delete("pod", other, grace_period_seconds=1)
+        with agent_thread(chosen, api.address):
+            until(lambda: all_gone(pids), "its object is gone, and so it ends")
+
+
 def _still_there_and_then_gone(kv: rpc.KVStub, key: bytes, value: bytes, client: Client, name: str, pids: list[int]) -> None:
     assert all(proc_table.is_alive(pid) for pid in pids)
     kv.Put(rpc.PutRequest(key=key, value=value))

@@ -310,7 +310,9 @@ class NodeAgent:
             if runner.uid not in there and not state.hides(runner.life.pod):
                 self._end_unseen(runner)
         self._intake.keep(there)
-        self._intake.clear_absent(there | self._runners.keys())
+        if not state.unreadable:
+            # Whose such an object is, nobody knows.
+            self._intake.clear_absent(there | self._runners.keys())
         # What has a place keeps it before anything new is judged.
         for pod in sorted(
             state.pods, key=lambda one: (one.metadata.uid not in self._runners, one.metadata.creation_timestamp.seconds)
