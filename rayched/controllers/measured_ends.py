@@ -23,10 +23,12 @@ from rayched.store.revision_clock import RevisionClock
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """`asked_at`, `ends_at`: by this leader's clock. `timestamp` tells one deletion of a pod from another."""
+    """`asked_at`, `ends_at`: by this leader's clock. Timestamp and grace tell one deletion of a pod from another: one that is
+    shortened may end at the very second at which the first one would have."""
 
     uid: str
     timestamp: float
+    grace_seconds: float
     asked_at: float
     ends_at: float
 
@@ -46,13 +48,14 @@ class MeasuredEnds:
         for pod in pods:
             known = self._known.get(pod.key)
             if pod.deletion_timestamp is None or (
-                known is not None and (known.uid, known.timestamp) == (pod.uid, pod.deletion_timestamp)
+                known is not None
+                and (known.uid, known.timestamp, known.grace_seconds) == (pod.uid, pod.deletion_timestamp, pod.grace_seconds)
             ):
                 continue
             here_at = self._revisions.since(pod.mod_revision, now)
             asked_at = known.asked_at if known is not None and known.uid == pod.uid else here_at
             ends_at = max(here_at, asked_at + pod.grace_seconds)
-            self._known[pod.key] = _Deletion(pod.uid, pod.deletion_timestamp, asked_at, ends_at)
+            self._known[pod.key] = _Deletion(pod.uid, pod.deletion_timestamp, pod.grace_seconds, asked_at, ends_at)
             heapq.heappush(self._due, (ends_at + self._margin, pod.key))
 
     def ends_at(self, pod: PodView) -> float | None:

@@ -504,6 +504,7 @@ OPERATIONS = ["add", "add unbound", "end", "evict", "delete", "wait", "out of se
 
 @given(steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 5)), max_size=40), kept=st.integers(0, 4))
 @example([("add", 0), ("delete", 2), ("lead", 0), ("add", 0), ("end", 0)], 0)
+@example([("add", 0), ("delete", 2), ("delete", 1), ("add", 0), ("add", 0)], 0)
 @settings(deadline=None)
 def test_whatever_happens_those_are_removed_that_a_look_at_all_of_them_would_find(
     steps: list[tuple[str, int]], kept: int

@@ -90,7 +90,7 @@ def test_the_gate_hears_how_soon_etcd_answers(etcd: EtcdServer, etcd_root: str) 
         metrics = {metric.name: [sample.value for sample in metric.samples] for metric in server.run(_metrics(server))}
     assert metrics["rayched_api_write_limit"] == [_gate_limit_at_first()]
     assert metrics["rayched_api_writes_in_flight"] == metrics["rayched_api_writes_waiting"] == [0.0]
-    assert metrics["rayched_api_writes_refused"] == [0.0, 0.0, 0.0]
+    assert metrics["rayched_api_writes_refused"] == [0.0] * 4
 
 
 async def _metrics(server: Serving) -> list[object]:
