@@ -13,12 +13,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from rayched.api import kinds
 from rayched.api.kinds import JOB, POD, REPLICA_SET
 from rayched.api.termination import JOB_TRACKING
 from rayched.controllers.workloads.owned_pods import facts_of_pod
-from rayched.controllers.workloads.workload_view import OWNERS, depends_on_owner, identity_of, pod_owner
-from rayched.store.codec import PoisonedObject, decode_entry
+from rayched.controllers.workloads.workload_view import OWNERS, depends_on_owner, identity_of, message_in, pod_owner
+from rayched.store.codec import decode_entry
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
@@ -86,7 +85,7 @@ class WorkloadPresence:
             self._look_at(known)
         if isinstance(change, Deleted) or not any(sign in change.value for sign in _SIGNS):
             return
-        message = self._message(change)
+        message = message_in(change, self._decode)
         name = self._keys.parse(change.key)
         if not isinstance(message, Pod) or name is None:
             return
@@ -103,7 +102,7 @@ class WorkloadPresence:
         if known is not None:
             self._present.discard(known)
             self._look_at(known)
-        workload = None if isinstance(change, Deleted) else pod_owner(change, self._message(change))
+        workload = None if isinstance(change, Deleted) else pod_owner(change, message_in(change, self._decode))
         if workload is not None:
             identity = self._workloads[change.key] = workload.identity
             self._present.add(identity)
@@ -116,12 +115,3 @@ class WorkloadPresence:
             self._missing.add(owner)
         else:
             self._missing.discard(owner)
-
-    def _message(self, change: Change) -> kinds.AnyObject | None:
-        if isinstance(change, Deleted):
-            return None
-        try:
-            return kinds.unwrap(self._decode(change))
-        except PoisonedObject as error:
-            log.warning("set aside: %s", error)
-            return None

@@ -87,6 +87,17 @@ def depends_on_owner(pod: OwnedPod) -> bool:
     return pod.tracked or (owner.block_owner_deletion and not pod.deleting)
 
 
+def message_in(change: Change, decode: Callable[[Entry], Object]) -> kinds.AnyObject | None:
+    """The object as it is after the change; None: it is gone, or cannot be read."""
+    if isinstance(change, Deleted):
+        return None
+    try:
+        return kinds.unwrap(decode(change))
+    except PoisonedObject as error:
+        log.warning("set aside: %s", error)
+        return None
+
+
 def identity_of(kind: str, namespace: str, name: str, uid: str) -> str:
     """One text for all that says which controller is meant."""
     return f"{kind}/{namespace}/{name}/{uid}"
@@ -179,22 +190,13 @@ class WorkloadView:
         elif name.kind == PRIORITY_CLASS.name or name.kind == RUNTIME_CLASS.name:
             self._class_changed(name.name, name.kind == PRIORITY_CLASS.name, change)
 
-    def _message(self, change: Change) -> kinds.AnyObject | None:
-        if isinstance(change, Deleted):
-            return None
-        try:
-            return kinds.unwrap(self._decode(change))
-        except PoisonedObject as error:
-            log.warning("set aside: %s", error)
-            return None
-
     # ------------------------------------------------------------------------------------------------------------- pods
 
     def _pod_changed(self, namespace: str, change: Change) -> None:
         self._pod_gone(namespace, change.key)
         if isinstance(change, Deleted):
             return
-        message = self._message(change)
+        message = message_in(change, self._decode)
         if not isinstance(message, Pod):
             return
         pod = facts_of_pod(change, message)
@@ -291,10 +293,10 @@ class WorkloadView:
             self._stray(pod)
 
     def _workload(self, change: Change) -> PodOwner | None:
-        return None if isinstance(change, Deleted) else pod_owner(change, self._message(change))
+        return None if isinstance(change, Deleted) else pod_owner(change, message_in(change, self._decode))
 
     def _class_changed(self, name: str, is_priority: bool, change: Change) -> None:
-        message = self._message(change)
+        message = message_in(change, self._decode)
         classes = self.classes
         table: dict[str, PriorityClass] | dict[str, RuntimeClass] = classes.priority if is_priority else classes.runtime
         if message is None:

@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -83,12 +84,20 @@ def spawn(spec: ProcessSpec, stdin: int, stdout: int, stderr: int, *, terminal: 
 
     Raises SpawnError.
     """
+    return forked(lambda report, parent: _become(spec, (stdin, stdout, stderr), report, parent, terminal=terminal))
+
+
+def forked(child: Callable[[int, int], NoReturn]) -> int:
+    """The pid of a fork that runs `child` with where to tell why nothing was started, and the pid of its parent.
+
+    Returns when what it started has its program, or raises SpawnError with what was told.
+    """
     reading, writing = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _become(spec, (stdin, stdout, stderr), writing, parent, terminal=terminal)
+        child(writing, parent)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         told = pipe.read()
@@ -123,11 +132,11 @@ def _become(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent: i
         path = _program(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
         _execute(path, spec)
     except SpawnError as error:
-        _tell(report, str(error))
+        tell_and_end(report, str(error))
     except OSError as error:
-        _tell(report, f"cannot start {spec.argv[0]!r}: {error.strerror}")
+        tell_and_end(report, f"cannot start {spec.argv[0]!r}: {error.strerror}")
     except BaseException as error:
-        _tell(report, f"cannot start {spec.argv[0]!r}: {type(error).__name__}: {error}")
+        tell_and_end(report, f"cannot start {spec.argv[0]!r}: {type(error).__name__}: {error}")
     os._exit(1)
 
 
@@ -190,6 +199,7 @@ def _execute(path: str, spec: ProcessSpec) -> NoReturn:
         raise SpawnError(f"cannot start {path!r}: {error.strerror}") from None
 
 
-def _tell(report: int, text: str) -> NoReturn:
+def tell_and_end(report: int, text: str) -> NoReturn:
+    """In a child of `forked`: why nothing was started."""
     os.write(report, json.dumps({"text": text}).encode())
     os._exit(1)

@@ -11,7 +11,6 @@ what the program left behind is the container's, as if its main process had begu
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import resource
 import signal
@@ -19,7 +18,15 @@ import time
 from typing import Final, NoReturn
 
 from rayched.nodes.agent.shim import proc_table
-from rayched.nodes.agent.shim.spawning import ProcessSpec, SpawnError, become_subreaper, die_with_parent, spawn
+from rayched.nodes.agent.shim.spawning import (
+    ProcessSpec,
+    SpawnError,
+    become_subreaper,
+    die_with_parent,
+    forked,
+    spawn,
+    tell_and_end,
+)
 
 _REPORT: Final = 3
 """Where the supervisor tells why nothing was started."""
@@ -31,18 +38,7 @@ _PAUSE_SECONDS: Final = 0.002
 
 def spawn_supervised(spec: ProcessSpec, stdin: int, stdout: int, stderr: int, *, terminal: bool = False) -> int:
     """The pid of the supervisor, whose status will be the program's. Otherwise as `spawn`. Raises SpawnError."""
-    reading, writing = os.pipe()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _supervise(spec, (stdin, stdout, stderr), writing, parent, terminal=terminal)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
-    if told:
-        os.waitpid(pid, 0)
-        raise SpawnError(json.loads(told)["text"])
-    return pid
+    return forked(lambda report, parent: _supervise(spec, (stdin, stdout, stderr), report, parent, terminal=terminal))
 
 
 def kill_supervised(pid: int) -> None:
@@ -93,9 +89,9 @@ def _supervise(spec: ProcessSpec, fds: tuple[int, int, int], report: int, parent
         _let_go()
         status = _waited(program)
     except SpawnError as error:
-        _tell(report, str(error))
+        tell_and_end(report, str(error))
     except BaseException as error:
-        _tell(report, f"cannot start {spec.argv[0]!r}: {type(error).__name__}: {error}")
+        tell_and_end(report, f"cannot start {spec.argv[0]!r}: {type(error).__name__}: {error}")
     _end_as(status)
 
 
@@ -133,8 +129,3 @@ def _end_as(status: int) -> NoReturn:
         # A signal that ends nobody by itself.
         os._exit(128 + number)
     os._exit(os.WEXITSTATUS(status))
-
-
-def _tell(report: int, text: str) -> NoReturn:
-    os.write(report, json.dumps({"text": text}).encode())
-    os._exit(1)
