@@ -19,19 +19,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.nodes import Part, Stage, a_pod
+from benchmarks.nodes import Part, Stage, a_pod, run_parts
 from benchmarks.soak_samples import ProcessSample, process_sample, tree_samples
 from rayched.api.kinds import POD
-from rayched.cli import printing
 from rayched.cli.real_nodes import RealNodes
-from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, scratch_directory
-from rayched.client.errors import ApiError
-from rayched.replica.cluster.local_cluster import ReplicaFailed
 from rayched.v1.core_pb2 import Pod
 
 AGENTS: Final = 100
@@ -206,27 +203,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--agents", type=int, default=AGENTS, help="of the part many (default 100)")
     parser.add_argument("--lives", type=int, default=LIVES, help="pods of the part lives (default 1000)")
     options = parser.parse_args(arguments)
-    parts: list[Part] = []
-    try:
-        with scratch_directory("node-soak") as directory, Rehearsal(directory, []) as rehearsal:
-            stage = Stage(rehearsal, directory, 1)
-            for name in options.only or PARTS:
-                printing.note(name)
-                if name == "many":
-                    parts.append(many(stage, options.agents))
-                elif name == "lives":
-                    parts.append(lives(stage, options.lives))
-                else:
-                    parts.append(logs(stage))
-            verdict = rehearsal.verdict()
-    except (RehearsalFailed, ReplicaFailed, ApiError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    printing.figures("nodes, many and for long", [figure for part in parts for figure in part.figures])
-    wrong = [words for part in parts for words in part.wrong] + verdict.words
-    for words in wrong:
-        print(f"error: {words}", file=sys.stderr)
-    return 1 if wrong else 0
+    parts: dict[str, Callable[[Stage], Part]] = {
+        "many": partial(many, agents=options.agents),
+        "lives": partial(lives, count=options.lives),
+        "logs": logs,
+    }
+    return run_parts("node-soak", "nodes, many and for long", {name: parts[name] for name in options.only or PARTS}, 1)
 
 
 if __name__ == "__main__":

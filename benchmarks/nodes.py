@@ -21,7 +21,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle, islice
@@ -293,22 +293,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="this part; may be repeated")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of kills (default 1)")
     options = parser.parse_args(arguments)
-    parts: list[Part] = []
+    return run_parts("nodes", "nodes that run pods", {name: PARTS[name] for name in options.only or PARTS}, options.seed)
+
+
+def run_parts(name: str, title: str, parts: Mapping[str, Callable[[Stage], Part]], seed: int) -> int:
+    """In turn, in one cluster; prints their figures and what is wrong. Exit code."""
+    done: list[Part] = []
     began = time.monotonic()
     try:
-        with scratch_directory("nodes") as directory, Rehearsal(directory, []) as rehearsal:
-            stage = Stage(rehearsal, directory, options.seed)
-            for name in options.only or PARTS:
-                printing.note(name)
-                parts.append(PARTS[name](stage))
+        with scratch_directory(name) as directory, Rehearsal(directory, []) as rehearsal:
+            stage = Stage(rehearsal, directory, seed)
+            for words, part in parts.items():
+                printing.note(words)
+                done.append(part(stage))
                 rehearsal.revive()
             verdict = rehearsal.verdict()
     except (RehearsalFailed, ReplicaFailed, ApiError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    figures = [figure for part in parts for figure in part.figures]
-    printing.figures("nodes that run pods", [*figures, ("took", f"{time.monotonic() - began:.0f} s")])
-    wrong = [words for part in parts for words in part.wrong] + verdict.words
+    figures = [figure for part in done for figure in part.figures]
+    printing.figures(title, [*figures, ("took", f"{time.monotonic() - began:.0f} s")])
+    wrong = [words for part in done for words in part.wrong] + verdict.words
     for words in wrong:
         print(f"error: {words}", file=sys.stderr)
     return 1 if wrong else 0
