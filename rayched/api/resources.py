@@ -115,6 +115,14 @@ def score_requests(pod: Pod, resources: Sequence[str], *, pod_level: bool = Fals
     return tuple(_integer(amounts, name) for name in resources)
 
 
+def fit_requests(pod: Pod, resources: Sequence[str], *, pod_level: bool = False) -> tuple[Mapping[str, int], tuple[int, ...]]:
+    """`pod_requests` and `score_requests` in one. Not to be changed."""
+    plain = _plain_of(pod)
+    if plain is None:
+        return pod_requests(pod), score_requests(pod, resources, pod_level=pod_level)
+    return plain.counted, tuple([plain.with_defaults.get(name, 0) for name in resources])
+
+
 def balanced_requests(pod: Pod, resources: Sequence[str]) -> tuple[int, ...]:
     """What NodeResourcesBalancedAllocation scores an incoming pod by: true requests, in milli-CPU, bytes or counts."""
     plain = _plain_of(pod)

@@ -39,6 +39,9 @@ class AttemptEnds:
         self._cache, self._scheduler, self._feed = parts.cache, parts.scheduler, parts.feed
         self._statuses, self._events = parts.statuses, parts.events
         self._bindings, self._preemptions = parts.bindings, parts.preemptions
+        # Each pod that comes, and each attempt, asks these.
+        self._is_queued, self._is_making_room = parts.feed.is_queued, parts.preemptions.is_under_way
+        self._assumed_on = parts.scheduler.occupancy.assumed_on
         self.link: QueueLink | None = None
         """The session with the queue, while leading."""
         self.attempts: Counter[str] = Counter()
@@ -47,10 +50,8 @@ class AttemptEnds:
 
     def is_to_be_tried(self, record: PodRecord) -> bool:
         """It waits for a node, a profile has it, no attempt holds room for it and none is making room."""
-        if not self._feed.is_queued(record):
-            return False
         uid = record.uid
-        return self._scheduler.occupancy.assumed_on(uid) is None and not self._preemptions.is_under_way(uid)
+        return self._is_queued(record) and self._assumed_on(uid) is None and not self._is_making_room(uid)
 
     def room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
         """What became of a preemption."""

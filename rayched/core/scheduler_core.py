@@ -31,7 +31,7 @@ from rayched.core.awaited_attempt import AwaitedAttempt, prefetch
 from rayched.core.cache.cache import PROGRESS_OBJECTS, Cache
 from rayched.core.cache.change_handler import CacheNews
 from rayched.core.cache.records import PodRecord, nominated_in
-from rayched.core.costly_pods import DEATHS_MAX, HEAVY_SECONDS, CostlyPods, Trial
+from rayched.core.costly_pods import DEATHS_MAX, HEAVY_SECONDS, SMALL_BYTES, CostlyPods, Trial
 from rayched.core.exchange.audit_sample import RollCall
 from rayched.core.exchange.messages import ExchangeAnswer, ExchangeRequest
 from rayched.core.exchange.queue_events import QueueFeed
@@ -52,7 +52,7 @@ from rayched.framework.profile import Profile
 from rayched.framework.status import error
 from rayched.queue.hints import HintTable
 from rayched.scheduler.attempt import AttemptFailure, AttemptPhase
-from rayched.scheduler.scheduler import PodToSchedule, Scheduler
+from rayched.scheduler.scheduler import ATTEMPT_SECONDS, PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget
 from rayched.store.event_writes import EventWrites
@@ -337,7 +337,9 @@ class SchedulerCore:
 
     def _steps_aside(self, record: PodRecord, link: QueueLink) -> bool:
         """Whether it is not the pod's turn yet."""
-        deaths = self.cache.suspects.get(record.uid, 0) if self.cache.suspects else 0
+        if not (suspects := self.cache.suspects) and len(record.template.content) <= SMALL_BYTES:
+            return False
+        deaths = suspects.get(record.uid, 0)
         if deaths < DEATHS_MAX:
             aside = self._costly.steps_aside(record.uid, record.template, deaths, self._ports.clock() if deaths else 0.0)
             if aside:
@@ -360,10 +362,8 @@ class SchedulerCore:
         pod = PodToSchedule(uid, record.name, record.template, record.kept)
         began = link.cycle_begins()
         try:
-            if turn is None:
-                result = self.scheduler.schedule(pod, began, now, now_unix, may_await=True)
-            else:
-                result = self.scheduler.schedule(pod, began, now, now_unix, turn.allowed, goes_on=turn.goes_on, may_await=True)
+            allowed, goes_on = (ATTEMPT_SECONDS, False) if turn is None else (turn.allowed, turn.goes_on)
+            result = self.scheduler.schedule(pod, began, now, now_unix, allowed, goes_on=goes_on, may_await=True)
         except AttemptAwaits as awaits:
             self.measures.cycle_began.pop()
             self._awaited = AwaitedAttempt(uid, turn, awaits.work)

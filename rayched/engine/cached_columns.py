@@ -50,28 +50,24 @@ Bounds = tuple[int, int]
 class LogCursor:
     """A position in several logs at once."""
 
-    __slots__ = ("_only", "_positions", "_seen", "logs")
+    __slots__ = ("_only", "_seen", "logs", "mark")
 
     def __init__(self, table: NodeTable, reads: Log) -> None:
         self.logs: tuple[ChangeLog, ...] = table.logs_of(reads)
         self._only = self.logs[0] if len(self.logs) == 1 else None
         """The only log: most followers have one, and are asked at each decision."""
-        self._positions: list[int] | None = None
+        self.mark: list[int] | None = None
+        """Where it stands, for `changed_since`; another object after each `catch_up`. None: nowhere yet."""
         self._seen = -1
 
     @property
     def has_started(self) -> bool:
-        return self._positions is not None
+        return self.mark is not None
 
     @property
     def position(self) -> int:
         """Where it stands in the only log that it follows; -1: nowhere yet."""
-        return -1 if self._positions is None else self._positions[0]
-
-    @property
-    def mark(self) -> list[int] | None:
-        """Where it stands, for `changed_since`; another object after each `catch_up`. None: nowhere yet."""
-        return self._positions
+        return -1 if self.mark is None else self.mark[0]
 
     def is_behind(self) -> bool:
         if self._only is not None:
@@ -84,7 +80,7 @@ class LogCursor:
 
     def changed(self, n_rows: int) -> list[int] | None:
         """Rows that changed since, ascending, each once; None: more than half of them, or nobody knows, so look at all."""
-        return self.changed_since(self._positions, n_rows)
+        return self.changed_since(self.mark, n_rows)
 
     def changed_since(self, mark: list[int] | None, n_rows: int) -> list[int] | None:
         """As `changed`, since it stood there."""
@@ -122,10 +118,10 @@ class LogCursor:
     def catch_up(self) -> None:
         if self._only is not None:
             self._seen = self._only.end
-            self._positions = [self._seen]
+            self.mark = [self._seen]
             return
-        self._positions = [log.end for log in self.logs]
-        self._seen = sum(self._positions)
+        self.mark = [log.end for log in self.logs]
+        self._seen = sum(self.mark)
 
 
 def selection_of(rows: list[int]) -> Selection:

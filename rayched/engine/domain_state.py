@@ -115,14 +115,11 @@ class DomainState(PreparedPlugin):
 
     def is_silent(self) -> bool:
         """Whether its score is known to add nothing now, whatever the rows."""
-        if not self._is_current():
+        if self._revision != self._table.pod_counts.revision or self._follower.is_behind():
             return False
         if self._adds_nothing is None:
             self._adds_nothing = bool(self._counted.adds_nothing)
         return self._adds_nothing
-
-    def _is_current(self) -> bool:
-        return self._revision == self._table.pod_counts.revision and not self._follower.is_behind()
 
 
 class DomainRejection(CapColumn):
@@ -239,9 +236,14 @@ class DomainRejection(CapColumn):
 
     def _note_all(self, selection: Selection) -> None:
         """Rows of a domain, which may have another cap now."""
-        if isinstance(selection, slice):
-            selection = np.arange(selection.start, min(selection.stop, self.table.n_rows))
-        self._note(selection if len(selection) > FEW else selection[selection < self.table.n_rows])
+        if (selection.stop - selection.start if isinstance(selection, slice) else len(selection)) > FEW:
+            self._log.cut()
+            return
+        n_rows = self.table.n_rows
+        rows = range(selection.start, selection.stop) if isinstance(selection, slice) else selection.tolist()
+        for row in rows:
+            if row < n_rows:
+                self._log.append(row)
 
     def _write(self, column: TotalColumn, selection: Selection, blocked: Sequence[BlockedDomains]) -> None:
         rejected: BoolColumn | None = None

@@ -110,7 +110,7 @@ class Engine:
         plan = self._plan(template, nominated)
         plan.tally.count += 1
         try:
-            return self._evaluate(plan, without, nominated)
+            return self._evaluate(plan, without, nominated) if nominated else self._evaluated(plan, without)
         except AttemptAwaits:
             # It will be asked for again.
             plan.tally.count -= 1
@@ -128,7 +128,7 @@ class Engine:
             return
 
     def _evaluate(self, plan: Plan, without: RowIndex | None, nominated: Sequence[Nomination]) -> Evaluation:
-        if not nominated or not plan.status.ok:
+        if not plan.status.ok:
             return self._evaluated(plan, without)
         if plan.has_kept_free:
             room = self._room(plan)

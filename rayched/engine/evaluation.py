@@ -106,7 +106,7 @@ class Evaluation:
 
         `best_rows` are what the property gives. Cost: for each one search for the highest total.
         """
-        if self._n_feasible is not None and self._n_feasible <= len(best_rows):
+        if len(best_rows) >= (len(self._sum) if self._n_feasible is None else self._n_feasible):
             return []
         total, rows = self._total, self._rows
         best: RowIndex | Sequence[int] = best_rows if rows is None else np.searchsorted(rows, best_rows)

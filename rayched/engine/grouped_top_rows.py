@@ -107,8 +107,10 @@ class GroupedTopRows:
 
     def _column(self) -> TotalColumn:
         """What each row gets from the score. Shape (n_rows,)."""
-        values = [self._added.get(group, 0) for group in range(len(self._leaders))]
-        return np.array(values, self._total.dtype)[self._ids]
+        by_group: TotalColumn = np.zeros(len(self._leaders), self._total.dtype)
+        for group, added in self._added.items():
+            by_group[group] = added
+        return by_group.take(self._ids)
 
     def _follow(self) -> bool:
         """Move rows that belong to another group now. False: they are too many, or the groups are."""

@@ -26,13 +26,13 @@ from rayched.engine.row_evaluation import WeightedScore
 from rayched.engine.scale import Scale
 from rayched.engine.score_caps import FilterCap
 from rayched.engine.score_sum import CountedScore, ScoreSum
-from rayched.engine.signature import SeenPod
+from rayched.engine.signature import ALL_BY_SIGHT, SeenPod
 from rayched.engine.static_sum import StaticSum, WeightedFinal, WeightedRaw
 from rayched.engine.totals import KeptTotals
 from rayched.engine.usage_values import UsageSum, UsageValues, memory_key
 from rayched.framework.accelerated import ResourcePlugin
 from rayched.framework.diagnosis import nothing_left_by
-from rayched.framework.plugin import CountingPlugin, PodPart
+from rayched.framework.plugin import CountingPlugin
 from rayched.framework.profile import Profile
 from rayched.framework.resource_needs import ResourceNeeds
 from rayched.framework.status import SUCCESS, Code, Status, unresolvable
@@ -112,8 +112,7 @@ class Planner:
         self._store = store
         self._scale = scale
         self._facts = facts_of(profile)
-        all_parts = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
-        self.sees_one_pod = all(facts.reads_pod == all_parts for facts in self._facts.values())
+        self.sees_one_pod = all(facts.reads_pod == ALL_BY_SIGHT for facts in self._facts.values())
         """All plugins do with the pod without labels that nobody mentions and without tolerations of unknown taints."""
         self._next_number = 0
         self._states = UsageStates(table)
@@ -121,7 +120,11 @@ class Planner:
 
     def ask(self, template: PodTemplate, seen: SeenPod) -> PodSignature:
         """Ask each plugin for its key. Raises PluginError."""
-        keys = [call_key(facts.plugin, seen.pod(facts.reads_pod)) for facts in self._facts.values()]
+        if self.sees_one_pod:
+            pod = seen.pod(ALL_BY_SIGHT)
+            keys = [call_key(facts.plugin, pod) for facts in self._facts.values()]
+        else:
+            keys = [call_key(facts.plugin, seen.pod(facts.reads_pod)) for facts in self._facts.values()]
         return PodSignature(tuple(keys), seen, template)
 
     def plan(self, asking: PodSignature) -> Plan:

@@ -45,6 +45,7 @@ class Plans:
         "_labels",
         "_labels_max",
         "_mentioned_of",
+        "_newest",
         "_planner",
         "_seen_labels",
         "_seen_taints",
@@ -74,6 +75,8 @@ class Plans:
         """Plans were made with the labels and the tolerations that counted then."""
         self._mentioned_of: Iterable[tuple[PodTemplate, object]] = ()
         """Pods that would be there, as they were given last: an attempt asks several times beside the same."""
+        self._newest = -1
+        """The template that was asked about last."""
 
     def __len__(self) -> int:
         """Plans, not templates."""
@@ -99,8 +102,10 @@ class Plans:
         plan = self._by_template.get(template.id)
         if plan is None:
             return self._planned(template)
-        self._by_template.move_to_end(template.id)
-        self._used.move_to_end(plan.number)
+        if template.id != self._newest:
+            self._newest = template.id
+            self._by_template.move_to_end(template.id)
+            self._used.move_to_end(plan.number)
         return plan
 
     def _heed(self, template: PodTemplate) -> None:
@@ -150,6 +155,7 @@ class Plans:
             }
             self._labels_max = max(LABELS_MAX, 2 * len(self._labels))
         self._by_template[template.id] = plan
+        self._newest = template.id
         self._bytes += len(template.content)
         while len(self._by_template) > TEMPLATES_MAX or (self._bytes > CONTENT_BYTES_MAX and len(self._by_template) > 1):
             self._forget(next(iter(self._by_template)))

@@ -54,4 +54,4 @@ class ScoreSum:
 
     def was_built(self) -> bool:
         """Whether all of it was evaluated before, so that a few rows bring it up to date."""
-        return self.bounds is not None or all(kept.was_built for kept in self.kept())
+        return self.bounds is not None or (self.usage.was_built and all(kept.was_built for kept in self.kept()))

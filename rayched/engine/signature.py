@@ -5,11 +5,15 @@ Owner: whoever plans the template; void when labels are mentioned, or taints com
 
 from __future__ import annotations
 
+from typing import Final
+
 from rayched.framework.plugin import PodPart
 from rayched.snapshot.table import NodeTable
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Pod
 
+ALL_BY_SIGHT: Final = PodPart.LABELS_BY_SELECTOR | PodPart.TOLERATIONS_OF_TAINTS
+"""A plugin that reads so does with what `SeenPod.sight` says of a pod."""
 Sight = tuple[tuple[bytes, ...], frozenset[tuple[str, str]], tuple[bytes, ...]]
 """All that a pod says but labels and tolerations, labels, tolerations."""
 

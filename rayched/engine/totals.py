@@ -60,7 +60,7 @@ class KeptTotals:
         self._recent: OrderedDict[ScoreSum, KeptTotal] = OrderedDict()
         self._accounted: dict[ScoreSum, int] = {}
         self._bytes = 0
-        self._last: ScoreSum | None = None
+        self._last: KeptTotal | None = None
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -70,33 +70,38 @@ class KeptTotals:
 
         Rows in an array are those that nobody will leave out again, so nothing is kept of that.
         """
-        if of is not self._last:
-            self._turn_to(of)
-        total = self._recent[of] if isinstance(left_out, frozenset) else KeptTotal(of, self._table)
+        total = self._last
+        if total is None or total.of is not of:
+            total = self._turn_to(of)
+        if not isinstance(left_out, frozenset):
+            total = KeptTotal(of, self._table)
         return total.evaluation(self._build, left_out)
 
     def forget(self, of: ScoreSum) -> None:
         """Nobody asks for it any more."""
         if self._recent.pop(of, None) is not None:
             self._bytes -= self._accounted.pop(of)
-        if of is self._last:
+        if self._last is not None and self._last.of is of:
             self._last = None
 
-    def _turn_to(self, of: ScoreSum) -> None:
+    def _turn_to(self, of: ScoreSum) -> KeptTotal:
         last = self._last
         if last is not None:
             # Its best rows have come since.
-            found = self._recent[last].n_bytes
-            self._bytes += found - self._accounted[last]
-            self._accounted[last] = found
-        self._last = of
-        if of not in self._recent:
+            found = last.n_bytes
+            self._bytes += found - self._accounted[last.of]
+            self._accounted[last.of] = found
+        total = self._recent.get(of)
+        if total is None:
             total = self._recent[of] = KeptTotal(of, self._table)
             self._accounted[of] = total.n_bytes
             self._bytes += total.n_bytes
-        self._recent.move_to_end(of)
+        else:
+            self._recent.move_to_end(of)
+        self._last = total
         while self._bytes > TOTALS_BYTES_MAX and len(self._recent) > 1:
             self.forget(next(iter(self._recent)))
+        return total
 
 
 class KeptTotal:
@@ -120,15 +125,15 @@ class KeptTotal:
         "_speaking",
         "_static",
         "_static_version",
-        "_sum",
         "_table",
         "_top",
         "_usage_mark",
         "_versions",
+        "of",
     )
 
     def __init__(self, of: ScoreSum, table: NodeTable) -> None:
-        self._sum = of
+        self.of: Final = of
         self._table = table
         self._column: TotalColumn = np.zeros(table.n_rows, of.static.scale.dtype)
         """Without rescaled and counted scores. Shape (n_rows,)."""
@@ -189,7 +194,7 @@ class KeptTotal:
         if not self._are_bounds_sure and not self._bounds_hold():
             self._settle_bounds()
             best = self._best()
-        of, column, top = self._sum, self._column, self._top
+        of, column, top = self.of, self._column, self._top
         if not of.scores:
             # All feasible rows have the same total.
             ties = None if top is None else top.ties()
@@ -218,10 +223,7 @@ class KeptTotal:
             revision += log.end
         if revision != self._revision:
             found = self._changed_of_caps(build)
-            if found is None or changed is None:
-                changed = None
-            elif found:
-                changed = [*changed, *found]
+            changed = None if found is None or changed is None else [*changed, *found]
             self._revision = revision
         if not was_written or changed is None or len(changed) > FEW or len(self._column) != self._table.n_rows:
             self._write_all()
@@ -233,7 +235,7 @@ class KeptTotal:
 
     def _changed_of_sums(self, build: BuildColumns) -> list[int] | None:
         """Rows of which the usage sum or the static sum changed; None: perhaps of all."""
-        usage, static = self._sum.usage, self._sum.static
+        usage, static = self.of.usage, self.of.static
         changed: list[int] | None = []
         if static.is_behind() or static.version != self._static_version:
             is_in_step = static.version == self._static_version
@@ -256,28 +258,29 @@ class KeptTotal:
 
     def _changed_of_caps(self, build: BuildColumns) -> list[int] | None:
         """Rows of which any cap changed; None: too many."""
-        of, versions = self._sum, self._versions
+        of, versions = self.of, self._versions
         for cap in of.caps:
             cap.refresh(build)
         changed: list[int] | None = []
-        for place, each in enumerate(self._caps):
-            version, before = each.version, versions[place]
-            if version != before:
-                rows = each.changed_since(before)
-                changed = None if rows is None or changed is None or len(rows) > FEW else [*changed, *rows]
-                versions[place] = version
-                self._lowering = [one for one in self._caps if one.is_lowering]
+        now = [cap.version for cap in self._caps]
+        if now != versions:
+            for each, version, before in zip(self._caps, now, versions, strict=True):
+                if version != before and changed is not None:
+                    rows = each.changed_since(before)
+                    changed = None if rows is None or len(rows) > FEW else [*changed, *rows]
+            self._versions = now
+            self._lowering = [one for one in self._caps if one.is_lowering]
         if of.counted:
             self._speaking = [score for score in of.counted if not score.asked.is_silent()]
         return changed
 
     def _take_bounds(self, bounds: AllBounds) -> None:
         """These are those of the static sum, as the column is to have it. Raises PluginError."""
-        static = self._sum.static
+        static = self.of.static
         # A plugin may raise here: then nothing has been taken.
         column, are_sure, has_outside = static.column(bounds), static.are_sure(bounds), static.has_outside(bounds)
-        if bounds != self._sum.bounds:
-            self._sum.bounds = bounds
+        if bounds != self.of.bounds:
+            self.of.bounds = bounds
         self._bounds, self._static = bounds, column
         self._are_bounds_sure, self._is_static_outside = are_sure, has_outside
 
@@ -285,14 +288,14 @@ class KeptTotal:
         n_rows = self._table.n_rows
         if len(self._column) != n_rows:
             self._column = np.zeros(n_rows, self._column.dtype)
-        np.add(self._sum.usage.column[:n_rows], self._static[:n_rows], out=self._column)
+        np.add(self.of.usage.column[:n_rows], self._static[:n_rows], out=self._column)
         for cap in self._lowering:
             cap.lower(self._column)
         self._n_followed = 0
         self._top = self._groups = None
 
     def _write_rows(self, rows: list[int]) -> None:
-        usage, static, column, lowering = self._sum.usage.column, self._static, self._column, self._lowering
+        usage, static, column, lowering = self.of.usage.column, self._static, self._column, self._lowering
         top = self._groups or self._top
         for row in rows:
             value = usage.item(row) + static.item(row)
@@ -318,10 +321,10 @@ class KeptTotal:
     def _bounds_hold(self) -> bool:
         """Whether the column has the bounds over the feasible rows, of which there is one at least."""
         assert self._bounds is not None
-        return self._are_bounds_sure or self._sum.static.hold(self._bounds, self._column)
+        return self._are_bounds_sure or self.of.static.hold(self._bounds, self._column)
 
     def _settle_bounds(self) -> None:
-        bounds = self._sum.static.bounds_of(self._column)
+        bounds = self.of.static.bounds_of(self._column)
         if bounds != self._bounds:
             # Which rows are feasible stays as it is.
             self._is_written = False
@@ -333,12 +336,12 @@ class KeptTotal:
 
     def _are_followed(self, groups: GroupedTopRows) -> bool:
         """Whether nothing is added to the column but the score that these are of."""
-        is_outside = self._is_static_outside or bool(self._sum.usage.outside)
+        is_outside = self._is_static_outside or bool(self.of.usage.outside)
         return len(self._speaking) == 1 and self._speaking[0] is groups.score and not is_outside and self._bounds_hold()
 
     def _grouped(self) -> Evaluation | None:
         """By the best rows of each group, where one counting score alone has something to add; None: there are none."""
-        if len(self._speaking) != 1 or self._sum.rescaled or self._n_followed < FOLLOWED_MIN:
+        if len(self._speaking) != 1 or self.of.rescaled or self._n_followed < FOLLOWED_MIN:
             return None
         groups = groups_to_follow(self._speaking[0])
         if groups is None:
@@ -352,7 +355,7 @@ class KeptTotal:
     def _added_to(self, build: BuildColumns) -> Evaluation:
         """With the scores that cannot be kept."""
         total = self._column.copy()
-        if self._sum.rescaled:
+        if self.of.rescaled:
             self._add_rescaled(build, total)
         # What speaks may have fallen silent since it was asked.
         speaking = [score for score in self._speaking if not score.asked.is_silent()]
@@ -363,7 +366,7 @@ class KeptTotal:
     def _add_rescaled(self, build: BuildColumns, total: TotalColumn) -> None:
         """Scores that are normalised and change with bindings: their bounds are looked for each time."""
         feasible = (total >= 0).nonzero()[0]
-        rescaled, scale = self._sum.rescaled, self._sum.static.scale
+        rescaled, scale = self.of.rescaled, self.of.static.scale
         refresh_each([score.kept for score in rescaled], build)
         for score in rescaled:
             scaled = score.kept.scaled(score.kept.bounds_over(feasible))

@@ -85,12 +85,10 @@ class UsageSum(CachedColumn):
         return self.column.nbytes + n_states * self.column.itemsize
 
     def refresh(self, build: BuildColumns) -> list[int] | None:
-        if not self.follower.is_behind():
-            return []
         if self.memory is None:
             return super().refresh(build)
         rows = self.follower.few_since(self.follower.mark)
-        if not self.memory.bring(self, rows):
+        if (rows is None or rows) and not self.memory.bring(self, rows):
             build((self,))
         return rows
 
@@ -228,7 +226,7 @@ class UsageValues:
             self._turn_to(sum_)
         if few is None:
             return self._bring_many(sum_)
-        numbers = [states.of(row) for row in few]
+        numbers = [states.of(few[0])] if len(few) == 1 else [states.of(row) for row in few]
         if states.n_states != self._n_seen or states.generation != self._generation:
             self._keep_up()
         values, column, outside = self._values[self._places[sum_]], sum_.column, sum_.outside

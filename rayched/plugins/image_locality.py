@@ -44,6 +44,8 @@ class ImageLocality(ScorePlugin, PodReadingPlugin):
     def key(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         """The images with their tags, in any order."""
         containers = (*pod.spec.init_containers, *pod.spec.containers)
+        if len(containers) == 1:
+            return ((tagged(containers[0].image), 1),)
         return tuple(sorted(Counter(tagged(container.image) for container in containers).items()))
 
     def prepare(self, pod: Pod) -> Images:

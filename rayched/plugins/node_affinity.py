@@ -87,6 +87,9 @@ class NodeAffinity(NarrowingPlugin, FilterPlugin, PreScorePlugin, NormalizingPlu
 
     def key(self, pod: Pod) -> tuple[tuple[tuple[str, str], ...], bytes | None, tuple[bytes, ...]] | None:
         """nodeSelector and the terms; the order of preferred terms does not matter."""
+        if not pod.spec.HasField("affinity") and not pod.spec.node_selector:
+            # As most pods.
+            return None if self._added_required is None and self._added_preferred is None else ((), None, ())
         affinity = pod.spec.affinity.node_affinity
         required = _required_of(affinity)
         key = (

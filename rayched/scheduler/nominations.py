@@ -24,37 +24,35 @@ from rayched.snapshot.templates import PodTemplate
 class Nominations:
     """Pods and the nodes they are nominated to."""
 
-    __slots__ = ("_of", "_rows", "_rows_position", "_table", "log")
+    __slots__ = ("_rows", "_rows_position", "_table", "log", "of")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self._of: dict[str, tuple[PodTemplate, str]] = {}
+        self.of: dict[str, tuple[PodTemplate, str]] = {}
+        """Template and node, by uid. Not to be changed by others."""
         self._rows: dict[str, Nomination] = {}
         """What `beside` chooses from, as of the nodes that there were at `_rows_position`."""
         self._rows_position = -1
         self.log = ChangeLog()
         """Rows that pods were nominated to, or are no longer."""
 
-    def __len__(self) -> int:
-        return len(self._of)
-
     # ---------------------------------------------------------------------------------------------------------- reading
 
     def node_of(self, uid: str) -> str:
         """The node a pod is nominated to, "" for none."""
-        found = self._of.get(uid)
+        found = self.of.get(uid)
         return "" if found is None else found[1]
 
     def beside(self, uid: str, priority: int) -> tuple[Nomination, ...]:
         """Nominations of other pods of at least this priority, to nodes that are there."""
-        if not self._of:
+        if not self.of:
             return ()
         placed = self._with_rows().items()
         return tuple([nomination for other, nomination in placed if nomination[0].priority >= priority and other != uid])
 
     def below(self, priority: int, node_name: str) -> tuple[str, ...]:
         """uids of pods of lower priority that are nominated to the node, first one first."""
-        return tuple(uid for uid, (template, on) in self._of.items() if on == node_name and template.priority < priority)
+        return tuple(uid for uid, (template, on) in self.of.items() if on == node_name and template.priority < priority)
 
     def _with_rows(self) -> dict[str, Nomination]:
         # Labels tell of nodes that come and go.
@@ -62,7 +60,7 @@ class Nominations:
         if self._rows_position != position:
             self._rows_position = position
             self._rows.clear()
-            for uid, (template, node_name) in self._of.items():
+            for uid, (template, node_name) in self.of.items():
                 self._place(uid, template, node_name)
         return self._rows
 
@@ -76,31 +74,31 @@ class Nominations:
 
     def nominate(self, uid: str, template: PodTemplate, node_name: str) -> None:
         """The pod is nominated to this node and no other; "" to none."""
-        known = self._of.get(uid)
+        known = self.of.get(uid)
         if known is not None and known[1] == node_name and known[0] is template:
             return
         self.forget(uid)
         if node_name:
-            self._of[uid] = template, node_name
+            self.of[uid] = template, node_name
             self._place(uid, template, node_name)
 
     def status_seen(self, uid: str, template: PodTemplate, before: str, now: str) -> None:
         """The pending pod came or changed: what its status says counts, unless it said nothing before and says nothing now."""
         if before or now:
             self.nominate(uid, template, now)
-        elif uid in self._of:
+        elif uid in self.of:
             self.nominate(uid, template, self.node_of(uid))
 
     def forget(self, uid: str) -> None:
         """The pod has a node, or is not pending any more. Idempotent."""
-        self._of.pop(uid, None)
+        self.of.pop(uid, None)
         placed = self._rows.pop(uid, None)
         if placed is not None:
             self.log.append(placed[1])
 
     def restart(self, pending: Iterable[tuple[str, PodTemplate, str]]) -> None:
         """A new term: what statuses of pending pods say, as far as the nodes are there."""
-        self._of.clear()
+        self.of.clear()
         self._rows.clear()
         self.log.cut()
         for uid, template, node_name in pending:

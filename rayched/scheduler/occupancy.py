@@ -62,6 +62,13 @@ class Occupancy:
         self._snapshot.unbind(uid)
         return True
 
+    def confirm(self, uid: str, template: PodTemplate, node_name: str) -> bool:
+        """The pod is seen bound, and nothing but its name is known of it. False: not as it was assumed, so observe it."""
+        if self._assumed.get(uid) != node_name or self._snapshot.known(uid).template is not template:
+            return False
+        del self._assumed[uid]
+        return True
+
     def observe(
         self, uid: str, template: PodTemplate, node_name: str, *, terminating: bool = False, facts: PodFacts = NO_FACTS
     ) -> None:

@@ -215,7 +215,7 @@ class Scheduler:
         try:
             nominated: Sequence[Nomination] = ()
             row = None
-            if self.nominations:
+            if self.nominations.of:
                 nominated = self.nominations.beside(attempt.uid, attempt.template.priority)
                 row = self._nominated_row(runner, attempt, nominated)
             if row is None:
@@ -341,7 +341,7 @@ class Scheduler:
     def _take(self, attempt: Attempt, now: float) -> Attempt | AttemptFailure:
         """Assume, Reserve, Permit. The pod's nomination has served."""
         uid = attempt.uid
-        if self.nominations:
+        if self.nominations.of:
             self.nominations.forget(uid)
         # The binding will show these facts, so that nothing of the pod changes when it is seen.
         self.occupancy.assume(uid, attempt.template, attempt.node_name, PodFacts(attempt.name))
@@ -367,7 +367,7 @@ class Scheduler:
         self, runner: ProfileRunner, attempt: Attempt, nominated: Sequence[Nomination], now_unix: float
     ) -> AttemptFailure:
         """No node is feasible: ask PostFilter whether it can make one so."""
-        own_row = self._snapshot.row_of(self.nominations.node_of(attempt.uid)) if self.nominations else None
+        own_row = self._snapshot.row_of(self.nominations.node_of(attempt.uid)) if self.nominations.of else None
         diagnosis = runner.engine.diagnose(attempt.template, nominated, own_row)
         status = diagnosis.pre_filter if not diagnosis.pre_filter.ok else Status(Code.UNSCHEDULABLE)
         if not status.rejected:

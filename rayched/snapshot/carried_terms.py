@@ -16,7 +16,7 @@ term, once, and some calls of numpy for pods that came since, 1 µs for each tha
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -69,6 +69,10 @@ class SlotPlacements:
         """Slots, rows and changes from there on; to be let go of before anything is added."""
         slots, rows, changes = (np.frombuffer(part, np.int32) for part in (self._slots, self._rows, self._changes))
         return slots[position:], rows[position:], changes[position:]
+
+    def few_since(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """The same of a few, one by one."""
+        return zip(self._slots[position:], self._rows[position:], self._changes[position:], strict=True)
 
     def compact(self, numbers: Ints | None = None) -> None:
         """Add up what came and went. `numbers`: slots are called so from now on."""
@@ -268,6 +272,9 @@ class TermTarget(Generic[R]):
         if len(self._about) < len(self.carried):
             work.spend()
             self._look_at_terms(role)
+        if not self._roles:
+            # Of no term that is carried now; whoever has a role later is new then, and so are its carriers.
+            return False
         for counter in self.counters.values():
             counter.reserve(capacity)
         for one in self._roles:
@@ -327,7 +334,7 @@ class TermTarget(Generic[R]):
             for counter, amounts in zip(counters, self._amounts, strict=True):
                 counter.count(rows, changes * amounts[slots])
         else:
-            for slot, row, change in zip(*(part.tolist() for part in placements.since(position)), strict=True):
+            for slot, row, change in placements.few_since(position):
                 if self._concerned.item(slot):
                     for counter, amounts in zip(counters, self._amounts, strict=True):
                         amount = amounts.item(slot)

@@ -31,7 +31,7 @@ class WideSums:
 
     def learn(self, template_id: int, taken: NDArray[np.int64]) -> None:
         """What pods of this template take up."""
-        if taken.max() >= LARGE:
+        if max(taken.tolist()) >= LARGE:
             self._large.add(template_id)
 
     def is_large(self, template_id: int) -> bool:

@@ -18,6 +18,7 @@ A part of a key never holds a slash, so a key names one thing only.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -78,7 +79,7 @@ class Keys:
 
     def taken(self, node: str) -> bytes:
         """Whoever relies on a node's room relies on this key too: it changes when a pod takes room there unasked."""
-        return self.cluster_prefix + b"taken/%d" % (crc32(node.encode(errors="surrogatepass")) % TAKEN_KEYS)
+        return self.cluster_prefix + _taken(node)
 
     def submission(self, uid: str) -> bytes:
         return self.submissions_prefix + key_part(uid, "uid")
@@ -118,6 +119,12 @@ class Keys:
 
     def uid_of_submission(self, key: bytes) -> str | None:
         return _tail(key, self.submissions_prefix)
+
+
+@lru_cache(maxsize=8_192)
+def _taken(node: str) -> bytes:
+    """Behind the cluster's prefix. Each binding asks."""
+    return b"taken/%d" % (crc32(node.encode(errors="surrogatepass")) % TAKEN_KEYS)
 
 
 def prefix_end(prefix: bytes) -> bytes:

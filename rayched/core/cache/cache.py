@@ -235,7 +235,8 @@ class Cache:
         uid, name, _, _, created, _, _, template, _, _, _ = old
         new = PodRecord(uid, name, old.key, mod_revision, created, Stage.BOUND, node_name, template, attempt, None, value)
         self._pods[uid] = new
-        self._occupancy.observe(uid, template, node_name, facts=PodFacts(name))
+        if not self._occupancy.confirm(uid, template, node_name):
+            self._occupancy.observe(uid, template, node_name, facts=PodFacts(name))
         return PodChanged(old, new)
 
     def _quick_pod(self, entry: Change) -> PodChanged | None:

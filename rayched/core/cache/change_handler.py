@@ -60,7 +60,7 @@ class CacheNews:
 
     def _is_quiet(self) -> bool:
         """No pod is nominated, waits for a write of its status or is having room made for it."""
-        return not self._scheduler.nominations and self._statuses.is_quiet and self._preemptions.is_quiet
+        return not self._scheduler.nominations.of and self._statuses.is_quiet and self._preemptions.is_quiet
 
     def _plain_pod(self, change: PodChanged, link: QueueLink, now: float) -> float | None:
         """The short way of most changes, while all is quiet: a pending pod comes, or one that was bound here is seen on its node.

@@ -128,34 +128,32 @@ def _bound_change(node_name: str, status: bytes, head: bytes, attempt: bytes, ta
 
     `head` and `tail` are the fields of the leader's write before and behind the attempt.
     """
+    spec = _spec_on(node_name)
+    before_write, before_attempt = _around_attempt(len(attempt), len(head) + len(tail))
+    before = _before_pod(len(spec) + len(status))
+    return b"".join((before, spec, status, before_write, head, before_attempt, attempt, tail))
+
+
+@functools.lru_cache(maxsize=8_192)
+def _spec_on(node_name: str) -> bytes:
+    """The field of a pod that has a spec with the node and nothing else."""
     name = node_name.encode()
-    name_size, attempt_size = varint(len(name)), varint(len(attempt))
-    spec = 1 + len(name_size) + len(name)
-    spec_size = varint(spec)
-    pod = 1 + len(spec_size) + spec + len(status)
-    pod_size = varint(pod)
-    write = len(head) + 1 + len(attempt_size) + len(attempt) + len(tail)
-    return b"".join(
-        (
-            _OBJECT,
-            varint(1 + len(pod_size) + pod),
-            _POD,
-            pod_size,
-            _SPEC,
-            spec_size,
-            _NODE_NAME,
-            name_size,
-            name,
-            status,
-            _LEADER_WRITE,
-            varint(write),
-            head,
-            _ATTEMPT,
-            attempt_size,
-            attempt,
-            tail,
-        )
-    )
+    field = b"".join((_NODE_NAME, varint(len(name)), name))
+    return b"".join((_SPEC, varint(len(field)), field))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _before_pod(pod: int) -> bytes:
+    """What stands before the pod's fields, which take so many bytes."""
+    size = varint(pod)
+    return b"".join((_OBJECT, varint(1 + len(size) + pod), _POD, size))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _around_attempt(attempt: int, others: int) -> tuple[bytes, bytes]:
+    """What stands before the leader's write and before its attempt, where that and the other fields take so many bytes."""
+    size = varint(attempt)
+    return _LEADER_WRITE + varint(others + 1 + len(size) + attempt), _ATTEMPT + size
 
 
 @functools.lru_cache(maxsize=8)

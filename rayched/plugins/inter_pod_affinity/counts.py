@@ -142,7 +142,8 @@ class AffinityCounts:
             self._take_carried(cluster, target)
             changed = True
         for part in (self.affinity, self.anti_affinity, self.carried, self.preferences):
-            changed |= part.refresh(is_followed=is_followed)
+            if part.keys:
+                changed |= part.refresh(is_followed=is_followed)
         if self.groups is not None:
             self.groups.follow()
         self.revision += changed

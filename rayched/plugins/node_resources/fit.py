@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rayched.api.resources import is_extended, is_scalar, pod_requests, score_requests
+from rayched.api.resources import fit_requests, is_extended, is_scalar, pod_requests
 from rayched.framework import names
 from rayched.framework.accelerated import ResourcePlugin, StackingPlugin
 from rayched.framework.cluster_event import Action, ClusterEvent, Resource
@@ -82,10 +82,8 @@ class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPl
         self._scores_pod_level = args.fix_upstream_bugs
 
     def key(self, pod: Pod) -> Requests:
-        return Requests(
-            filtered=self._filtered(pod),
-            scored=score_requests(pod, self._resources, pod_level=self._scores_pod_level),
-        )
+        requests, scored = fit_requests(pod, self._resources, pod_level=self._scores_pod_level)
+        return Requests(self._filtered(requests), scored)
 
     def prepare(self, pod: Pod) -> FitState:
         requests = self.key(pod)
@@ -142,9 +140,9 @@ class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPl
         taken: ScoreColumn = rows.requested[place] if non_zero is None else rows.non_zero_requested[non_zero]
         return taken
 
-    def _filtered(self, pod: Pod) -> tuple[tuple[str, int], ...]:
-        """What must be free for the pod, by name; amounts are above zero."""
-        return tuple(sorted((name, amount) for name, amount in pod_requests(pod).items() if amount and self._is_filtered(name)))
+    def _filtered(self, requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        """What must be free for a pod with these requests, by name; amounts are above zero."""
+        return tuple(sorted([(name, amount) for name, amount in requests.items() if amount and self._is_filtered(name)]))
 
     def _is_filtered(self, name: str) -> bool:
         if name in BASIC_RESOURCES:
@@ -163,10 +161,10 @@ class NodeResourcesFit(ResourcePlugin, StackingPlugin, ScorePlugin, PodReadingPl
         )
 
     def _after_pod(self, pod: Pod) -> hints.FitPodHint:
-        return hints.FitPodHint(frozenset(name for name, _ in self._filtered(pod)), pod.metadata.uid)
+        return hints.FitPodHint(frozenset(name for name, _ in self._filtered(pod_requests(pod))), pod.metadata.uid)
 
     def _after_node(self, pod: Pod) -> hints.FitNodeHint:
-        return hints.FitNodeHint(((_PODS, 1), *self._filtered(pod)))
+        return hints.FitNodeHint(((_PODS, 1), *self._filtered(pod_requests(pod))))
 
 
 _CPU_AND_MEMORY: Final = ("cpu", "memory")
