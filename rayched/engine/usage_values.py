@@ -229,10 +229,10 @@ class UsageValues:
         numbers = [states.of(few[0])] if len(few) == 1 else [states.of(row) for row in few]
         if states.n_states != self._n_seen or states.generation != self._generation:
             self._keep_up()
-        values, column, outside = self._values[self._places[sum_]], sum_.column, sum_.outside
+        place, values, column, outside = self._places[sum_], self._values, sum_.column, sum_.outside
         unknown: list[int] = []
         for row, number in zip(few, numbers, strict=True):
-            value = values.item(number)
+            value = values.item(place, number)
             if value == self._unknown:
                 unknown.append(row)
             else:
@@ -243,7 +243,7 @@ class UsageValues:
             sum_.ask(rows)
             for row in rows:
                 if row not in outside:
-                    values[states.of(row)] = column.item(row)
+                    values[place, states.of(row)] = column.item(row)
         sum_.follower.catch_up()
         return True
 
