@@ -155,7 +155,11 @@ class Engine:
             open_to_all = [one for one, feasible in zip(nominated, is_open.tolist(), strict=True) if feasible]
             known = rejected_with_nominated(self._table, plan.filters, open_to_all)
         plan.has_kept_free = len(known) > 0
-        return self._evaluated(plan, without, frozenset(known.tolist())) if plan.has_kept_free else evaluation
+        if not plan.has_kept_free:
+            return evaluation
+        if len(known) == evaluation.n_feasible:
+            return evaluation.of_no_rows()
+        return self._evaluated(plan, without, frozenset(known.tolist()))
 
     def _evaluated(self, plan: Plan, without: RowIndex | None, kept_free: frozenset[int] = NO_ROWS) -> Evaluation:
         """`kept_free`: rows that nominated pods keep free."""
@@ -169,8 +173,10 @@ class Engine:
             self._builder.give(plan.scoring.kept())
         scoring = plan.scoring
         try:
-            if scoring.was_built() or (
-                plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out))
+            if (
+                scoring.bounds is not None
+                or scoring.was_built()
+                or (plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out)))
             ):
                 return self._added_up(plan, scoring, left_out)
             filtered = self._filtered(plan, left_out)

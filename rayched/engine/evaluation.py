@@ -52,6 +52,11 @@ class Evaluation:
         self._n_feasible = n_feasible
         self._ties = ties
 
+    def of_no_rows(self) -> Evaluation:
+        """The same with all rows left out that were feasible, as while many pods make room: nobody is asked for scores."""
+        none: TotalColumn = np.full(self.n_rows, NOT_FEASIBLE, self._sum.dtype)
+        return Evaluation(self.n_rows, none, NOT_FEASIBLE, narrowed=self.narrowed, n_feasible=0)
+
     @property
     def is_feasible(self) -> bool:
         """Whether any row is."""

@@ -305,7 +305,7 @@ class KeptTotal:
             if value != old:
                 column[row] = value
                 if top is not None and (value >= 0 or old >= 0):
-                    top.write(row, max(old, NOT_FEASIBLE), max(value, NOT_FEASIBLE))
+                    top.write(row, old if old >= 0 else NOT_FEASIBLE, value if value >= 0 else NOT_FEASIBLE)
 
     # ------------------------------------------------------------------------------------------------ bounds and the best
 

@@ -226,24 +226,24 @@ class UsageValues:
             self._turn_to(sum_)
         if few is None:
             return self._bring_many(sum_)
-        numbers = [states.of(few[0])] if len(few) == 1 else [states.of(row) for row in few]
-        if states.n_states != self._n_seen or states.generation != self._generation:
-            self._keep_up()
-        place, values, column, outside = self._places[sum_], self._values, sum_.column, sum_.outside
-        unknown: list[int] = []
-        for row, number in zip(few, numbers, strict=True):
-            value = values.item(place, number)
+        place, outside, unknown = self._places[sum_], sum_.outside, list[int]()
+        for row in few:
+            number = states.of(row)
+            if states.n_states != self._n_seen or states.generation != self._generation:
+                self._keep_up()
+            value = self._values.item(place, number)
             if value == self._unknown:
                 unknown.append(row)
             else:
-                column[row] = value
-                outside.discard(row)
+                sum_.column[row] = value
+                if outside:
+                    outside.discard(row)
         if unknown:
             rows = unknown if len(unknown) == 1 else sorted(set(unknown))
             sum_.ask(rows)
             for row in rows:
                 if row not in outside:
-                    values[place, states.of(row)] = column.item(row)
+                    self._values[place, states.of(row)] = sum_.column.item(row)
         sum_.follower.catch_up()
         return True
 

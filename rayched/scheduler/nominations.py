@@ -24,12 +24,14 @@ from rayched.snapshot.templates import PodTemplate
 class Nominations:
     """Pods and the nodes they are nominated to."""
 
-    __slots__ = ("_rows", "_rows_position", "_table", "log", "of")
+    __slots__ = ("_on", "_rows", "_rows_position", "_table", "log", "of")
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.of: dict[str, tuple[PodTemplate, str]] = {}
         """Template and node, by uid. Not to be changed by others."""
+        self._on: dict[str, dict[str, PodTemplate]] = {}
+        """The same by node: thousands may be nominated while few are to one."""
         self._rows: dict[str, Nomination] = {}
         """What `beside` chooses from, as of the nodes that there were at `_rows_position`."""
         self._rows_position = -1
@@ -52,7 +54,7 @@ class Nominations:
 
     def below(self, priority: int, node_name: str) -> tuple[str, ...]:
         """uids of pods of lower priority that are nominated to the node, first one first."""
-        return tuple(uid for uid, (template, on) in self.of.items() if on == node_name and template.priority < priority)
+        return tuple([uid for uid, template in self._on.get(node_name, {}).items() if template.priority < priority])
 
     def _with_rows(self) -> dict[str, Nomination]:
         # Labels tell of nodes that come and go.
@@ -80,6 +82,7 @@ class Nominations:
         self.forget(uid)
         if node_name:
             self.of[uid] = template, node_name
+            self._on.setdefault(node_name, {})[uid] = template
             self._place(uid, template, node_name)
 
     def status_seen(self, uid: str, template: PodTemplate, before: str, now: str) -> None:
@@ -91,7 +94,12 @@ class Nominations:
 
     def forget(self, uid: str) -> None:
         """The pod has a node, or is not pending any more. Idempotent."""
-        self.of.pop(uid, None)
+        known = self.of.pop(uid, None)
+        if known is not None:
+            there = self._on[known[1]]
+            del there[uid]
+            if not there:
+                del self._on[known[1]]
         placed = self._rows.pop(uid, None)
         if placed is not None:
             self.log.append(placed[1])
@@ -99,6 +107,7 @@ class Nominations:
     def restart(self, pending: Iterable[tuple[str, PodTemplate, str]]) -> None:
         """A new term: what statuses of pending pods say, as far as the nodes are there."""
         self.of.clear()
+        self._on.clear()
         self._rows.clear()
         self.log.cut()
         for uid, template, node_name in pending:

@@ -83,10 +83,10 @@ class UsageStates:
 
     def advance(self) -> None:
         """Take in what changed."""
-        position, self.end = self.end, self._log.end
-        n_new = self.end - position
-        if not n_new:
+        position, end = self.end, self._log.end
+        if position == end:
             return
+        n_new, self.end = end - position, end
         if self.n_states > self.room:
             self._let_go()
         rows = self._log.since(position) if n_new <= CHANGED_MAX // 2 else None
@@ -107,12 +107,13 @@ class UsageStates:
             self._changed[n : n + n_new] = rows
         else:
             # The one changed row of most decisions, so it takes the short way.
-            amounts, by_content, numbers, changed = self._table.amounts, self._by_content, self._numbers, self._changed
-            for place, row in enumerate(rows, n):
+            amounts = self._table.amounts
+            for row in rows:
                 content = amounts[:, row].tobytes()
-                number = by_content.get(content)
-                numbers[row] = self._new(content, row) if number is None else number
-                changed[place] = row
+                number = self._by_content.get(content)
+                self._numbers[row] = self._new(content, row) if number is None else number
+                self._changed[n] = row
+                n += 1
 
     def changed_since(self, position: int) -> RowIndex | None:
         """Rows that changed up to `end`, with repetitions; None: nobody knows. Valid until `advance`."""
