@@ -53,7 +53,9 @@ def amounts(node: RayNode, most: dict[str, int] | None = None, before: dict[str,
     ],
 )
 def test_what_is_free_is_offered(total: dict[str, float], free: dict[str, float] | None, wanted: dict[str, int]) -> None:
-    assert amounts(a_node(total, free)) == wanted
+    offer = offer_of(a_node(total, free), {}, None)
+    assert offer.amounts == wanted
+    assert not [line for line in offer.left_out if line.startswith("resource")], "what is Ray's own is nobody's loss"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_names_that_are_none_are_left_out_and_said() -> None:
         ({"x.kubernetes.io/y": "1"}, {}, "a node may not give it to itself"),
         ({"node-restriction.kubernetes.io/team": "a"}, {}, "only administrators set labels"),
         ({"two words": "1"}, {}, "is not a valid key"),
-        ({"disk": "not a value"}, {}, "label disk: \"not a value\" is not a valid label value"),
+        ({"disk": "not a value"}, {}, 'label disk: "not a value" is not a valid label value'),
         (
             {"ray.io/availability-zone": "z1", "ray.io/availability-region": "r1"},
             {
