@@ -29,8 +29,7 @@ from typing import Final
 
 from rayched.nodes.agent.containment import kill_cgroups, tracking_root
 from rayched.nodes.agent.control import Answer, ControlFault, ask_agent
-from rayched.nodes.agent.disk import NodeDirectory
-from rayched.nodes.agent.recovery import kill_shim
+from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
 from rayched.nodes.agent.shim import proc_table
 from rayched.raynodes.output_file import OutputFile
 from rayched.replica.ray.processes import dying_with_us
@@ -263,13 +262,21 @@ class NodeGuard:
             if not found and not pod.shim_lives():
                 continue
             killed |= found
-            kill_shim(pod)
-            cgroups, in_cgroups = tracking_root(self._root), 1
+            killed |= _kill_shim(pod)
+            cgroups, in_cgroups = tracking_root(self._root), True
             while time.monotonic() < until and (in_cgroups or any(proc_table.processes_of_pod(pod.uid))):
-                in_cgroups = 0 if cgroups is None else kill_cgroups(cgroups / pod.uid)
+                in_cgroups = cgroups is not None and bool(kill_cgroups(cgroups / pod.uid))
                 killed.update(pid for pid in proc_table.processes_of_pod(pod.uid) if proc_table.kill(pid))
                 time.sleep(_LOOK_SECONDS / 10)
         return len(killed)
+
+
+def _kill_shim(pod: PodDirectory) -> set[int]:
+    """The shim with all that descends from it, if it lives; who was killed."""
+    state = pod.shim_state()
+    if state is None or state["boot_id"] != proc_table.boot_id() or proc_table.start_ticks(state["pid"]) != state["ticks"]:
+        return set()
+    return {pid for pid in proc_table.tree_of(state["pid"]) if proc_table.kill(pid)}
 
 
 def main(root: str, seconds: str, *command: str) -> int:
