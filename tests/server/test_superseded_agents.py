@@ -7,12 +7,18 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from rayched.api.agents import INCARNATION_ANNOTATION
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
-from rayched.client.node_agent import NodeAgentClient
+from rayched.client.node_agent import NodeAgentClient, NodeState, UnreadableObject
+from rayched.client.watching import Event, EventType
+from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.server.app import ServerOptions
+from rayched.store.keys import Keys
 from rayched.v1.services_pb2 import RegisterNodeRequest
-from tests.server.objects import a_node
-from tests.server.serving import Serving
+from tests.planted_bugs import planted
+from tests.server.objects import a_node, a_pod
+from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.cluster
 
@@ -58,3 +64,74 @@ def test_its_own_registration_supersedes_nobody(agent: NodeAgentClient, name: st
     assert again.incarnation > first.incarnation
     # One that begins is asked for its machine as before.
     assert refused(agent, registration(name, "b", "two")).code is grpc.StatusCode.PERMISSION_DENIED
+
+
+Watched = Iterator[NodeState | Event | UnreadableObject]
+
+
+def pods_until_superseded(events: Watched, incarnation: int) -> list[str]:
+    """Names of the pods that it tells of before it ends as over."""
+    found: list[str] = []
+    with pytest.raises(ApiError, match="its agent has been superseded by another one") as error:
+        for event in events:
+            if isinstance(event, Event):
+                found.append(event.object.metadata.name)
+    assert error.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert error.value.superseded_incarnation == incarnation
+    return [name for name in found if "pod" in name]
+
+
+@pytest.mark.row("N7")
+def test_the_watch_of_an_older_agent_ends_through_any_replica_and_shows_nothing_that_came_later(
+    agent: NodeAgentClient, client: Client, etcd: EtcdServer, keys: Keys, name: str
+) -> None:
+    first = agent.begin(registration(name, "a", "one")).incarnation
+    events: Watched = iter(agent.watch_node(name, first))
+    assert isinstance(next(events), NodeState)
+    client.submit(a_pod(f"{name}-pod-1", node=name))
+    with (
+        serving(ServerOptions("127.0.0.1:0", [etcd.endpoint], keys), "replica-1") as other,
+        NodeAgentClient(other.address, timeout_seconds=5.0, node=name) as second,
+    ):
+        incarnation = second.begin(registration(name, "b", "one", take_over=True)).incarnation
+        client.submit(a_pod(f"{name}-pod-2", node=name))
+        assert pods_until_superseded(events, first) == [f"{name}-pod-1"]
+        assert not pods_until_superseded(iter(agent.watch_node(name, first)), first)
+        present = next(iter(second.watch_node(name, incarnation)))
+        assert isinstance(present, NodeState) and len(present.pods) == 2
+        # What was begun by nobody in particular is not this agent's either.
+        assert not pods_until_superseded(iter(second.watch_node(name)), 0)
+        with planted("an older agent writes on"):
+            assert isinstance(next(iter(agent.watch_node(name, first))), NodeState), "it is the guard that refuses"
+
+
+def test_a_watch_goes_on_whatever_else_is_written_into_the_node(agent: NodeAgentClient, client: Client, name: str) -> None:
+    incarnation = agent.begin(registration(name, "a", "one")).incarnation
+    watch = agent.watch_node(name, incarnation)
+    events: Watched = iter(watch)
+    assert isinstance(next(events), NodeState)
+    # It says nothing true, and the node's agent is who it was.
+    node = client.get("node", name)
+    node.metadata.annotations[INCARNATION_ANNOTATION] = "1"
+    client.apply(node)
+    client.submit(a_pod(f"{name}-pod", node=name))
+    kinds = []
+    for event in events:
+        assert isinstance(event, Event)
+        kinds.append(type(event.object).__name__)
+        if len(kinds) == 2:
+            watch.close()
+    assert kinds == ["Node", "Pod"]
+
+
+def test_a_node_that_is_deleted_and_registered_by_another_ends_the_watch(
+    agent: NodeAgentClient, client: Client, name: str
+) -> None:
+    first = agent.begin(registration(name, "a", "one")).incarnation
+    events: Watched = iter(agent.watch_node(name, first))
+    assert isinstance(next(events), NodeState)
+    client.delete("node", name)
+    gone = next(events)
+    assert isinstance(gone, Event) and gone.type is EventType.DELETED, "it is its own still"
+    agent.begin(registration(name, "b", "two"))
+    assert not pods_until_superseded(events, first)
