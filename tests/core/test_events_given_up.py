@@ -40,8 +40,13 @@ def test_what_waits_and_what_comes_is_given_up_and_counted_and_no_lease_is_asked
     assert writes.counts == {GIVEN_UP: 6}
     for kind in (WARNING, NORMAL):
         writes.emit(happened("late", kind), 1.0, 1.0)
-    writes.lease_granted(7, 1.0)
-    assert not writes.batch(1, 1, 1.0, under_pressure=False) and writes.counts == {GIVEN_UP: 8}
+    assert writes.counts == {GIVEN_UP: 8}
+    room.there_is = True
+    writes.emit(happened("web"), 2.0, 2.0)
+    assert writes.lease_wanted(2.0)
+    writes.lease_granted(7, 2.0)
+    room.there_is = False
+    assert not writes.batch(1, 1, 2.0, under_pressure=False) and writes.counts == {GIVEN_UP: 9}
 
 
 def test_what_was_on_its_way_is_answered_and_what_comes_later_is_counted_from_the_store() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import grpc
@@ -15,6 +16,7 @@ from rayched.client.watching import Event, EventType
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import RegisterNodeRequest
 from tests.planted_bugs import planted
 from tests.server.objects import a_node, a_pod
@@ -66,19 +68,39 @@ def test_its_own_registration_supersedes_nobody(agent: NodeAgentClient, name: st
     assert refused(agent, registration(name, "b", "two")).code is grpc.StatusCode.PERMISSION_DENIED
 
 
-Watched = Iterator[NodeState | Event | UnreadableObject]
+PATIENCE_SECONDS = 30.0
 
 
-def pods_until_superseded(events: Watched, incarnation: int) -> list[str]:
-    """Names of the pods that it tells of before it ends as over."""
-    found: list[str] = []
-    with pytest.raises(ApiError, match="its agent has been superseded by another one") as error:
-        for event in events:
-            if isinstance(event, Event):
-                found.append(event.object.metadata.name)
-    assert error.value.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert error.value.superseded_incarnation == incarnation
-    return [name for name in found if "pod" in name]
+class OpenWatch:
+    """A watch of a node. It is closed after a while, so that one that does not end is no riddle."""
+
+    def __init__(self, agent: NodeAgentClient, node: str, incarnation: int) -> None:
+        self._watch = agent.watch_node(node, incarnation)
+        self.events: Iterator[NodeState | Event | UnreadableObject] = iter(self._watch)
+        self._timer = threading.Timer(PATIENCE_SECONDS, self._watch.close)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def state(self) -> NodeState:
+        found = next(self.events)
+        assert isinstance(found, NodeState)
+        return found
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._watch.close()
+
+    def pods_until_superseded(self, incarnation: int) -> list[str]:
+        """Names of the pods that it tells of before it ends as over."""
+        found: list[str] = []
+        with pytest.raises(ApiError, match="its agent has been superseded by another one") as error:
+            for event in self.events:
+                pods = event.pods if isinstance(event, NodeState) else [event.object] if isinstance(event, Event) else []
+                found += [one.metadata.name for one in pods if isinstance(one, Pod)]
+        self.close()
+        assert error.value.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert error.value.superseded_incarnation == incarnation
+        return found
 
 
 @pytest.mark.row("N7")
@@ -86,8 +108,8 @@ def test_the_watch_of_an_older_agent_ends_through_any_replica_and_shows_nothing_
     agent: NodeAgentClient, client: Client, etcd: EtcdServer, keys: Keys, name: str
 ) -> None:
     first = agent.begin(registration(name, "a", "one")).incarnation
-    events: Watched = iter(agent.watch_node(name, first))
-    assert isinstance(next(events), NodeState)
+    watch = OpenWatch(agent, name, first)
+    assert watch.state().node is not None
     client.submit(a_pod(f"{name}-pod-1", node=name))
     with (
         serving(ServerOptions("127.0.0.1:0", [etcd.endpoint], keys), "replica-1") as other,
@@ -95,43 +117,45 @@ def test_the_watch_of_an_older_agent_ends_through_any_replica_and_shows_nothing_
     ):
         incarnation = second.begin(registration(name, "b", "one", take_over=True)).incarnation
         client.submit(a_pod(f"{name}-pod-2", node=name))
-        assert pods_until_superseded(events, first) == [f"{name}-pod-1"]
-        assert not pods_until_superseded(iter(agent.watch_node(name, first)), first)
-        present = next(iter(second.watch_node(name, incarnation)))
-        assert isinstance(present, NodeState) and len(present.pods) == 2
-        # What was begun by nobody in particular is not this agent's either.
-        assert not pods_until_superseded(iter(second.watch_node(name)), 0)
+        assert watch.pods_until_superseded(first) == [f"{name}-pod-1"]
+        assert not OpenWatch(agent, name, first).pods_until_superseded(first)
+        present = OpenWatch(second, name, incarnation)
+        assert len(present.state().pods) == 2
+        present.close()
+        # Who says nothing of an incarnation is not this agent either.
+        assert not OpenWatch(second, name, 0).pods_until_superseded(0)
         with planted("an older agent writes on"):
-            assert isinstance(next(iter(agent.watch_node(name, first))), NodeState), "it is the guard that refuses"
+            unguarded = OpenWatch(agent, name, first)
+            assert len(unguarded.state().pods) == 2, "it is the guard that refuses"
+            unguarded.close()
 
 
 def test_a_watch_goes_on_whatever_else_is_written_into_the_node(agent: NodeAgentClient, client: Client, name: str) -> None:
-    incarnation = agent.begin(registration(name, "a", "one")).incarnation
-    watch = agent.watch_node(name, incarnation)
-    events: Watched = iter(watch)
-    assert isinstance(next(events), NodeState)
-    # It says nothing true, and the node's agent is who it was.
+    watch = OpenWatch(agent, name, agent.begin(registration(name, "a", "one")).incarnation)
+    assert watch.state().node is not None
     node = client.get("node", name)
+    # It is not true, and the node's agent is who it was.
     node.metadata.annotations[INCARNATION_ANNOTATION] = "1"
     client.apply(node)
     client.submit(a_pod(f"{name}-pod", node=name))
     kinds = []
-    for event in events:
+    while len(kinds) < 2:
+        event = next(watch.events)
         assert isinstance(event, Event)
         kinds.append(type(event.object).__name__)
-        if len(kinds) == 2:
-            watch.close()
     assert kinds == ["Node", "Pod"]
+    watch.close()
 
 
-def test_a_node_that_is_deleted_and_registered_by_another_ends_the_watch(
-    agent: NodeAgentClient, client: Client, name: str
-) -> None:
+def test_the_watch_ends_also_where_the_node_was_deleted_in_between(agent: NodeAgentClient, client: Client, name: str) -> None:
     first = agent.begin(registration(name, "a", "one")).incarnation
-    events: Watched = iter(agent.watch_node(name, first))
-    assert isinstance(next(events), NodeState)
+    watch = OpenWatch(agent, name, first)
+    assert watch.state().node is not None
     client.delete("node", name)
-    gone = next(events)
-    assert isinstance(gone, Event) and gone.type is EventType.DELETED, "it is its own still"
+    gone = next(watch.events)
+    assert isinstance(gone, Event) and gone.type is EventType.DELETED, "nobody else has it yet"
     agent.begin(registration(name, "b", "two"))
-    assert not pods_until_superseded(events, first)
+    assert not watch.pods_until_superseded(first)
+    client.delete("node", name)
+    client.submit(a_pod(f"{name}-pod", node=name))
+    assert not OpenWatch(agent, name, first).pods_until_superseded(first), "though there is no node that says so"
