@@ -27,6 +27,7 @@ from leader.belief import BeliefCell
 from leader.channel import open_channel
 from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
+from rayched.actors.event_room_cell import EventRoomCell
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.inbox import Inbox, LatestCalls
 from rayched.actors.log_sending import send_logs
@@ -110,6 +111,7 @@ class SchedulerActor:
             progress=self._tick,
             work_clock=time.thread_time,
             deciding=self._deciding.write,
+            room_for_events=EventRoomCell.at(self._own_directory).read,
         )
         self._core = SchedulerCore(
             keys,

@@ -27,7 +27,7 @@ from rayched.nodes.agent.agent import NodeAgent
 from rayched.nodes.agent.agent_settings import AgentSettings
 from rayched.nodes.agent.containment import CONTAINMENT_LABEL, ContainmentTier, tracking_root
 from rayched.nodes.agent.control import ControlFault, ask_agent
-from rayched.nodes.agent.disk import DiskFault
+from rayched.nodes.agent.disk import DiskFault, default_root
 from rayched.nodes.agent.endpoint import EndpointFault
 from rayched.nodes.agent.eviction.signals import Signal
 from rayched.nodes.agent.eviction.thresholds import DEPRECATED_FLAGS, Threshold
@@ -36,6 +36,7 @@ from rayched.nodes.agent.node_object import NodeSize, NodeSizeError
 from rayched.nodes.agent.process_specs import RunPolicy
 from rayched.nodes.agent.shutdown import ShutdownBand, two_bands
 from rayched.nodes.agent.stats import NodeBounds
+from rayched.replica.stop_signals import block_stop_signals
 
 _PATIENCE_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
@@ -125,13 +126,13 @@ class NodeOptions:
             "memory": machine.memory if bounds.memory is None else bounds.memory,
             "ephemeral-storage": machine.disk if bounds.disk is None else bounds.disk,
             "pods": self.max_pods,
-            **_amounts("--resource", self.resource),
+            **amounts_of("--resource", self.resource),
         }
         hard = {_THRESHOLD_OF[one.signal]: one.value for one in thresholds if one.signal in _THRESHOLD_OF and not one.grace}
         return NodeSize(
             capacity,
-            _amounts("--system-reserved", self.system_reserved),
-            _amounts("--agent-reserved", self.agent_reserved),
+            amounts_of("--system-reserved", self.system_reserved),
+            amounts_of("--agent-reserved", self.agent_reserved),
             {resource: value.of(capacity[resource]) for resource, value in hard.items()},
         )
 
@@ -165,7 +166,7 @@ class NodeOptions:
         option = "--shutdown-grace-period-by-pod-priority"
         if total:
             wrong(f"{option}: cannot be given together with --shutdown-grace-period")
-        pairs = dict(_pair(option, text) for text in self.shutdown_grace_period_by_pod_priority.split(","))
+        pairs = dict(pair_of(option, text) for text in self.shutdown_grace_period_by_pod_priority.split(","))
         for priority in pairs:
             if not priority.removeprefix("-").isdigit():
                 wrong(f"{option} {priority!r}: want a priority such as 0 or 2000000000")
@@ -181,8 +182,11 @@ class NodeOptions:
 
 @with_option_groups({"options": NodeOptions, "eviction": EvictionOptions}, DEPRECATED_FLAGS)
 def node(
-    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
+    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)] = "",
     server: Server = None,
+    ray_address: Annotated[
+        str, _of_host("HOST:PORT", "A Ray cluster: an agent on each of its nodes, for what Ray has free there.")
+    ] = "",
     *,
     options: NodeOptions,
     eviction: EvictionOptions,
@@ -193,10 +197,24 @@ def node(
       rayched node worker-1 --server 127.0.0.1:7420
       rayched node small --cpu 2 --memory 1Gi --root-dir /tmp/small
       rayched node shutdown                   before the host goes down: end its pods in order
+      rayched node --ray-address 10.0.0.5:6379 --server 10.0.0.1:7420       the nodes of a Ray cluster
 
     Pods are processes of this host. They go on when the agent ends; the next one in the same directory takes them over.
     With --memory, --pids or --ephemeral-storage what counts is the agent and its pods alone, so several nodes can share a host.
+    With --ray-address options hold for all agents; --cpu and --memory then say what to take of each node at most.
     """
+    if ray_address:
+        if name:
+            wrong(f"node {name} --ray-address: nodes of Ray have names of their own, leave NAME out")
+        # Before anything starts a thread, which could take the signal.
+        block_stop_signals()
+        # Not at the top: it reads the options above, and other agents shall not wait for its import.
+        from rayched.cli.ray_nodes_command import nodes_of_ray
+
+        nodes_of_ray(ray_address, server, options, eviction)
+        return
+    if not name:
+        wrong("a NAME for this node is needed, or --ray-address")
     if name == _SHUTDOWN:
         _shut_down(options.root(), cancel=options.cancel)
         return
@@ -205,7 +223,7 @@ def node(
     machine = this_machine(next(path for path in (root, *root.parents) if path.exists()))
     cgroups = options.cgroups()
     tier = ContainmentTier.TREE if cgroups is None else ContainmentTier.TRACKING
-    labels = {CONTAINMENT_LABEL: tier.value, **dict(_pair("--label", text) for text in options.node_label or ())}
+    labels = {CONTAINMENT_LABEL: tier.value, **dict(pair_of("--label", text) for text in options.node_label or ())}
     settings = AgentSettings(
         node=name,
         root=root,
@@ -269,25 +287,21 @@ def _shut_down(root: Path, *, cancel: bool) -> None:
     out("all pods have had their time" if found["pods"] else "all pods have ended")
 
 
-def default_root() -> Path:
-    if os.geteuid() == 0:
-        return Path("/var/lib/rayched-node")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rayched-node"
-
-
 def _directories(paths: list[Path] | None) -> tuple[str, ...]:
     return tuple(os.path.normpath(path.absolute()) for path in paths or ())
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def pair_of(option: str, text: str) -> tuple[str, str]:
+    """NAME=VALUE; ends the command where it is none."""
     key, equals, found = text.partition("=")
     if not equals or not key:
         wrong(f"{option} {text!r}: want NAME=VALUE")
     return key, found
 
 
-def _amounts(option: str, texts: list[str] | None) -> dict[str, int]:
-    pairs = dict(_pair(option, text) for text in texts or ())
+def amounts_of(option: str, texts: list[str] | None) -> dict[str, int]:
+    """NAME=QUANTITY by name, CPU in thousandths; ends the command where one is none."""
+    pairs = dict(pair_of(option, text) for text in texts or ())
     return {name: _amount(f"{option} {name}", name, text) for name, text in pairs.items()}
 
 

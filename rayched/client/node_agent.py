@@ -1,4 +1,4 @@
-"""The client of an agent that runs pods: what it writes carries its incarnation, and is refused once another has its node."""
+"""The client of an agent that runs pods: what it does carries its incarnation, and is refused once another has its node."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ class NodeState:
 class NodeWatch:
     """Iterates over a node's state, once, and then over what changes, until closed. Read by one thread; `close` is for any."""
 
-    def __init__(self, stream: ResumingStream, node: str) -> None:
+    def __init__(self, stream: ResumingStream, node: str, incarnation: int) -> None:
         self._stream = stream
         self._node = node
+        self._incarnation = incarnation
         self._revision = 0
         """All up to it was given out; 0: the state was not."""
         self._there: list[Node | Pod] = []
@@ -75,7 +76,7 @@ class NodeWatch:
 
     def __iter__(self) -> Iterator[NodeState | Event | UnreadableObject]:
         """Raises ApiError; with OUT_OF_RANGE changes were missed, or something can be read again, and only a new watch knows what
-        is there."""
+        is there; with a `superseded_incarnation` another registration has the node."""
         try:
             for response in self._stream.responses(self._request):
                 yield from self._told(response) if self._revision else self._listed(response)
@@ -87,7 +88,7 @@ class NodeWatch:
         self._there.clear()
         self._unreadable.clear()
         start = self._revision + 1 if self._revision else 0
-        return WatchNodeRequest(name=self._node, start_revision=start, takes_unreadable=True)
+        return WatchNodeRequest(name=self._node, start_revision=start, takes_unreadable=True, incarnation=self._incarnation)
 
     def _listed(self, response: WatchResponse) -> Iterator[NodeState]:
         self._unreadable.update(map(_named, response.unreadable))
@@ -126,8 +127,9 @@ class NodeAgentClient(Client):
         if node:
             self._transport.identity = node_identity(node)
 
-    def watch_node(self, node: str) -> NodeWatch:
-        return NodeWatch(ResumingStream(self._transport, "Nodes.WatchNode", _STREAM_PATIENCE_SECONDS), node)
+    def watch_node(self, node: str, incarnation: int = 0) -> NodeWatch:
+        """`incarnation` 0: of a node that has no agent that runs pods."""
+        return NodeWatch(ResumingStream(self._transport, "Nodes.WatchNode", _STREAM_PATIENCE_SECONDS), node, incarnation)
 
     def report_events(self, node: str, incarnation: int, events: Sequence[NodeEvent]) -> tuple[ApiError | None, ...]:
         """One outcome each, in order; at most EVENTS_A_CALL."""

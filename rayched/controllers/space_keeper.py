@@ -4,6 +4,7 @@
 |---|---|---|
 | looks: sizes, quota, alarms | every replica | every 2 s; four times as often while it fills |
 | refuses what is new (`SpaceGate`) | every replica's API | TIGHT and FULL |
+| gives up Events (`SpaceGate`) | the API, the leader's scheduler and controllers | sooner |
 | compacts | the leader; any replica while nobody has renewed the lease for `_ALONE_SECONDS` | by time, sooner the fuller it is |
 | defragments | the same, an etcd of one member alone | FULL, or the file nears the quota, and much of it is free |
 | disarms the alarm | the same | every member has room again |
@@ -40,7 +41,7 @@ from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.quota import quota_of
 from rayched.store.revision_clock import RevisionClock
-from rayched.store.space import SpaceGate, SpaceState, judge
+from rayched.store.space import Space, SpaceGate, SpaceState, judge
 from rayched.store.transactions import GuardedPut
 
 _LOOK_SECONDS: Final = 2.0
@@ -88,8 +89,9 @@ class SpaceKeeper:
         wall_clock: Callable[[], float] = time.time,
         look_seconds: float = _LOOK_SECONDS,
         alone_seconds: float = _ALONE_SECONDS,
+        room_for_events: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """`epoch` is None on a standby. Without `compact` it only looks."""
+        """`epoch` is None on a standby. Without `compact` it only looks. `room_for_events` is told after each look."""
         self.gate = SpaceGate()
         self._endpoints = tuple(endpoints)
         self._keys = keys
@@ -98,6 +100,7 @@ class SpaceKeeper:
         self._wall_clock = wall_clock
         self._look_seconds = look_seconds
         self._alone_seconds = alone_seconds
+        self._room_for_events = room_for_events
         self._clock = RevisionClock()
         self._skew = ClockSkew()
         self._quota_bytes = 0
@@ -157,7 +160,7 @@ class SpaceKeeper:
         self._ask(statuses, now)
         self._clock.observed(max(status.revision for _, status in statuses), now)
         space = judge([status for _, status in statuses], self._quota_bytes, self.gate.space.state)
-        self.gate.found(space)
+        self._found(space)
         _FILE.set(space.file_bytes)
         _IN_USE.set(space.in_use_bytes)
         _QUOTA.set(space.quota_bytes)
@@ -178,6 +181,10 @@ class SpaceKeeper:
             if not has_more and (space.state is not SpaceState.FULL or self._compacted > self._defragmented):
                 self._defragment(store, now)
         self._disarm(store, complete=complete)
+
+    def _found(self, space: Space) -> None:
+        self.gate.found(space)
+        self._room_for_events(self.gate.events_refusal() is None)
 
     def _statuses(self, stores: Sequence[StoreClient]) -> list[tuple[StoreClient, MemberStatus]]:
         found = []
@@ -283,7 +290,7 @@ class SpaceKeeper:
         store.defragment(_DEFRAGMENT_SECONDS_MAX)
         _DEFRAGMENTATIONS.inc()
         status = store.status()
-        self.gate.found(judge([status], self._quota_bytes, before.state))
+        self._found(judge([status], self._quota_bytes, before.state))
         log.warning("etcd defragmented in %.1f s: %s", time.monotonic() - began, self.gate.space.words)
 
     def _disarm(self, store: StoreClient, *, complete: bool) -> None:

@@ -16,6 +16,10 @@ def _not_watched(uid: str) -> None:
     pass
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What the core reads of the world."""
@@ -32,6 +36,8 @@ class Ports:
     """What attempts may take is measured by it: the time that this thread computes. None: by `clock`."""
     deciding: Callable[[str], None] = _not_watched
     """Called with the uid of the pod whose cycle begins, "" after a batch: it names the pod in whose cycle a scheduler died."""
+    room_for_events: Callable[[], bool] = _always
+    """Whether the store has room for what nothing decides by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class SchedulerCore:
         self.term = Term()
         self.window = WriteWindow()
         self.statuses = StatusWrites(self.cache, incarnation)
-        self.events = EventWrites(keys, incarnation)
+        self.events = EventWrites(keys, incarnation, has_room=ports.room_for_events)
         """Every part of the core emits its Events here."""
         self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
         self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)

@@ -20,7 +20,7 @@
 | scheduler_pending_async_api_calls | call_type |
 | rayched_store_txn_duration_seconds | op; outcome: ok, conflict, fenced, unknown, error |
 | rayched_cache_revision | |
-| rayched_events_total | outcome: written, dropped |
+| rayched_events_total | outcome: written, dropped, given_up |
 | rayched_shadow_decisions_total | profile; result: same, other, pending, error; where there are shadow plugins |
 | rayched_worker_evaluations_total, rayched_worker_rows_total, rayched_worker_seconds_total | |
 | rayched_worker_local_evaluations_total | |
@@ -59,7 +59,7 @@ def scheduler_metrics(core: SchedulerCore, pool: PoolCounts) -> list[Metric]:
         *_preemptions(core),
         *_state(core),
         *_writes(measures),
-        _counter("rayched_events", "Events written and dropped.", ("outcome",), core.events.counts.items()),
+        _counter("rayched_events", "Events written, dropped and given up.", ("outcome",), core.events.counts.items()),
         _counter("rayched_shadow_decisions", "Decisions that shadow plugins were asked about.", ("profile", "result"), shadows),
         _counter("rayched_worker_evaluations", "Evaluations that workers took part in.", (), [((), pool.evaluations)]),
         _counter("rayched_worker_rows", "Rows of the columns that workers answered with.", (), [((), pool.rows)]),

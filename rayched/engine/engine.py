@@ -155,11 +155,9 @@ class Engine:
             open_to_all = [one for one, feasible in zip(nominated, is_open.tolist(), strict=True) if feasible]
             known = rejected_with_nominated(self._table, plan.filters, open_to_all)
         plan.has_kept_free = len(known) > 0
-        if not plan.has_kept_free:
-            return evaluation
-        if len(known) == evaluation.n_feasible:
+        if plan.has_kept_free and len(known) == evaluation.n_feasible:
             return evaluation.of_no_rows()
-        return self._evaluated(plan, without, frozenset(known.tolist()))
+        return self._evaluated(plan, without, frozenset(known.tolist())) if plan.has_kept_free else evaluation
 
     def _evaluated(self, plan: Plan, without: RowIndex | None, kept_free: frozenset[int] = NO_ROWS) -> Evaluation:
         """`kept_free`: rows that nominated pods keep free."""

@@ -26,6 +26,7 @@ from typing import Final
 
 from leader.belief import BeliefCell
 from leader.channel import EndpointError
+from rayched.actors.event_room_cell import EventRoomCell
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget
 from rayched.controllers.budgets import BudgetStatus
@@ -135,6 +136,7 @@ class _Replica:
         self._advertised = settings.advertise_address
         try:
             self._belief = BeliefCell.create(belief_file)
+            room_for_events = EventRoomCell.at(belief_file.parent)
         except OSError as error:
             raise ReplicaError(f"{error.filename}: {error.strerror}; make room there") from error
         self._actors = ActorSupervisor(
@@ -150,7 +152,9 @@ class _Replica:
             self._actors,
         )
         self._actors.terms = self.leadership
-        self._space = SpaceKeeper(endpoints, keys, self.leadership.epoch, compact=settings.compact)
+        self._space = SpaceKeeper(
+            endpoints, keys, self.leadership.epoch, compact=settings.compact, room_for_events=room_for_events.write
+        )
         options = ServerOptions(
             settings.listen,
             endpoints,
@@ -201,6 +205,7 @@ class _Replica:
             tolerations,
             changes=changes,
             may_create=lambda: self._space.gate.refusal() is None,
+            may_tell=lambda: self._space.gate.events_refusal() is None,
         )
         self._loops += [budgets, nodes, workloads]
         loops = tuple(self._loops)

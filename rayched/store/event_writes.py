@@ -8,6 +8,7 @@
   400 a second. What exceeds WAITING_MAX is dropped and counted; ordinary news gives way to warnings before that.
 * Each is written under a lease of etcd, so that it goes after an hour whoever leads then. A lease holds at most EVENTS_A_LEASE:
   etcd removes what a lease holds at one stroke. A further write prolongs an Event's life, as in Kubernetes.
+* Where etcd's space is kept for what matters more, what waits and what comes is given up and counted.
 * An Event that is there already (the leader before wrote it, or it was forgotten here) refuses the write and is then counted on.
 
 No I/O. Owner: whoever tells, as the SchedulerCore. Memory: at most WAITING_MAX + SERIES_MAX entries. Cost: about 1 µs to emit
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -54,7 +56,7 @@ RATE_PER_SECOND: Final = 100.0
 REST_SECONDS: Final = 1.0
 """Once the allowance is used up: one transaction then, not a hundred."""
 
-WRITTEN, DROPPED = "written", "dropped"
+WRITTEN, DROPPED, GIVEN_UP = "written", "dropped", "given_up"
 
 
 class Unworded(Protocol):
@@ -98,11 +100,15 @@ class _Lease:
 class EventWrites:
     """What is to be told, what is under way, and when the next may be written."""
 
-    def __init__(self, keys: Keys, incarnation: str, *, repeating: bool = False) -> None:
-        """`repeating`: ordinary news happens again and again to the same objects, and is looked at, and kept, as warnings are."""
+    def __init__(
+        self, keys: Keys, incarnation: str, *, repeating: bool = False, has_room: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`repeating`: ordinary news happens again and again to the same objects, and is looked at, and kept, as warnings are.
+        `has_room`: whether the store has room for Events."""
         self._keys = keys
         self._incarnation = incarnation
         self._repeating = repeating
+        self._has_room = has_room
         self._number = 0
         self._series: OrderedDict[bytes, _Series] = OrderedDict()
         """By the occurrence's id; those that wait or are under way, and repeated ones, the latest last."""
@@ -120,7 +126,7 @@ class EventWrites:
         """The allowance is used up until then."""
         self._wrote_at = float("-inf")
         self.counts: Counter[str] = Counter()
-        """Events written and dropped."""
+        """Events written, dropped and given up."""
 
     def __len__(self) -> int:
         """Events that wait to be written."""
@@ -129,7 +135,9 @@ class EventWrites:
     def emit(self, occurrence: EventOccurrence, now: float, now_unix: float) -> None:
         """Tell people, some time. Never fails, never waits."""
         is_ordinary = occurrence.type == NORMAL
-        if is_ordinary and len(self) >= NORMAL_WAITING_MAX:
+        if self._gives_up():
+            self.counts[GIVEN_UP] += 1
+        elif is_ordinary and len(self) >= NORMAL_WAITING_MAX:
             self.counts[DROPPED] += 1
         elif is_ordinary and not self._repeating:
             self._fresh.append((occurrence, now, now_unix))
@@ -138,7 +146,9 @@ class EventWrites:
 
     def emit_later(self, told: Unworded, now: float, now_unix: float) -> None:
         """As `emit`, of ordinary news."""
-        if len(self) < NORMAL_WAITING_MAX:
+        if self._gives_up():
+            self.counts[GIVEN_UP] += 1
+        elif len(self) < NORMAL_WAITING_MAX:
             self._fresh.append((told, now, now_unix))
         else:
             self.counts[DROPPED] += 1
@@ -158,6 +168,18 @@ class EventWrites:
             series.count += 1
             self._series.move_to_end(series_id)
         self._wait(series_id, series, now)
+
+    def _gives_up(self) -> bool:
+        """The store has no room; then nothing waits for it either."""
+        if self._has_room():
+            return False
+        self.counts[GIVEN_UP] += len(self)
+        self._fresh.clear()
+        for heap in self._due:
+            for _, _, series_id in heap:
+                del self._series[series_id]
+            heap.clear()
+        return True
 
     def clear(self) -> None:
         """The term is over: what is not sent is not worth sending, and answers still to come are ignored."""
@@ -184,6 +206,8 @@ class EventWrites:
 
     def lease_wanted(self, now: float) -> bool:
         """Whether a lease of LEASE_SECONDS is to be asked for. True is said once; `lease_granted` is the answer."""
+        if self._gives_up():
+            return False
         lease = self._lease
         if lease is not None and (not lease.left or now >= lease.until):
             lease = self._lease = None
@@ -204,7 +228,7 @@ class EventWrites:
     def batch(self, epoch: int, revision: int, now: float, under_pressure: bool) -> list[GuardedPut]:
         """The Events whose turn it is, as many as one transaction takes. They count as sent."""
         lease = self._lease
-        due = self.next_due(under_pressure)
+        due = None if self._gives_up() else self.next_due(under_pressure)
         if due is None or due > now or lease is None or now >= lease.until:
             return []
         self._allowance = min(BURST, self._allowance + (now - self._allowed_at) * RATE_PER_SECOND)

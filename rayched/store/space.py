@@ -10,7 +10,8 @@ defragmentation alone. So two shares count: what is in use, which compaction low
 | TIGHT | in use 80 %, or file 95 %, until 75 % and 94 % | creations and updates are refused; history: 5 s, from 88 % on 1 s |
 | FULL | etcd's alarm NOSPACE is raised | etcd refuses every put; deletions go on |
 
-The last fifth is left to what has to go on: bindings, renewals, reports of nodes, deletions.
+The last fifth is left to what has to go on: bindings, renewals, reports of nodes, deletions. Events are given up before anything
+else is refused, whoever writes them, as nothing decides by them: from 70 % in use on, or a file of 93 %.
 
 Source: etcd 3.4 and 3.5, whose quota is compared with the size of the file.
 """
@@ -41,6 +42,8 @@ _KEPT_NEARLY_FULL_SECONDS: Final = 1.0
 _FILLING_SHARE: Final = 0.5
 _TIGHT_SHARE, _TIGHT_UNTIL_SHARE = 0.80, 0.75
 _NEARLY_FULL_SHARE: Final = 0.88
+_EVENTS_SHARE: Final = 0.70
+_FILE_EVENTS_SHARE: Final = 0.93
 _FILE_FILLING_SHARE: Final = 0.7
 _FILE_TIGHT_SHARE, _FILE_TIGHT_UNTIL_SHARE = 0.95, 0.94
 _FREE_WORTH_SHARE: Final = 0.05
@@ -196,6 +199,15 @@ class SpaceGate:
             why = f"etcd's space is nearly used up: {space.words}, and more is on the way. Nothing new is taken for a moment"
             return SpaceRefusal(why, _RETRY_SOON_SECONDS)
         return None
+
+    def events_refusal(self) -> SpaceRefusal | None:
+        """The same of Events, which are given up before anything else is refused."""
+        space, refusal = self._space, self.refusal()
+        if refusal is not None or not space.quota_bytes:
+            return refusal
+        if self._expected() < _EVENTS_SHARE * space.quota_bytes and space.file_bytes < _FILE_EVENTS_SHARE * space.quota_bytes:
+            return None
+        return SpaceRefusal(f"etcd's space is kept for what matters more: {space.words}. No Events are taken", _RETRY_SECONDS)
 
     def _expected(self) -> int:
         """Bytes in use when all is written that is on its way."""

@@ -8,6 +8,8 @@ Cost: 2 s of CPU and 100 MB a node.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -16,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -31,13 +35,28 @@ class RayletsFailed(Exception):
     """They did not start: one line."""
 
 
+@dataclass(frozen=True)
+class RayletShape:
+    """What a node has beside its CPUs. `memory` in bytes; None: Ray decides."""
+
+    resources: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    memory: int | None = None
+
+    def options(self) -> list[str]:
+        found = [f"--resources={json.dumps(dict(self.resources))}"] if self.resources else []
+        found += ["--labels=" + ",".join(f"{key}={label}" for key, label in self.labels.items())] if self.labels else []
+        return found if self.memory is None else [*found, f"--memory={self.memory}"]
+
+
 class RayletCluster:
     """A context manager. Nodes have numbers; 0 is the head, beside which drivers of this host run."""
 
-    def __init__(self, nodes: int, cpus: int) -> None:
-        """`cpus` of each node."""
+    def __init__(self, nodes: int, cpus: int, shapes: Sequence[RayletShape] = ()) -> None:
+        """`cpus` of each node; `shapes` of the first ones."""
         self._count = nodes
         self._cpus = cpus
+        self._shapes = shapes
         self._directory = Path(tempfile.mkdtemp(prefix="raylets-", dir="/tmp"))
         self._nodes: dict[int, subprocess.Popen[bytes]] = {}
         self.address = ""
@@ -54,8 +73,8 @@ class RayletCluster:
     def __enter__(self) -> Self:
         try:
             self._start_head()
-            for _ in range(1, self._count):
-                self.add()
+            for number in range(1, self._count):
+                self.add(self._shape(number))
         except BaseException:
             self.close()
             raise
@@ -64,17 +83,33 @@ class RayletCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def add(self) -> int:
+    def add(self, shape: RayletShape | None = None) -> int:
         """Another node; its number. Returns when it runs. Raises RayletsFailed."""
         number = max(self._nodes) + 1
-        self._start(number, f"--address={self.address}")
+        self._start(number, f"--address={self.address}", *(shape or RayletShape()).options())
         return number
+
+    def _shape(self, number: int) -> RayletShape:
+        return self._shapes[number] if number < len(self._shapes) else RayletShape()
 
     def kill(self, number: int) -> None:
         """SIGKILL to the raylet of a node. What it ran ends with it."""
         guardian = self._nodes.pop(number)
         os.kill(vital_processes(guardian.pid)["raylet"], signal.SIGKILL)
         guardian.communicate(timeout=_START_SECONDS_MAX)
+
+    @contextlib.contextmanager
+    def without_raylet(self, number: int) -> Iterator[None]:
+        """SIGKILL to the raylet of a node, as where it alone crashes: what ran beside it goes on within the block."""
+        guardian = self._nodes[number]
+        # It would end all of the node.
+        os.kill(guardian.pid, signal.SIGSTOP)
+        try:
+            os.kill(vital_processes(guardian.pid)["raylet"], signal.SIGKILL)
+            yield
+        finally:
+            os.kill(guardian.pid, signal.SIGCONT)
+            self._nodes.pop(number).communicate(timeout=_START_SECONDS_MAX)
 
     def close(self) -> None:
         # The head last: the others end in peace.
@@ -85,7 +120,8 @@ class RayletCluster:
 
     def _start_head(self) -> None:
         file = self._directory / "ray_current_cluster"
-        self._start(0, "--head", "--port=0", "--include-dashboard=false", f"--temp-dir={self._directory}")
+        head = ("--head", "--port=0", "--include-dashboard=false", f"--temp-dir={self._directory}")
+        self._start(0, *head, *self._shape(0).options())
         self.address = file.read_text().strip()
 
     def _start(self, number: int, *options: str) -> None:

@@ -398,14 +398,16 @@ class UpdatePodStatusResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
 
 class WatchNodeRequest(_message.Message):
-    __slots__ = ("name", "start_revision", "takes_unreadable")
+    __slots__ = ("name", "start_revision", "takes_unreadable", "incarnation")
     NAME_FIELD_NUMBER: _ClassVar[int]
     START_REVISION_FIELD_NUMBER: _ClassVar[int]
     TAKES_UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_revision: int
     takes_unreadable: bool
-    def __init__(self, name: _Optional[str] = ..., start_revision: _Optional[int] = ..., takes_unreadable: _Optional[bool] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, name: _Optional[str] = ..., start_revision: _Optional[int] = ..., takes_unreadable: _Optional[bool] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class NodeEvent(_message.Message):
     __slots__ = ("kind", "namespace", "name", "uid", "type", "reason", "message", "count", "first_at_ms", "last_at_ms")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leader.channel import open_channel
+from rayched.actors.event_room_cell import EventRoomCell
 from rayched.client import ApiError, Client
 from rayched.controllers.compaction import Moment, moments_in, value_of
 from rayched.controllers.space_keeper import SpaceKeeper
@@ -45,8 +46,23 @@ def store(etcd: EtcdServer) -> Iterator[StoreClient]:
 
 
 @contextlib.contextmanager
-def keeping(etcd: EtcdServer, epoch: int | None = 1, *, compact: bool = True, alone: float = 0.0) -> Iterator[SpaceKeeper]:
-    keeper = SpaceKeeper([etcd.endpoint], KEYS, lambda: epoch, compact=compact, look_seconds=0.1, alone_seconds=alone)
+def keeping(
+    etcd: EtcdServer,
+    epoch: int | None = 1,
+    *,
+    compact: bool = True,
+    alone: float = 0.0,
+    room_for_events: Callable[[bool], None] = lambda _: None,
+) -> Iterator[SpaceKeeper]:
+    keeper = SpaceKeeper(
+        [etcd.endpoint],
+        KEYS,
+        lambda: epoch,
+        compact=compact,
+        look_seconds=0.1,
+        alone_seconds=alone,
+        room_for_events=room_for_events,
+    )
     keeper.start()
     try:
         yield keeper
@@ -60,6 +76,33 @@ def fill(store: StoreClient, key: Callable[[int], bytes]) -> None:
         for number in range(2000):
             store.put(key(number), bytes(100_000))
     until(lambda: "NOSPACE" in store.status().alarms)
+
+
+def test_events_have_no_room_before_anything_else_is_refused_and_have_it_again(
+    etcd: EtcdServer, store: StoreClient, tmp_path: Path
+) -> None:
+    """As the scheduler's process reads it."""
+    seen = EventRoomCell.at(tmp_path)
+    with keeping(etcd, room_for_events=EventRoomCell.at(tmp_path).write) as keeper:
+        until(lambda: keeper.gate.space.quota_bytes == QUOTA)
+        assert seen.read()
+        for number in range(int(0.73 * QUOTA) // 100_000):
+            store.put(b"/r/%d" % number, bytes(100_000))
+            # What comes fast is expected to be written twice more.
+            time.sleep(0.02)
+        until(lambda: keeper.gate.refusal() is None and keeper.gate.space.in_use_bytes > 0.7 * QUOTA, 30)
+        until(lambda: not seen.read())
+        assert keeper.gate.refusal() is None, "pods have it still"
+        for entry in store.list_all(b"/r/", keys_only=True).entries:
+            store.delete(entry.key)
+        # The keeper would wait for a minute, as long as history is kept.
+        store.compact(store.status().revision)
+
+        def has_room() -> bool:
+            store.put(KEYS.record, b"{}")
+            return seen.read()
+
+        until(has_room, 60)
 
 
 def a_large_pod(name: str) -> Pod:

@@ -77,6 +77,7 @@ class Replica:
                 self.gives_a_sign_of_life,
                 work_clock,
                 self.decides_about,
+                lambda: self.has_room_for_events,
             ),
             identity=identity,
             shards=shards,
@@ -92,6 +93,7 @@ class Replica:
         self.late: list[Any] = []
         """Transactions whose sender was told that nobody answered, and that may still arrive."""
         self.turn_at: float | None = None
+        self.has_room_for_events = True
         self.events = events
         """Leases for events are granted, at once; else no event is ever written."""
         self.leases = 0

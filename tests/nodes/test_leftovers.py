@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
+from threading import Event, get_ident
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from rayched.nodes.agent.adoption import adopt
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.agent_settings import steady_clock
-from rayched.nodes.agent.leftovers import Leftovers, Swept, shims_of, sweep
+from rayched.nodes.agent.leftovers import Leftovers, Swept, shims_of, strike, sweep
 from rayched.nodes.agent.pod_life import PodEnding
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.workers import Workers
@@ -109,9 +110,43 @@ def test_a_shim_is_found_though_its_directory_is_gone(tmp_path: Path) -> None:
         until(lambda: len(shim.below()) == 3, "all of it runs")
         below = shim.below()
         shutil.rmtree(tmp_path / "another-pod")
-        assert list(shims_of("another-pod")) == [shim.pid] and not list(shims_of("other-pod"))
+        assert shims_of("another-pod") == {shim.pid} and not shims_of("other-pod")
         assert not sweep("another-pod", None).left
         assert not [pid for pid in (shim.pid, *below) if proc_table.is_alive(pid)]
+
+
+class ProcLooks:
+    """What this thread reads of /proc, in order, while it is in force."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self._thread = get_ident()
+        self._is_on = True
+        # There is no way to take it away again.
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if (
+            self._is_on
+            and event in ("os.listdir", "open")
+            and get_ident() == self._thread
+            and str(arguments[0]).startswith("/proc")
+        ):
+            self.seen.append(str(arguments[0]))
+
+    def end(self) -> list[str]:
+        self._is_on = False
+        return self.seen
+
+
+def test_where_nothing_is_left_one_look_at_each_process_tells_so() -> None:
+    """It is what each start of a pod waits for."""
+    looks = ProcLooks()
+    assert not strike("nobody-has-this-uid", None)
+    seen = looks.end()
+    assert seen.count("/proc") == 1
+    assert [path for path in seen if path.startswith(f"/proc/{os.getpid()}/")] == [f"/proc/{os.getpid()}/environ"]
+    assert len(seen) == len(set(seen)) > 2
 
 
 @pytest.mark.row("N53")

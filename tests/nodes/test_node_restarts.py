@@ -221,6 +221,28 @@ def test_a_second_agent_of_a_name_is_refused_and_one_that_takes_over_ends_the_fi
         gone(client, pod.metadata.name)
 
 
+@pytest.mark.row("N7")
+def test_an_agent_that_has_nothing_to_say_learns_from_its_watch_that_it_is_replaced(
+    client: Client, node: str, tmp_path: Path
+) -> None:
+    """Its next sign of life is seconds away."""
+    first = AgentThread(settings(tmp_path / "one", node, heartbeat_seconds=60.0), client.endpoints[0])
+    pod = run(client, node, "sleep", "1000")
+    in_phase(client, pod.metadata.name, "Running")
+    pids = processes(client, pod.metadata.name)
+    with agent_thread(settings(tmp_path / "two", node, take_over=True), client.endpoints[0]):
+        until(first.ended, "the first ends")
+        assert first.agent.failure == f"node {node} has another agent now" and all_gone(pids)
+        assert not refused_writes(first), "nothing that it wrote told it"
+        client.delete("pod", pod.metadata.name)
+        gone(client, pod.metadata.name)
+
+
+def refused_writes(agent: AgentThread) -> float:
+    (family,) = agent.agent._metrics.superseded_writes.collect()
+    return next(sample.value for sample in family.samples if sample.name.endswith("_total"))
+
+
 def test_what_an_older_incarnation_writes_is_refused(client: Client, node: str, tmp_path: Path) -> None:
     pod = run(client, node, "sleep", "1000")
     other = run(client, "elsewhere", "sleep", "1000")

@@ -35,12 +35,12 @@ def hang_up(world: LoneRunners, runner: PodRunner) -> None:
 def test_a_connection_that_ends_while_the_shim_lives_changes_nothing(tmp_path: Path) -> None:
     with lone_runners(tmp_path) as world:
         runner = world.started("slow", "sleep", "1000")
-        pids, shim = marked("slow"), list(shims_of("slow"))
+        pids, shim = marked("slow"), shims_of("slow")
         for _ in range(3):
             hang_up(world, runner)
             until(lambda: world.ask(lambda: runner._shim.is_linked), "it is reached again")
             world.runs(runner)
-        assert marked("slow") == pids and list(shims_of("slow")) == shim
+        assert marked("slow") == pids and shims_of("slow") == shim
 
 
 def test_a_shim_that_answers_late_is_waited_for_and_told_what_it_missed(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_shim_that_stays_silent_is_killed_with_its_pod_and_not_doubled(
             until(lambda: world.ask(lambda: runner.has_ended), "it has ended")
         else:
             world.runs(runner, restarts=1)
-            assert len(list(shims_of("silent"))) == 1
+            assert len(shims_of("silent")) == 1
         assert not [pid for pid in before if proc_table.is_alive(pid)]
 
 

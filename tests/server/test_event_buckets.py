@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grpc
 import pytest
+from prometheus_client import REGISTRY
 
 from rayched.client.errors import ApiError
 from rayched.server.admission import event_buckets
@@ -58,6 +59,21 @@ def test_what_is_more_than_a_node_may_tell_is_refused_and_nothing_of_it_written(
         assert one.code is grpc.StatusCode.RESOURCE_EXHAUSTED and one.retry_after_seconds is not None
         assert "Node one tells of more events than it may" in one.message
     assert len(nodes.events()) == 60 + taken
+
+
+def given_up() -> float:
+    found = REGISTRY.get_sample_value("rayched_api_events_given_up_total")
+    assert found is not None
+    return found
+
+
+def test_none_is_taken_before_anything_else_is_refused_and_that_is_counted(nodes: NodesOverModel) -> None:
+    incarnation, before = nodes.begin(registration("one", "a")).incarnation, given_up()
+    nodes.gate.found(Space(SpaceState.FILLING, file_bytes=75, in_use_bytes=75, quota_bytes=100))
+    with pytest.raises(ApiError, match="Events of Node one: etcd's space is kept for what matters more: 75 % of") as refused:
+        nodes.report_events("one", incarnation, [happened(nodes, number) for number in range(3)])
+    assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED and refused.value.retry_after_seconds == 30.0
+    assert nodes.gate.refusal() is None and not nodes.events() and given_up() == before + 3
 
 
 def test_none_is_taken_while_space_is_kept_and_pods_are_told_of_all_the_same(nodes: NodesOverModel) -> None:

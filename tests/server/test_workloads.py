@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import REGISTRY
 
 from leader.channel import open_channel
 from rayched.api.kinds import JOB, POD, REPLICA_SET, wrap
@@ -244,3 +245,28 @@ def test_what_is_left_of_a_workload_is_found_though_there_is_none(etcd: EtcdServ
             loop.stop()
         (kept,) = store.list_all(keys.prefix(POD)).entries
         assert kept.key.endswith(b"/by-hand")
+
+
+def given_up() -> float:
+    found = REGISTRY.get_sample_value("rayched_workload_events_total", {"outcome": "given_up"})
+    assert found is not None
+    return found
+
+
+@pytest.mark.row("W14")
+def test_without_room_for_events_pods_are_made_and_what_would_be_told_is_given_up(etcd: EtcdServer) -> None:
+    keys, before = Keys("/no-room"), given_up()
+    with open_channel([etcd.endpoint]) as channel:
+        store = StoreClient(channel)
+        epoch = store.put(keys.epoch, b"{}")
+        loop = WorkloadController([etcd.endpoint], keys, lambda: epoch, may_tell=lambda: False)
+        loop.start()
+        try:
+            replica_set = a_replica_set("default", 3)
+            replica_set.metadata.uid = "uid-web"
+            store.put(keys.object_key(REPLICA_SET, "default", "web"), encode(wrap(replica_set)))
+            soon(lambda: len(store.list_all(keys.prefix(POD)).entries) == 3, "its pods are made")
+            soon(lambda: given_up() == before + 3, "each of them would have been told of")
+        finally:
+            loop.stop()
+        assert not store.list_all(keys.events_prefix).entries

@@ -188,3 +188,38 @@ def test_the_gate_refuses_from_the_byte_on_with_which_it_would_be_tight() -> Non
     gate.found(judge([a_status(4000, 4000)], 0, SpaceState.AMPLE))
     gate.wrote(1 << 40)
     assert gate.refusal() is None, "of a quota that nobody knows no share is known"
+
+
+@pytest.mark.parametrize(
+    ("file", "in_use", "quota", "given_up", "refused"),
+    [
+        (69, 69, QUOTA, False, False),
+        (70, 70, QUOTA, True, False),
+        (92, 10, QUOTA, False, False),
+        (93, 10, QUOTA, True, False),
+        (80, 80, QUOTA, True, True),
+        (4000, 4000, 0, False, False),
+    ],
+)
+def test_events_are_given_up_before_anything_else_is_refused(
+    file: int, in_use: int, quota: int, given_up: bool, refused: bool
+) -> None:
+    gate = SpaceGate()
+    assert gate.events_refusal() is None
+    gate.found(judge([a_status(file, in_use)], quota, SpaceState.AMPLE))
+    events, others = gate.events_refusal(), gate.refusal()
+    assert (events is not None, others is not None) == (given_up, refused)
+    if events is not None and others is None:
+        assert events.why == f"etcd's space is kept for what matters more: {gate.space.words}. No Events are taken"
+        assert events.retry_seconds == 30.0
+    elif events is not None:
+        assert events == others
+
+
+def test_events_are_given_up_for_what_is_on_its_way_too() -> None:
+    gate = SpaceGate()
+    gate.found(judge([a_status(61, 61)], QUOTA, SpaceState.AMPLE))
+    gate.wrote(3 * MIB - 1)
+    assert gate.events_refusal() is None
+    gate.wrote(1)
+    assert gate.events_refusal() is not None and gate.refusal() is None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rayched.api.occurrences import EventOccurrence
 from rayched.controllers.workloads.workload_metrics import EVENTS
 from rayched.store.errors import StoreError
-from rayched.store.event_writes import DROPPED, LEASE_SECONDS, WRITTEN, EventWrites
+from rayched.store.event_writes import DROPPED, GIVEN_UP, LEASE_SECONDS, WRITTEN, EventWrites
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.store.transactions import Guard, OutcomeUnknown
@@ -23,11 +23,12 @@ log = logging.getLogger(__name__)
 class WorkloadEventSender:
     """Of one epoch. Times are those of a monotonic clock, and Unix seconds."""
 
-    def __init__(self, store: StoreClient, keys: Keys, epoch: int) -> None:
+    def __init__(self, store: StoreClient, keys: Keys, epoch: int, has_room: Callable[[], bool]) -> None:
+        """`has_room`: whether etcd has room for Events."""
         self._store = store
         self._guard = Guard(keys.epoch, epoch)
         self._epoch = epoch
-        self._writes = EventWrites(keys, uuid.uuid4().hex[:12], repeating=True)
+        self._writes = EventWrites(keys, uuid.uuid4().hex[:12], repeating=True, has_room=has_room)
 
     def tell(self, occurrences: Iterable[EventOccurrence], now: float, wall: float) -> None:
         for occurrence in occurrences:
@@ -49,7 +50,7 @@ class WorkloadEventSender:
             for write, outcome in zip(batch, outcomes, strict=True):
                 writes.outcome(write, outcome, now)
         finally:
-            for name in (WRITTEN, DROPPED):
+            for name in (WRITTEN, DROPPED, GIVEN_UP):
                 EVENTS.labels(name).inc(writes.counts.pop(name, 0))
 
     def _lease(self) -> int | None:

@@ -54,10 +54,11 @@ class WorkloadController:
         wall_clock: Callable[[], float] = time.time,
         changes: ClusterChanges | None = None,
         may_create: Callable[[], bool] = lambda: True,
+        may_tell: Callable[[], bool] = lambda: True,
     ) -> None:
         """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself.
 
-        `may_create`: whether the store has room for new objects.
+        `may_create`: whether the store has room for new objects; `may_tell`: for Events.
         """
         self._endpoints = tuple(endpoints)
         self._keys = keys
@@ -66,6 +67,7 @@ class WorkloadController:
         self._wall_clock = wall_clock
         self._changes = changes or OwnWatches(endpoints)
         self._may_create = may_create
+        self._may_tell = may_tell
         self._loop = LoopThread("workloads", self._run)
         self._stopped, self._wake = self._loop.stopped, self._loop.wake
         self.start, self.stop, self.problem = self._loop.start, self._loop.stop, self._loop.problem
@@ -78,7 +80,7 @@ class WorkloadController:
                     self._lead(StoreClient(channel), epoch)
 
     def _lead(self, store: StoreClient, epoch: int) -> None:
-        events = WorkloadEventSender(store, self._keys, epoch)
+        events = WorkloadEventSender(store, self._keys, epoch, self._may_tell)
         while not self._stopped.is_set() and self._epoch() == epoch:
             self._wait_for_a_workload(events, epoch)
             self._follow(store, events, epoch)
@@ -98,13 +100,9 @@ class WorkloadController:
         following = self._changes.follow(self._keys.cluster_prefix, look)
         try:
             while self._goes_on(epoch, following) and not found.wait(_LOOK_SECONDS):
-                self._send(events, epoch)
+                events.send(epoch, time.monotonic())
         finally:
             following.stop()
-
-    def _send(self, events: WorkloadEventSender, revision: int) -> None:
-        if self._may_create():
-            events.send(revision, time.monotonic())
 
     def _follow(self, store: StoreClient, events: WorkloadEventSender, epoch: int) -> None:
         """Until the lead, or the last workload and its pods are gone."""
@@ -132,7 +130,7 @@ class WorkloadController:
                 with lock:
                     news, revision = reconciler.take_news(), reconciler.view.revision
                 events.tell(news, time.monotonic(), self._wall_clock())
-                self._send(events, revision)
+                events.send(revision, time.monotonic())
                 # The replica has its processor for itself half of the time.
                 self._stopped.wait(max(_GATHER_SECONDS, time.monotonic() - began))
                 with lock:

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import Counter
 
 from rayched.controllers.workloads.pod_writes import OP_ADOPT, OP_COUNT, OP_CREATE, OP_DELETE, OP_RELEASE
-from rayched.store.event_writes import DROPPED, WRITTEN
+from rayched.store.event_writes import DROPPED, GIVEN_UP, WRITTEN
 from rayched.store.transactions import Committed, GuardedDelete, Outcome, Write
 from rayched.v1.storage_pb2 import Stored
 
@@ -25,10 +25,12 @@ FAILED_DECISIONS: Final = Counter(
 )
 
 EVENTS: Final = Counter(
-    "rayched_workload_events", "Events of ReplicaSets and jobs, written, and dropped where there were too many.", ["outcome"]
+    "rayched_workload_events",
+    "Events of ReplicaSets and jobs: written, dropped where there were too many, given up where etcd has no room.",
+    ["outcome"],
 )
 
-for _outcome in (WRITTEN, DROPPED):
+for _outcome in (WRITTEN, DROPPED, GIVEN_UP):
     EVENTS.labels(_outcome)
 for _op in _OPS:
     # Whoever computes a rate needs the zeros before the first one.

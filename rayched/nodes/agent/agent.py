@@ -171,9 +171,10 @@ class NodeAgent:
         self._metrics.superseded_writes.inc()
         self._loop.post(self._register_again)
 
-    def _register_again(self) -> None:
+    def _register_again(self, over: int | None = None) -> None:
         """Its object is gone, or this incarnation over: only where another agent has the node is that refused."""
-        if self._registers or self._is_superseded:
+        if self._registers or self._is_superseded or over not in (None, self._reporter.incarnation):
+            # What was said to an older incarnation of this very agent says nothing about the present one.
             return
         self._registers = True
 
@@ -191,6 +192,7 @@ class NodeAgent:
         return FollowerPorts(
             registered=lambda answer, sent_at: post(partial(self._registered, answer, sent_at)),
             refused=lambda error: post(partial(self._registration_refused, error)),
+            superseded=lambda incarnation: post(partial(self._register_again, incarnation)),
             listed=lambda state, left_behind: post(partial(self._listed, state, left_behind)),
             changed=lambda pod: post(partial(self._changed, pod)),
             gone=lambda pod: post(partial(self._object_gone, pod)),

@@ -42,6 +42,13 @@ _OWNER_BYTES_MAX: Final = 200
 log = logging.getLogger(__name__)
 
 
+def default_root() -> Path:
+    """Where agents of this user keep their state, unless they are told otherwise."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/rayched-node")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rayched-node"
+
+
 class DiskFault(Exception):
     """The agent cannot work in its directory; one line."""
 

@@ -2,7 +2,7 @@
 
 A state is shown only when it is as new as the node's own registration, and as all that was shown before: a replica may lag behind
 the one before it. A watch that fails shows nothing, and nothing is stopped because of it; nor because of an object that is there
-and cannot be read.
+and cannot be read. One that ends as its incarnation is over is opened again under the next one alone.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class FollowerPorts:
     """With when the registration was sent."""
     refused: Callable[[ApiError], None]
     """The cluster does not let this agent have the node, or not any more."""
+    superseded: Callable[[int], None]
+    """This incarnation is over: by another agent, or by a later registration of this one."""
     listed: Callable[[NodeState, frozenset[str]], None]
     """With the uids of pods that may run on another machine, whose agent had the node before."""
     clock: Callable[[], float]
@@ -97,6 +99,9 @@ class NodeFollower:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._registering = threading.Lock()
+        self._incarnation = 0
+        self._begun = threading.Event()
+        """There is a new one since the watch was opened, or it is all over."""
         self._replaced_before = 0
         self._as_new_as = 0
         """No older state is shown. 0: not registered yet."""
@@ -108,6 +113,7 @@ class NodeFollower:
 
     def stop(self, seconds: float) -> None:
         self._stopped.set()
+        self._begun.set()
         with self._lock:
             if self._watch is not None:
                 self._watch.close()
@@ -128,6 +134,8 @@ class NodeFollower:
             self._registration.begun(answer.incarnation)
             # It is newer than all that was seen, unless etcd was restored, and then that was of another history.
             self._as_new_as, self._replaced_before = answer.incarnation, answer.replaced_before
+            self._incarnation = answer.incarnation
+            self._begun.set()
             self._ports.registered(answer, sent_at)
             return True
 
@@ -136,15 +144,21 @@ class NodeFollower:
             if not self._as_new_as and not self.register():
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
+            self._begun.clear()
+            incarnation = self._incarnation
             try:
-                self._follow()
+                self._follow(incarnation)
             except ApiError as error:
-                if error.code is not grpc.StatusCode.OUT_OF_RANGE:
+                if error.superseded_incarnation is not None:
+                    self._ports.superseded(incarnation)
+                    # Where another agent has the node there is none, and nothing is followed any more.
+                    self._begun.wait()
+                elif error.code is not grpc.StatusCode.OUT_OF_RANGE:
                     log.warning("node %s cannot be followed: %s", self._node, error)
                     self._stopped.wait(_PAUSE_SECONDS)
 
-    def _follow(self) -> None:
-        watch = self._client.watch_node(self._node)
+    def _follow(self, incarnation: int) -> None:
+        watch = self._client.watch_node(self._node, incarnation)
         with self._lock:
             self._watch = watch
         if self._stopped.is_set():

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,12 +57,11 @@ def sweep(uid: str, cgroups: Path | None, seconds: float = FIRST_SECONDS) -> Swe
 
 def strike(uid: str, cgroups: Path | None) -> set[int]:
     """Kills what is there now; who that is. A shim goes last: what descends from it is known by that alone."""
-    shims = set(shims_of(uid))
+    shims, marked = _present(uid)
     for pid in shims:
         _kill(pid, signal.SIGSTOP)
     below = {pid for shim in shims for pid in proc_table.tree_of(shim)[1:] if proc_table.is_alive(pid)}
     in_cgroups = kill_cgroups(cgroups / uid) if cgroups is not None else set()
-    marked = set(proc_table.processes_of_pod(uid))
     for pid in below | marked | in_cgroups:
         _kill(pid, signal.SIGKILL)
     for pid in () if below else shims:
@@ -70,22 +69,30 @@ def strike(uid: str, cgroups: Path | None) -> set[int]:
     return shims | below | marked | in_cgroups
 
 
-def shims_of(uid: str) -> Iterator[int]:
+def shims_of(uid: str) -> set[int]:
     """Living shims of the pod, by what they were started with: also those whose directory is gone."""
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            continue
-        if (
-            any(_SHIM in word for word in words)
-            and os.path.basename(words[-2]) == uid.encode()
-            and proc_table.is_alive(int(name))
-        ):
-            yield int(name)
+    return _present(uid)[0]
+
+
+def _present(uid: str) -> tuple[set[int], set[int]]:
+    """Living shims of the pod, and living processes that carry its cookie. One look at /proc: each start of a pod begins so."""
+    shims: set[int] = set()
+
+    def look(pid: int) -> None:
+        if _is_shim_of(pid, uid):
+            shims.add(pid)
+
+    return shims, set(proc_table.processes_of_pod(uid, look))
+
+
+def _is_shim_of(pid: int, uid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return False
+    is_shim = any(_SHIM in word for word in words)
+    return is_shim and os.path.basename(words[-2]) == uid.encode() and proc_table.is_alive(pid)
 
 
 def _kill(pid: int, number: int) -> None:

@@ -35,6 +35,7 @@ def start_shim(directory: Path) -> None:
     try:
         done = subprocess.run(
             command,
+            # By that shims are told from other processes as well (leftovers.py).
             env={},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

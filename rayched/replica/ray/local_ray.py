@@ -45,11 +45,12 @@ _LOG_TAIL_LINES: Final = 3
 _CPUS: Final = 64
 """Ray starts no more processes than this at once; our actors ask for none."""
 
-_ALWAYS: Final = {
+ALWAYS: Final = {
     # A call that comes after the end of a Ray would start another one.
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+"""For every driver, in its environment before `ray` is imported."""
 
 log = logging.getLogger("rayched.replica")
 
@@ -172,7 +173,7 @@ class LocalRay:
 
 def connect_to(address: str, cancelled: Callable[[], bool] = lambda: False) -> None:
     """Makes this process a driver of the user's Ray cluster. Raises RayUnavailable, and StartCancelled soon after `cancelled`."""
-    os.environ |= _ALWAYS
+    os.environ |= ALWAYS
     deadline = time.monotonic() + _START_SECONDS_MAX
 
     def check() -> None:
@@ -220,7 +221,7 @@ def _token() -> str:
 def _set_environment() -> None:
     # An address that the user has set for other purposes would win over ours.
     os.environ.pop("RAY_ADDRESS", None)
-    os.environ |= _ALWAYS | {
+    os.environ |= ALWAYS | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": _token(),
         "RAY_START_HOOK": HOOK,

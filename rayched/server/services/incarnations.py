@@ -2,6 +2,7 @@
 
 The key `<root>/agents/<node>` says whose the node is; its mod_revision is the incarnation. Every write of such an agent compares
 it in its own transaction, so an agent that was replaced, or cut off and replaced, writes nothing any more, whatever it believes.
+Its watch of the node ends then too (watch_fence.py).
 Hollow agents have no incarnation: their writes compare that there is no such key, so nobody passes by saying nothing. A node that
 was of an agent that runs pods is theirs only after it was deleted.
 
@@ -87,6 +88,12 @@ class Incarnations:
         if incarnation and not node:
             raise invalid(f"node: is required with incarnation {incarnation}")
         return ReportingAgent(node, incarnation, self)
+
+    async def refuse_superseded(self, target: CallTarget, incarnation: int) -> None:
+        """For what only reads: raises where the node's incarnation is another one now."""
+        entry = await self._objects.store.get(self._objects.keys.agent(target.key.name))
+        if RULE_INCARNATION_GUARD and (entry.mod_revision if entry is not None else 0) != incarnation:
+            raise superseded(str(target), incarnation)
 
     async def begin(self, target: CallTarget, request: RegisterNodeRequest) -> Incarnation:
         """A new incarnation. Raises FAILED_PRECONDITION while another agent lives."""

@@ -6,7 +6,7 @@ what a lease holds at one stroke, so none holds more than EVENTS_A_LEASE. A repo
 may count twice.
 
 Nothing decides by Events, so nothing waits for them: they have the last place at the gate (write_gate.py), each agent brings no
-more than its bucket holds, and none is taken while etcd's space is kept for what has to go on.
+more than its bucket holds, and none is taken while etcd's space is kept for what matters more.
 
 Source: core/v1 Event. Cost: two reads and a transaction for up to 100 Events.
 """
@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from prometheus_client import Counter
 
 from rayched.api.kinds import EVENT, NODE, POD, AnyObject, unwrap, wrap
 from rayched.api.occurrences import NORMAL, WARNING, EventOccurrence, Subject, event_of
@@ -54,6 +56,7 @@ _AGE_SECONDS_MAX: Final = 7 * 86_400
 _AHEAD_SECONDS_MAX: Final = 600
 """So far the clock of a node may be ahead."""
 _ROUNDS_MAX: Final = 4
+_GIVEN_UP: Final = Counter("rayched_api_events_given_up", "Events of agents that were refused for want of room in etcd.")
 
 
 @dataclass(slots=True, eq=False)
@@ -86,8 +89,9 @@ class NodeEvents:
         """One outcome each, in order."""
         if len(request.events) > EVENTS_A_CALL:
             raise over_limit(f"events: {len(request.events)} in one call, at most {EVENTS_A_CALL} are allowed")
-        refusal = self._objects.gate.refusal()
+        refusal = self._objects.gate.events_refusal()
         if refusal is not None:
+            _GIVEN_UP.inc(len(request.events))
             raise no_room(f"Events of Node {agent.node}", refusal)
         now = self._clock()
         allowed = self._buckets.take(agent.node, len(request.events), now)

@@ -4,7 +4,8 @@ A node's object is written only when something in it changed besides heartbeat t
 revision. Signs of life are keys of their own, outside the watched prefix: one for each node, written in transactions of 100, and
 only for nodes that exist. A report on a node's status is a sign of life too.
 
-An agent that runs pods has an incarnation (incarnations.py); its writes are refused once another has registered the node.
+An agent that runs pods has an incarnation (incarnations.py); its writes are refused, and its watch ends, once another has
+registered the node.
 
 A pod's status is taken from agents only for pods that have a node, and only for the pod of the uid reported on. Batches are read
 and written in transactions of 100; entries that somebody else changed meanwhile are judged again. Every entry may be repeated.
@@ -57,6 +58,7 @@ from rayched.server.services.incarnations import (
 )
 from rayched.server.services.node_events import NodeEvents
 from rayched.server.services.pod_status_updates import StatusUpdate, settle, without_repetition, write_for
+from rayched.server.services.watch_fence import NodeWatchFence
 from rayched.server.services.watch_service import WatchService
 from rayched.store.codec import encode
 from rayched.store.entries import Entry
@@ -185,7 +187,9 @@ class NodeService:
 
     async def watch_node(self, request: WatchNodeRequest, call: Call) -> None:
         target = self._objects.target_of(NODE, "", request.name)
-        await self._watches.watch_node(request, target.key.name, call)
+        fence = NodeWatchFence(self._incarnations, target, request.incarnation)
+        await fence.at_the_start()
+        await self._watches.watch_node(request, target.key.name, call, fence.check)
 
     async def report_events(self, request: ReportEventsRequest, _: Call) -> ReportEventsResponse:
         node = self._objects.target_of(NODE, "", request.node).key.name

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,7 +36,7 @@ from rayched.server.watching.node_index import select_node
 from rayched.server.watching.open_streams import OpenStreams
 from rayched.server.watching.selection import Selection, select
 from rayched.server.watching.watch_feed import WatchFeed
-from rayched.server.watching.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription
+from rayched.server.watching.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription, WatchHub
 from rayched.v1.services_pb2 import WatchNodeRequest, WatchRequest
 
 
@@ -75,6 +75,10 @@ class WatchSources(Protocol):
         """The store's newest revision, by a linearizable read."""
 
 
+WatchFence = Callable[[WatchHub], Awaitable[None]]
+"""Asked before each response, all of which the hub has. Raises ApiFailure where the caller may see no more."""
+
+
 @dataclass(slots=True, eq=False)
 class _WatchCall:
     """One stream: its call, what it is about, and up to which revision everything was sent."""
@@ -83,6 +87,7 @@ class _WatchCall:
     selection: Selection
     source: WatchSource
     revision: int
+    fence: WatchFence | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -104,19 +109,19 @@ class WatchService:
         selection = select(request.kind, request.namespace, request.label_selector, request.field_selector)
         await self._open(selection, request.start_revision, call)
 
-    async def watch_node(self, request: WatchNodeRequest, name: str, call: Call) -> None:
+    async def watch_node(self, request: WatchNodeRequest, name: str, call: Call, fence: WatchFence) -> None:
         """As `watch`, of one node and the pods on it."""
         selection = select_node(name, takes_unreadable=request.takes_unreadable)
-        await self._open(selection, request.start_revision, call)
+        await self._open(selection, request.start_revision, call, fence)
 
-    async def _open(self, selection: Selection, start_revision: int, call: Call) -> None:
+    async def _open(self, selection: Selection, start_revision: int, call: Call, fence: WatchFence | None = None) -> None:
         if start_revision < 0:
             raise invalid(f"start_revision: found {start_revision}, want 0 or the first revision to be sent")
         self._streams.refuse_when_closing()
         if len(self._streams) >= self._limits.streams_max:
             raise unavailable(f"this replica serves {self._limits.streams_max} watches already; ask another one")
         source = self._sources.events() if selection.kind is EVENT else self._sources.cluster()
-        stream = _WatchCall(call, selection, source, max(start_revision - 1, 0))
+        stream = _WatchCall(call, selection, source, max(start_revision - 1, 0), fence)
         await self._streams.run(lambda: self._run(stream, start_revision), lambda: _watch_elsewhere(stream))
 
     async def close(self) -> None:
@@ -255,6 +260,8 @@ class WatchService:
             await history.aclose()
 
     async def _write(self, stream: _WatchCall, response: bytes) -> None:
+        if stream.fence is not None:
+            await stream.fence(stream.source.feed.hub)
         try:
             async with asyncio.timeout(self._limits.write_seconds_max):
                 await stream.call.write(response)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 POD_VARIABLE: Final = "RAYCHED_POD_UID"
@@ -87,8 +87,13 @@ def environment_of(pid: int) -> dict[str, str]:
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
-def processes_of_pod(uid: str) -> Iterator[int]:
-    """Living processes that carry the pod's cookie in their environment, wherever they are."""
+def _ignored(_: int) -> None:
+    pass
+
+
+def processes_of_pod(uid: str, bare: Callable[[int], None] = _ignored) -> Iterator[int]:
+    """Living processes that carry the pod's cookie in their environment, wherever they are. `bare` is told of each process whose
+    environment is empty or cannot be read: those of shims are empty."""
     wanted = f"{POD_VARIABLE}={uid}".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -97,8 +102,10 @@ def processes_of_pod(uid: str) -> Iterator[int]:
             with open(f"/proc/{name}/environ", "rb") as file:
                 data = file.read()
         except OSError:
-            continue
-        if wanted in data.split(b"\0") and is_alive(int(name)):
+            data = b""
+        if not data:
+            bare(int(name))
+        elif wanted in data.split(b"\0") and is_alive(int(name)):
             yield int(name)
 
 
