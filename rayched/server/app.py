@@ -27,8 +27,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import tenacity
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health_pb2
 from prometheus_client import Metric
 
 from leader.channel import open_aio_channel, open_channel
@@ -41,6 +40,11 @@ from rayched.server.admission.attempt_delays import AttemptDelays
 from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES, Deleter
 from rayched.server.admission.write_gate import WriteGate
+from rayched.server.edge.connection_sweeper import ConnectionSweeper
+from rayched.server.edge.edge import Edge, EdgePorts
+from rayched.server.edge.edge_metrics import edge_metrics
+from rayched.server.edge.grpc_options import server_options
+from rayched.server.edge.limits import EdgeLimits
 from rayched.server.http.api_metrics import api_metrics
 from rayched.server.http.health import SERVICES, Health
 from rayched.server.objects import Objects, lost_write, timestamp_now
@@ -51,6 +55,7 @@ from rayched.server.services.eviction_service import EvictionService
 from rayched.server.services.leader_service import LeadershipService, SchedulingService
 from rayched.server.services.node_service import NodeService
 from rayched.server.services.node_streams import NodeStreams
+from rayched.server.services.reflection_service import REFLECTION, ReflectionService
 from rayched.server.services.stream_services import streaming_services
 from rayched.server.services.submission_service import SubmissionService
 from rayched.server.services.watch_service import WatchLimits, WatchService, WatchSource
@@ -70,24 +75,13 @@ from rayched.v1.core_pb2 import Namespace
 
 _log = logging.getLogger(__name__)
 
-REQUEST_BYTES_MAX: Final = 4 << 20
-"""Above the limits of objects and batches, so that exceeding those is told in the API's own words."""
 _CALLS_GRACE_SECONDS: Final = 1.0
 _NAMESPACES_SECONDS: Final = 5.0
 """Between two looks at the system's namespaces; a list is looked at at once."""
+_SWEEP_SECONDS: Final = 0.5
 _STORE_DEADLINES: Final = Deadlines(read_seconds=1.0, page_seconds=2.5, write_seconds=2.0, patience_seconds=1.5)
 """A call that needs one answer of etcd knows within three seconds that there is none."""
-_OPTIONS: Final = (
-    # Without it two servers could share a port and each get some of the calls.
-    ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
-    # The client pings every 6 s, also without a call.
-    ("grpc.http2.min_ping_interval_without_data_ms", 4000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    # A client that vanished without a word is noticed, and its streams end.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-)
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
 
 
 class ListenError(Exception):
@@ -112,6 +106,9 @@ class ServerOptions:
     """Refuses what is new before etcd's space is used up."""
     problems: Callable[[], Sequence[str]] = tuple
     """What whoever asks for the leader should know, one line each."""
+    edge: EdgeLimits = field(default_factory=EdgeLimits)
+    ports: EdgePorts = field(default_factory=EdgePorts)
+    """Who callers are, and what they may."""
 
 
 class ApiServer:
@@ -133,12 +130,15 @@ class ApiServer:
         host, port = _listen_address(self._options)
         running = _Running(self._options, self._leadership, self._scheduler)
         server = running.server
-        for name, service in running.services.items():
-            server.add_generic_rpc_handlers((handler_of(DESCRIPTORS[name], service, running.gate),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, server)
-        health_name = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-        reflection.enable_server_reflection((*SERVICES.values(), health_name, reflection.SERVICE_NAME), server)
-        await self._health.starting()
+        reflected = (*SERVICES.values(), _HEALTH.full_name, REFLECTION.full_name)
+        services = [
+            *((DESCRIPTORS[name], service) for name, service in running.services.items()),
+            (_HEALTH, self._health),
+            (REFLECTION, ReflectionService(reflected)),
+        ]
+        for descriptor, service in services:
+            server.add_generic_rpc_handlers((handler_of(descriptor, service, running.gate, running.edge),))
+        self._health.starting()
         try:
             bound = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError:
@@ -151,6 +151,7 @@ class ApiServer:
         running.sources.start()
         await server.start()
         self._spawn(self._stay_useful(running))
+        self._spawn(self._sweep(running, ConnectionSweeper(bound, running.edge.connections_allowed)))
         self._spawn(self._watch_feed(running))
 
     def problem(self) -> str | None:
@@ -194,7 +195,7 @@ class ApiServer:
 
     async def announce_stop(self) -> None:
         """Health turns NOT_SERVING for good; calls are still served."""
-        await self._health.shutting_down()
+        self._health.shutting_down()
 
     async def stop(self) -> None:
         """Idempotent; returns within about three seconds."""
@@ -226,19 +227,25 @@ class ApiServer:
             running.ready.set()
             if not self._serves:
                 self._serves = True
-                await self._health.synced(self._leadership.leads)
+                self._health.synced(self._leadership.leads)
                 self._spawn(self._follow_lead())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_NAMESPACES_SECONDS):
                     await feed.listed.wait()
 
+    async def _sweep(self, running: _Running, sweeper: ConnectionSweeper) -> None:
+        """Where connections of one address are limited at all."""
+        while running.edge.limits_connections_of(self.address.rpartition(":")[0].strip("[]")):
+            await asyncio.sleep(_SWEEP_SECONDS)
+            running.edge.closed((await asyncio.to_thread(sweeper.sweep)).total())
+
     async def _follow_lead(self) -> None:
         async for _ in self._leadership.changes():
-            await self._health.leading(self._leadership.leads)
+            self._health.leading(self._leadership.leads)
 
     async def _watch_feed(self, running: _Running) -> None:
         await running.sources.cluster().feed.failed.wait()
-        await self._health.blind()
+        self._health.blind()
 
 
 class _Sources:
@@ -293,6 +300,7 @@ class _Running:
         self.ready = asyncio.Event()
         self._channel = open_aio_channel(options.etcd_endpoints)
         self.gate = gate = WriteGate()
+        self.edge = Edge(options.edge, options.ports)
         delays = AttemptDelays(options.keys.prefix(POD), gate.large.tried, time.monotonic)
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)
         encoder = EventEncoder()
@@ -315,7 +323,7 @@ class _Running:
             "Scheduling": SchedulingService(leadership, scheduler),
             **streaming_services(self.streams),
         }
-        self.server: Any = grpc.aio.server(options=_OPTIONS)
+        self.server: Any = grpc.aio.server(options=server_options(options.edge))
 
     def missing_namespaces(self) -> list[str]:
         """Of the system's, as the hub knows them; from any thread."""
@@ -323,7 +331,8 @@ class _Running:
         return [name for name in SYSTEM_NAMESPACES if hub.find(ObjectKey(NAMESPACE.name, "", name)) is None]
 
     def metrics(self) -> list[Metric]:
-        return api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)
+        counted = api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)
+        return [*counted, *edge_metrics(self.edge)]
 
     async def close(self) -> None:
         await self.sources.close()

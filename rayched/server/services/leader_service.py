@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, unavailable
+from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, over_limit, unavailable
 from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, QuestionFailed, SchedulerPort
 from rayched.server.rpc import Call
 from rayched.server.watching.open_streams import OpenStreams, shutting_down
@@ -35,6 +35,8 @@ from rayched.v1.services_pb2 import (
 HOPS_MAX: Final = 3
 QUEUE_LIMIT_MAX: Final = 2_000
 _FORWARD_SECONDS: Final = 2.5
+_FORWARD_RETRY_SECONDS: Final = 1.0
+"""After which a question may be asked again that was too much for the leader."""
 _SERVICE: Final = "/rayched.v1.Scheduling"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 """A connection of each call's own: the leader's address changes just when it matters."""
@@ -143,6 +145,8 @@ class SchedulingService:
                 code = error.code()
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
+                if code is Code.RESOURCE_EXHAUSTED:
+                    raise over_limit(error.details(), _FORWARD_RETRY_SECONDS) from None
                 if code in (Code.NOT_FOUND, Code.INTERNAL):
                     raise ApiFailure(code, error.details()) from None
                 raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None

@@ -6,6 +6,7 @@ at whichever replica.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -23,7 +24,7 @@ from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import Deleter
 from rayched.server.admission.large_objects import REQUEST_BYTES_MAX
 from rayched.server.errors import ApiFailure, Code, conflict, invalid_fields, over_limit
-from rayched.server.listing import list_page
+from rayched.server.listing import PAGE_MAX, list_page
 from rayched.server.objects import CallTarget, Objects, refuse_oversize, timestamp_now
 from rayched.server.rpc import Call, malformed, takes_bytes
 from rayched.store.keys import KeyTextError
@@ -47,6 +48,11 @@ from rayched.v1.workloads_pb2 import Object, PriorityClass
 OBJECTS_A_BATCH: Final = 100
 BYTES_A_BATCH: Final = REQUEST_BYTES_MAX
 _CREATED_MEANWHILE_MAX: Final = 3
+OLD_LISTS_MAX: Final = 2
+"""Pages of an earlier revision that are read at a time: etcd keeps what they need away from its own work."""
+_OLD_LIST_SECONDS_MAX: Final = 2.5
+_OBJECTS_A_CALL: Final = 10
+"""So many objects of a batch count as one call where rates are limited."""
 _OBJECTS: Final = SubmitManyRequest.DESCRIPTOR.fields_by_name["objects"].number
 
 
@@ -58,6 +64,7 @@ class SubmissionService:
         self._admission = admission
         self._creator = creator
         self._deleter = deleter
+        self._old_lists = asyncio.Semaphore(OLD_LISTS_MAX)
 
     async def submit(self, request: SubmitRequest, _: Call) -> SubmitResponse:
         (created,) = await self._creator.create([request.object], request.dry_run)
@@ -67,12 +74,13 @@ class SubmissionService:
         return SubmitResponse(uid=created.uid, revision=created.revision, object=item, warnings=created.warnings)
 
     @takes_bytes
-    async def submit_many(self, request: bytes, _: Call) -> SubmitManyResponse:
+    async def submit_many(self, request: bytes, call: Call) -> SubmitManyResponse:
         try:
             objects = message_fields(request, _OBJECTS)
             if objects is None:
                 objects = [item.SerializeToString() for item in SubmitManyRequest.FromString(request).objects]
             count, size = len(objects), len(request)
+            call.counted(calls=count / _OBJECTS_A_CALL)
             if count > OBJECTS_A_BATCH:
                 raise over_limit(f"objects: {count} in one batch, at most {OBJECTS_A_BATCH} are allowed")
             # A single large object is refused as such, with its name.
@@ -119,8 +127,19 @@ class SubmissionService:
         read = await self._objects.get(self._objects.target(request.key))
         return GetResponse(object=read.stored.object)
 
-    async def list(self, request: ListRequest, _: Call) -> ListResponse:
-        return await list_page(self._objects, request)
+    async def list(self, request: ListRequest, call: Call) -> ListResponse:
+        call.counted(objects=min(request.limit or PAGE_MAX, PAGE_MAX))
+        if not (request.revision or getattr(request, "continue")):
+            return await list_page(self._objects, request)
+        try:
+            async with asyncio.timeout(_OLD_LIST_SECONDS_MAX):
+                await self._old_lists.acquire()
+        except TimeoutError:
+            raise call.refused("old-lists", f"{OLD_LISTS_MAX} lists of an earlier revision are under way") from None
+        try:
+            return await list_page(self._objects, request)
+        finally:
+            self._old_lists.release()
 
     async def delete(self, request: DeleteRequest, _: Call) -> DeleteResponse:
         grace = request.grace_period_seconds if request.HasField("grace_period_seconds") else None
