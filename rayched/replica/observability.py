@@ -103,7 +103,8 @@ class Observability:
         if place is None:
             return None
         self._loop = asyncio.get_running_loop()
-        self._endpoint = HttpEndpoint(*place, self._routes(), frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ)))
+        parents = frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ))
+        self._endpoint = HttpEndpoint(*place, self._routes(), parents, self._settings.http_names)
         self._endpoint.start()
         return self._endpoint.address
 

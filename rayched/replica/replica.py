@@ -160,6 +160,7 @@ class _Replica:
             tolerations=settings.tolerations,
             gate=self._space.gate,
             problems=self._space.problems,
+            edge=settings.edge,
         )
         self._server = ApiServer(options, self.leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there), HeartbeatGarbage(keys)]
