@@ -40,7 +40,7 @@ from rayched.server.admission.attempt_delays import AttemptDelays
 from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES, Deleter
 from rayched.server.admission.write_gate import WriteGate
-from rayched.server.edge.connection_sweeper import ConnectionSweeper
+from rayched.server.edge.connection_sweeper import sweeping
 from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.edge_metrics import edge_metrics
 from rayched.server.edge.grpc_options import server_options
@@ -78,7 +78,6 @@ _log = logging.getLogger(__name__)
 _CALLS_GRACE_SECONDS: Final = 1.0
 _NAMESPACES_SECONDS: Final = 5.0
 """Between two looks at the system's namespaces; a list is looked at at once."""
-_SWEEP_SECONDS: Final = 0.5
 _STORE_DEADLINES: Final = Deadlines(read_seconds=1.0, page_seconds=2.5, write_seconds=2.0, patience_seconds=1.5)
 """A call that needs one answer of etcd knows within three seconds that there is none."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"]
@@ -151,7 +150,7 @@ class ApiServer:
         running.sources.start()
         await server.start()
         self._spawn(self._stay_useful(running))
-        self._spawn(self._sweep(running, ConnectionSweeper(bound, running.edge.connections_allowed)))
+        self._spawn(sweeping(running.edge, host.strip("[]"), bound))
         self._spawn(self._watch_feed(running))
 
     def problem(self) -> str | None:
@@ -232,12 +231,6 @@ class ApiServer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_NAMESPACES_SECONDS):
                     await feed.listed.wait()
-
-    async def _sweep(self, running: _Running, sweeper: ConnectionSweeper) -> None:
-        """Where connections of one address are limited at all."""
-        while running.edge.limits_connections_of(self.address.rpartition(":")[0].strip("[]")):
-            await asyncio.sleep(_SWEEP_SECONDS)
-            running.edge.closed((await asyncio.to_thread(sweeper.sweep)).total())
 
     async def _follow_lead(self) -> None:
         async for _ in self._leadership.changes():

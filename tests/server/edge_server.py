@@ -15,6 +15,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from rayched.server.admission.write_gate import WriteGate
+from rayched.server.edge.connection_sweeper import sweeping
 from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.fairness import SEATS, WEIGHTS
 from rayched.server.edge.grpc_options import server_options
@@ -104,8 +105,10 @@ class EdgeServing:
         ]
         for descriptor, service in services:
             self._server.add_generic_rpc_handlers((handler_of(descriptor, service, WriteGate(), self.edge),))
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self.address = f"127.0.0.1:{port}"
         await self._server.start()
+        self._sweeping = asyncio.create_task(sweeping(self.edge, "127.0.0.1", port))
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float = 15.0) -> T:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
@@ -141,6 +144,7 @@ class EdgeServing:
 
     def stop(self) -> None:
         self.channel.close()
+        self.on_loop(self._sweeping.cancel)
         self.run(self._server.stop(0))
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(5)

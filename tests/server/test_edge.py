@@ -477,6 +477,23 @@ def closed(connection: socket.socket, seconds: float) -> bool:
     return True
 
 
+def test_idle_connections_of_one_address_are_closed_while_it_goes_on() -> None:
+    """B93: at the server, with connections that have begun to speak and then idle."""
+    with edge_serving(of_each(connections=5)) as server:
+        assert server.submission.Get(GET, timeout=10) == messages.GetResponse()
+        host, port = server.address.split(":")
+        many = []
+        for _ in range(60):
+            many.append(socket.create_connection((host, int(port)), timeout=5))
+            many[-1].sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+        until(lambda: server.rejected().get(("none", "address-connections"), 0) == 56)
+        assert all(closed(one, 5.0) for one in many[4:])
+        assert not any(closed(one, 0.05) for one in many[:4])
+        assert server.submission.Get(GET, timeout=10) == messages.GetResponse()
+        for one in many:
+            one.close()
+
+
 def test_connections_are_limited_and_those_that_say_nothing_are_closed() -> None:
     """B34 without TLS; B93 as far as all connections go."""
     with edge_serving(EdgeLimits(handshake_seconds=0.5, connections=4)) as server:
@@ -489,15 +506,38 @@ def test_connections_are_limited_and_those_that_say_nothing_are_closed() -> None
             one.close()
 
 
-def test_a_connection_that_grows_old_loses_no_call() -> None:
-    def noted(context: Any) -> str:
-        peers.add(context.peer())
+class Peers:
+    """Notes the connections that calls come on."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, context: Any) -> str:
+        self.seen.append(context.peer())
         return ""
 
-    peers: set[str] = set()
-    with edge_serving(EdgeLimits(age_seconds=0.3), EdgePorts(identify=noted)) as server:
+
+def test_a_connection_that_grows_old_loses_no_call_and_no_stream() -> None:
+    peers = Peers()
+    with edge_serving(EdgeLimits(age_seconds=0.3), EdgePorts(identify=peers)) as server:
+        server.hold()
+        watch = WatchStub(server.channel).Watch(messages.WatchRequest())  # type: ignore[no-untyped-call]
+        assert next(watch).revision == 1
         for _ in range(40):
-            assert server.submission.Get(GET, timeout=10) == messages.GetResponse()
+            assert server.submission.Submit(messages.SubmitRequest(), timeout=10).uid == "7"
             time.sleep(0.03)
-        assert len(peers) > 1
+        assert len(set(peers.seen)) > 1
+        server.let_go()
+        assert [response.revision for response in watch] == [2, 3]
         until(server.is_idle)
+
+
+def test_a_connection_without_a_call_is_closed_and_made_anew() -> None:
+    peers = Peers()
+    with edge_serving(EdgeLimits(idle_seconds=0.3), EdgePorts(identify=peers)) as server:
+        for _ in range(2):
+            assert server.submission.Get(GET, timeout=10) == messages.GetResponse()
+        time.sleep(1.0)
+        assert server.submission.Get(GET, timeout=10) == messages.GetResponse()
+        first, second, third = peers.seen
+        assert first == second != third

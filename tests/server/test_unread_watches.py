@@ -13,7 +13,9 @@ from rayched.client.errors import ApiError, api_error
 from rayched.server.edge.edge import EdgePorts
 from rayched.server.edge.limits import NO_RATES, EdgeLimits
 from rayched.server.services.watch_service import WatchLimits
+from rayched.server.watching.selection import Selection
 from rayched.server.watching.watch_hub import BYTES_A_BATCH
+from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import WatchEvent, WatchRequest
 from rayched.v1.services_pb2_grpc import WatchStub
 from tests.server.edge_server import EdgeServing, edge_serving, of_each, refusing_process
@@ -43,6 +45,20 @@ def unread(server: EdgeServing, channel: grpc.Channel, count: int) -> list[Any]:
     return calls
 
 
+def counted_encodings(followed: Followed) -> list[Entry]:
+    """The entries that are encoded from now on, each time."""
+    found: list[Entry] = []
+    encoder = followed.feed.hub.encoder
+    encode = encoder.encode_initial
+
+    def counted(entry: Entry, selection: Selection) -> bytes | None:
+        found.append(entry)
+        return encode(entry, selection)
+
+    encoder.encode_initial = counted  # type: ignore[method-assign]
+    return found
+
+
 def ended(call: Any) -> ApiError:
     with pytest.raises(grpc.RpcError) as caught:
         for _ in call:
@@ -62,12 +78,14 @@ def test_those_who_do_not_read_share_their_pages_and_end_while_an_honest_one_goe
 ) -> None:
     """F5, B92."""
     with grpc.insecure_channel(server.address, options=NARROW) as narrow, grpc.insecure_channel(server.address) as wide:
+        encoded = counted_encodings(followed)
         calls = unread(server, narrow, 60)
         until(lambda: server.edge.bytes.held > 0)
         time.sleep(0.3)
         (view,) = server.watch._views._views.values()
         assert 1 <= len(view._pages) <= 2, "at most those that a window of 64 KiB reaches"
         del view
+        assert len(encoded) <= 4, "a page has one of these pods, and the next one did not fit"
         assert server.edge.bytes.held <= 60 * BYTES_A_BATCH
         honest = WatchStub(wide).Watch(WatchRequest(kind="Pod", namespace="default"))  # type: ignore[no-untyped-call]
         began = time.monotonic()
@@ -89,9 +107,10 @@ def test_an_unread_watch_has_no_place_and_keeps_no_later_one_out() -> None:
     followed = Followed(WatchLimits(write_seconds_max=8.0))
     with edge_serving(of_each(seats=5, held_bytes=1 << 30), watching=followed) as server:
         with grpc.insecure_channel(server.address, options=NARROW) as narrow, grpc.insecure_channel(server.address) as wide:
-            unread(server, narrow, 10)
+            calls = unread(server, narrow, 10)
             honest = WatchStub(wide).Watch(WatchRequest(kind="Pod", namespace="default"), timeout=10)  # type: ignore[no-untyped-call]
             assert len(names(honest, 8)) == 8
+            assert server.watch.streams == len(calls) + 1
             honest.cancel()
         until(server.is_idle)
 
@@ -151,10 +170,10 @@ def test_a_view_is_shared_until_something_of_its_kind_changes() -> None:
     followed = Followed(WatchLimits(write_seconds_max=60.0))
     with edge_serving(watching=followed) as server:
         with grpc.insecure_channel(server.address, options=NARROW) as narrow:
-            unread(server, narrow, 2)
+            calls = unread(server, narrow, 2)
             until(lambda: len(server.watch._views._views) == 1)
             server.on_loop(lambda: followed.feed.hub.changed([fat(9, 6)], 6))
-            unread(server, narrow, 2)
+            calls += unread(server, narrow, 2)
             until(lambda: len(server.watch._views._views) == 2)
             assert sorted(len(view) for view in server.watch._views._views.values()) == [8, 9]
         until(server.is_idle)
@@ -178,7 +197,8 @@ def test_more_watches_than_a_replica_serves_are_refused_with_a_delay() -> None:
     ids=["long", "many"],
 )
 def test_a_selector_is_limited(server: EdgeServing, field: str, text: str) -> None:
-    error = ended(WatchStub(server.channel).Watch(WatchRequest(kind="Pod", **{field: text})))  # type: ignore[no-untyped-call, arg-type]
+    request = WatchRequest(kind="Pod", **{field: text})  # type: ignore[arg-type]
+    error = ended(WatchStub(server.channel).Watch(request, timeout=10))  # type: ignore[no-untyped-call]
     assert error.code is grpc.StatusCode.INVALID_ARGUMENT and field in error.message and "allowed" in error.message
     most = ",".join(f"a{i}" for i in range(64))
     call = WatchStub(server.channel).Watch(WatchRequest(kind="Pod", label_selector=most))  # type: ignore[no-untyped-call]

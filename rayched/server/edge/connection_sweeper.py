@@ -9,6 +9,7 @@ Linux alone. Owner: one thread. Cost: a system call for each open file, and five
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -17,7 +18,9 @@ from collections.abc import Callable
 from typing import Final
 
 from rayched.server.edge.caller import host_of
+from rayched.server.edge.edge import Edge
 
+SWEEP_SECONDS: Final = 0.5
 _FILES: Final = "/proc/self/fd"
 
 
@@ -72,6 +75,15 @@ class ConnectionSweeper:
                 one.shutdown(socket.SHUT_RDWR)
                 return True
         return False
+
+
+async def sweeping(edge: Edge, listening: str, port: int) -> None:
+    """Keeps each address to the connections that the edge allows it, until cancelled. Where none has fewer than all, it returns.
+    `listening`: the address that the port is of."""
+    sweeper = ConnectionSweeper(port, edge.connections_allowed)
+    while edge.limits_connections_of(listening):
+        await asyncio.sleep(SWEEP_SECONDS)
+        edge.closed((await asyncio.to_thread(sweeper.sweep)).total())
 
 
 def _name(one: socket.socket) -> str:
