@@ -357,6 +357,23 @@ def test_who_sends_slowly_has_no_place_meanwhile() -> None:
         until(server.is_idle)
 
 
+def test_a_large_object_that_waits_for_its_turn_has_no_place_meanwhile() -> None:
+    """With five seats writes have one."""
+    large = a_pod("large")
+    large.metadata.annotations["a"] = "x" * 1_000_000
+    with edge_serving(of_each(seats=5)) as server:
+        batch = messages.SubmitManyRequest(objects=[wrap(large)])
+        for _ in range(2):
+            server.submission.SubmitMany(batch, timeout=10)
+        waiting = server.submission.SubmitMany.future(batch, timeout=20)
+        until(lambda: server.edge.calls == 1)
+        time.sleep(0.2)
+        assert server.submission.Submit(messages.SubmitRequest(object=wrap(a_pod("small"))), timeout=10).uid == "7"
+        assert not waiting.done()
+        waiting.result()
+        until(server.is_idle)
+
+
 def test_bytes_are_counted_before_they_are_read() -> None:
     """Four megabytes are counted for a request of which nothing has come; a caller has room for one."""
     with edge_serving(of_each(held_bytes=REPORT_BYTES_MAX)) as server:

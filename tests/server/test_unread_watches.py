@@ -191,6 +191,20 @@ def test_more_watches_than_a_replica_serves_are_refused_with_a_delay() -> None:
         until(server.is_idle)
 
 
+def test_watches_without_a_selector_are_counted_apart() -> None:
+    with edge_serving(of_each(watches=3, wide_watches=1), watching=Followed(LIMITS)) as server:
+        calls = unread(server, server.channel, 1)
+        stub = WatchStub(server.channel)  # type: ignore[no-untyped-call]
+        assert "1 watches without a selector" in ended(stub.Watch(WatchRequest(kind="Pod"), timeout=10)).message
+        narrow = [stub.Watch(WatchRequest(kind="Pod", label_selector="a"), timeout=30) for _ in range(2)]
+        for call in narrow:
+            assert next(call).events[-1].type == WatchEvent.BOOKMARK
+        assert "3 watches open" in ended(stub.Watch(WatchRequest(kind="Pod", label_selector="a"), timeout=10)).message
+        for call in (*calls, *narrow):
+            call.cancel()
+        until(server.is_idle)
+
+
 @pytest.mark.parametrize(
     ("field", "text"),
     [("label_selector", "a" * 4_097), ("label_selector", ",".join(f"a{i}" for i in range(65)))],
