@@ -49,7 +49,8 @@ from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSetti
 from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
-from rayched.server.app import ApiServer, ListenError, ServerOptions
+from rayched.server.app import ApiServer
+from rayched.server.server_options import ListenError, ServerOptions
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 

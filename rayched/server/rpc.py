@@ -3,7 +3,9 @@
 A service is a plain object whose methods have the names of the RPCs in snake case: `async def submit_many(request, call)`. Each
 RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call; one whose caller
 streams gets the call alone, and reads from it. On gRPC every RPC takes a stream of requests, so that nothing of a request is
-read before the edge (edge/edge.py) has settled who makes the call, whether it may, and that there is room for it. The edge also
+read before the edge (edge/edge.py) has settled who makes the call, whether it may, and that there is room for it. What a request
+is about is judged once it is read (call_guard.py): that of a call with one request before the method is called, the first message
+of a caller's stream when it comes. The edge also
 
 * lets calls that write pass the gate (write_gate.py), before their requests are parsed,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
@@ -28,10 +30,10 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from rayched.server.admission import node_rules
 from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
-from rayched.server.edge.caller import caller_may_leave
+from rayched.server.call_guard import FOR_METADATA, CallGuard
+from rayched.server.edge.caller import Caller, caller_may_leave
 from rayched.server.edge.edge import Edge, Passage, too_slow
 from rayched.server.edge.method_traits import MethodTraits, traits_of
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
@@ -59,16 +61,25 @@ class Call:
     __slots__ = ("_context", "_parse", "_passage", "name")
 
     def __init__(self, context: Any, name: str, parse: Callable[[bytes], Message], passage: Passage) -> None:
-        """`parse`: a message of the caller's stream from its bytes."""
+        """`parse`: a message of the caller's stream from its bytes; raises where it may not be sent."""
         self._context = context
         self._parse = parse
         self._passage = passage
         self.name = name
 
     @property
+    def caller(self) -> Caller:
+        return self._passage.caller
+
+    @property
     def identity(self) -> str:
-        """Who the caller says it is; empty: nobody in particular."""
-        return self._passage.caller.stated
+        """The identity of the node whose agent calls; empty: it is no agent."""
+        return self.caller.node_text
+
+    @property
+    def passed_on(self) -> tuple[tuple[str, str], ...]:
+        """The metadata with which the call is passed on to another replica."""
+        return ((FOR_METADATA, self.caller.identity.uri),)
 
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
@@ -102,13 +113,13 @@ class Call:
         self._passage.settled()
 
 
-def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate, edge: Edge) -> Any:
-    """The handler of all calls of one service."""
-    table = {method.name: _method_handler(method, implementation, gate, edge) for method in service.methods}
+def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate, edge: Edge, guard: CallGuard) -> Any:
+    """The handler of all calls of one service. `guard` is that which the edge asks, too."""
+    table = {method.name: _method_handler(method, implementation, gate, edge, guard) for method in service.methods}
     return grpc.method_handlers_generic_handler(service.full_name, table)
 
 
-def _method_handler(method: MethodDescriptor, implementation: object, gate: WriteGate, edge: Edge) -> Any:
+def _method_handler(method: MethodDescriptor, implementation: object, gate: WriteGate, edge: Edge, guard: CallGuard) -> Any:
     name = f"{method.containing_service.name}.{method.name}"
     function = getattr(implementation, _WORD_START.sub("_", method.name).lower(), None)
     if function is None:
@@ -123,29 +134,44 @@ def _method_handler(method: MethodDescriptor, implementation: object, gate: Writ
 
     traits = traits_of(name)
     if method.client_streaming:
-        serve = _taking_requests(function)
+        serve = _taking_requests(function, guard)
     else:
-        called = function if getattr(function, "takes_bytes", False) else _reading(parse, function)
+        called = function if getattr(function, "takes_bytes", False) else _reading(parse, function, guard)
         if name in CALLS:
             called = _gated(gate, name, called)
-        serve = _answering_many(called, traits) if method.server_streaming else _answering_once(called)
+        serve = _answering_many(called, traits, guard) if method.server_streaming else _answering_once(called)
     unary = not (method.client_streaming or method.server_streaming)
     make = grpc.stream_unary_rpc_method_handler if unary else grpc.stream_stream_rpc_method_handler
-    return make(_at_edge(edge, name, traits, parse, serve, unary), response_serializer=_write)
+    make_call = _calls_of(name, parse, guard)
+    return make(_at_edge(edge, name, traits, make_call, serve, unary), response_serializer=_write)
 
 
 _Function: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
 _Serve: TypeAlias = Callable[[Passage, Call], Awaitable[Any]]
+_MakeCall: TypeAlias = Callable[[Any, Passage], Call]
 
 
-def _reading(parse: Callable[[bytes], Message], function: _Function) -> _Function:
+def _calls_of(name: str, parse: Callable[[bytes], Message], guard: CallGuard) -> _MakeCall:
+    """Calls whose callers' streams begin with a request, which is judged as one."""
+
+    def make(context: Any, passage: Passage) -> Call:
+        def read(data: bytes) -> Message:
+            message = parse(data)
+            if passage.caller.allowed is None:
+                guard.judge(passage.caller, name, message)
+            return message
+
+        return Call(context, name, read, passage)
+
+    return make
+
+
+def _reading(parse: Callable[[bytes], Message], function: _Function, guard: CallGuard) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
-        request, identity = parse(data), call.identity
-        if not identity:
-            return await function(request, call)
-        node_rules.refuse_request(identity, call.name, request)
+        request = parse(data)
+        guard.judge(call.caller, call.name, request)
         response = await function(request, call)
-        node_rules.refuse_response(identity, call.name, response)
+        guard.judge_answer(call.caller, call.name, response)
         return response
 
     return call
@@ -178,7 +204,7 @@ def _answering_once(function: _Function) -> _Serve:
     return serve
 
 
-def _answering_many(function: _Function, traits: MethodTraits) -> _Serve:
+def _answering_many(function: _Function, traits: MethodTraits, guard: CallGuard) -> _Serve:
     async def serve(passage: Passage, call: Call) -> Any:
         seconds = passage.request_seconds
         try:
@@ -188,28 +214,30 @@ def _answering_many(function: _Function, traits: MethodTraits) -> _Serve:
             raise too_slow(call.name, seconds) from None
         if not traits.keeps_seat:
             passage.settled()
-        return await function(data, call)
+        with guard.going_on(call.caller, call.name):
+            return await function(data, call)
 
     return serve
 
 
-def _taking_requests(function: Callable[[Call], Awaitable[Any]]) -> _Serve:
+def _taking_requests(function: Callable[[Call], Awaitable[Any]], guard: CallGuard) -> _Serve:
     async def serve(passage: Passage, call: Call) -> Any:
         await passage.pass_gate(passage.request_seconds)
-        return await function(call)
+        with guard.going_on(call.caller, call.name):
+            return await function(call)
 
     return serve
 
 
 def _at_edge(
-    edge: Edge, name: str, traits: MethodTraits, parse: Callable[[bytes], Message], serve: _Serve, unary: bool
+    edge: Edge, name: str, traits: MethodTraits, make_call: _MakeCall, serve: _Serve, unary: bool
 ) -> Callable[[Any, Any], Awaitable[Any]]:
     async def handle(_: Any, context: Any) -> Any:
         passage: Passage | None = None
         try:
             passage = edge.admit(context, name, traits, unary=unary)
             context.add_done_callback(passage.over)
-            return await serve(passage, Call(context, name, parse, passage))
+            return await serve(passage, make_call(context, passage))
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of. The failure
             # itself is not kept: it refers to this frame, and both would hold what the call has read and sent.

@@ -10,20 +10,28 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from rayched.access.authorizing import Authorizer
+from rayched.access.binding_table import BindingTable
 from rayched.server.admission.write_gate import WriteGate
-from rayched.server.edge.caller import Caller
+from rayched.server.call_guard import CallGuard, insecure_guard
 from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.grpc_options import server_options
 from rayched.server.edge.limits import EdgeLimits
-from rayched.server.errors import denied
 from rayched.server.rpc import handler_of
 from rayched.server.services.watch_service import WatchLimits
 from tests.server.edge_server import SUBMISSION, WATCH, SmallService
 from tests.server.followed_cluster import Followed
 
 
-def refuse(caller: Caller, call: str) -> None:
-    raise denied(caller.key, call, "nobody gets in")
+def guard_of_nobody() -> CallGuard:
+    """Nobody has a role."""
+    table = BindingTable(())
+    table.listed({})
+    return CallGuard(Authorizer(table))
+
+
+def _edge(limits: EdgeLimits, guard: CallGuard) -> Edge:
+    return Edge(limits, EdgePorts(guard.identify, guard.authorize))
 
 
 async def refuse_early(_: bytes, context: Any) -> None:
@@ -36,9 +44,11 @@ async def main() -> None:
     limits = EdgeLimits()
     server = grpc.aio.server(options=server_options(limits))
     if sys.argv[1] == "watch":
-        handler = handler_of(WATCH, Followed(WatchLimits())(), WriteGate(), Edge(limits))
+        guard = insecure_guard()
+        handler = handler_of(WATCH, Followed(WatchLimits())(), WriteGate(), _edge(limits, guard), guard)
     elif sys.argv[1] == "late":
-        handler = handler_of(SUBMISSION, SmallService(), WriteGate(), Edge(limits, EdgePorts(authorize=refuse)))
+        guard = guard_of_nobody()
+        handler = handler_of(SUBMISSION, SmallService(), WriteGate(), _edge(limits, guard), guard)
     else:
         table = {"Submit": grpc.unary_unary_rpc_method_handler(refuse_early)}
         handler = grpc.method_handlers_generic_handler(SUBMISSION.full_name, table)

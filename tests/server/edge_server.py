@@ -7,6 +7,7 @@ import contextlib
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -14,7 +15,13 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
+from rayched.access.authorizing import Authorizer
+from rayched.access.binding_table import BindingTable
+from rayched.access.bindings import RoleBinding
+from rayched.access.identity import Identity, IdentityKind
+from rayched.access.policy import AccessRole
 from rayched.server.admission.write_gate import WriteGate
+from rayched.server.call_guard import INSECURE_BINDINGS, CallGuard, insecure_guard, loopback_identity
 from rayched.server.edge.connection_sweeper import sweeping
 from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.fairness import SEATS, WEIGHTS
@@ -31,6 +38,24 @@ OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length
 SUBMISSION = messages.DESCRIPTOR.services_by_name["Submission"]
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 WATCH = messages.DESCRIPTOR.services_by_name["Watch"]
+
+
+def identity_shown(name: str) -> Identity:
+    """Of a caller with the metadata `shown`."""
+    return Identity("edge-test", IdentityKind.USER, name)
+
+
+def _identity_of(context: Any) -> Identity:
+    name = next((str(text) for key, text in context.invocation_metadata() if key == "shown"), "")
+    return identity_shown(name) if name else loopback_identity(context)
+
+
+def guard_of_shown() -> CallGuard:
+    """Callers are whom they show, administrators all; who shows nothing is nobody in particular."""
+    shown = [RoleBinding(identity_shown(name), AccessRole.ADMIN) for name in "ab"]
+    table = BindingTable((*INSECURE_BINDINGS, *shown))
+    table.listed({})
+    return CallGuard(Authorizer(table), _identity_of)
 
 
 class SmallService:
@@ -82,17 +107,23 @@ class SmallService:
 class EdgeServing:
     """A running server, seen from the test's thread."""
 
-    def __init__(self, limits: EdgeLimits, ports: EdgePorts, watching: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, limits: EdgeLimits, guard: CallGuard, watching: Callable[[], object] | None, clock: Callable[[], float]
+    ) -> None:
         """`watching` makes the service Watch, on the loop."""
         self._watching = watching
+        self._guard = guard
+        self._clock = clock
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="edge", daemon=True)
         self._thread.start()
-        self.run(self._start(limits, ports))
+        self.run(self._start(limits))
         self.channel = grpc.insecure_channel(self.address, options=OPTIONS)
 
-    async def _start(self, limits: EdgeLimits, ports: EdgePorts) -> None:
-        self.edge, self.service = Edge(limits, ports), SmallService()
+    async def _start(self, limits: EdgeLimits) -> None:
+        guard = self._guard
+        self.edge = Edge(limits, EdgePorts(guard.identify, guard.authorize, self._clock))
+        self.service = SmallService()
         self._server = grpc.aio.server(options=server_options(limits))
         self.watch: Any = self.service if self._watching is None else self._watching()
         self.health = Health()
@@ -104,7 +135,7 @@ class EdgeServing:
             (REFLECTION, ReflectionService([SUBMISSION.full_name])),
         ]
         for descriptor, service in services:
-            self._server.add_generic_rpc_handlers((handler_of(descriptor, service, WriteGate(), self.edge),))
+            self._server.add_generic_rpc_handlers((handler_of(descriptor, service, WriteGate(), self.edge, guard),))
         port = self._server.add_insecure_port("127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
         await self._server.start()
@@ -153,9 +184,12 @@ class EdgeServing:
 
 @contextlib.contextmanager
 def edge_serving(
-    limits: EdgeLimits | None = None, ports: EdgePorts | None = None, watching: Callable[[], object] | None = None
+    limits: EdgeLimits | None = None,
+    guard: CallGuard | None = None,
+    watching: Callable[[], object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[EdgeServing]:
-    server = EdgeServing(limits or EdgeLimits(), ports or EdgePorts(), watching)
+    server = EdgeServing(limits or EdgeLimits(), guard or insecure_guard(), watching, clock)
     try:
         yield server
     finally:

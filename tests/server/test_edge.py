@@ -16,20 +16,23 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from rayched.access.authorizing import Authorizer
+from rayched.access.binding_table import BindingTable
+from rayched.access.bindings import ALL_NAMESPACES, RoleBinding
+from rayched.access.identity import Identity
+from rayched.access.policy import AccessRole
 from rayched.api.kinds import wrap
 from rayched.client import Client
 from rayched.client.errors import ApiError, api_error
-from rayched.server.edge.caller import Caller
+from rayched.server.call_guard import INSECURE_ADMIN, CallGuard, insecure_guard, loopback_identity
 from rayched.server.edge.connection_sweeper import ConnectionSweeper
-from rayched.server.edge.edge import EdgePorts
 from rayched.server.edge.edge_metrics import edge_metrics
 from rayched.server.edge.fairness import PriorityLevel
 from rayched.server.edge.limits import CallerLimits, EdgeLimits, RateLimits
 from rayched.server.edge.method_traits import REPORT_BYTES_MAX, REQUEST_BYTES_MAX
-from rayched.server.errors import denied
 from rayched.v1 import services_pb2 as messages
 from rayched.v1.services_pb2_grpc import SubmissionStub, WatchStub
-from tests.server.edge_server import OPTIONS, EdgeServing, edge_serving, of_each, refusing_process
+from tests.server.edge_server import OPTIONS, EdgeServing, edge_serving, guard_of_shown, identity_shown, of_each, refusing_process
 from tests.server.objects import a_pod
 from tests.server.serving import until
 
@@ -89,12 +92,10 @@ def test_whoever_reads_first_holds_what_it_refuses() -> None:
 
 
 def test_who_may_not_is_refused_before_its_request_is_there() -> None:
-    def nobody_may_submit(caller: Caller, call: str) -> None:
-        if call == "Submission.Submit":
-            raise denied(caller.key, call, "only to read")
-
+    table = BindingTable((RoleBinding(INSECURE_ADMIN, AccessRole.VIEWER, (ALL_NAMESPACES,)),))
+    table.listed({})
     silence: queue.Queue[Any] = queue.Queue()
-    with edge_serving(ports=EdgePorts(authorize=nobody_may_submit)) as server:
+    with edge_serving(guard=CallGuard(Authorizer(table))) as server:
         call = server.channel.stream_unary(SUBMIT)
         with pytest.raises(grpc.RpcError) as caught:
             call(iter(silence.get, None), timeout=10)
@@ -106,13 +107,12 @@ def test_who_may_not_is_refused_before_its_request_is_there() -> None:
 
 
 def test_an_identity_is_asked_for_once_a_call_and_is_what_limits_go_by() -> None:
-    def shown(context: Any) -> str:
-        return next((str(text) for key, text in context.invocation_metadata() if key == "shown"), "")
-
-    with edge_serving(EdgeLimits(identity=CallerLimits(calls=1)), EdgePorts(identify=shown)) as server:
+    with edge_serving(EdgeLimits(identity=CallerLimits(calls=1)), guard_of_shown()) as server:
         server.hold()
         held = held_gets(server, 1, metadata=(("shown", "a"),))
-        assert failure(server.submission.Get, GET, metadata=(("shown", "a"),)).message.startswith("a has 1 calls in flight")
+        assert failure(server.submission.Get, GET, metadata=(("shown", "a"),)).message.startswith(
+            f"{identity_shown('a').uri} has 1 calls in flight"
+        )
         others = [*held_gets(server, 1, metadata=(("shown", "b"),)), *held_gets(server, 3)]
         server.let_go()
         for call in (*held, *others):
@@ -175,7 +175,7 @@ def test_health_and_reflection_are_behind_the_same_edge(server: EdgeServing) -> 
 
 
 def test_failures_have_their_codes_and_nobody_is_told_of_the_inside(server: EdgeServing) -> None:
-    error = failure(server.submission.Apply, messages.ApplyRequest())
+    error = failure(server.submission.Apply, messages.ApplyRequest(object=wrap(a_pod("web"))))
     assert error.code is grpc.StatusCode.INTERNAL and "secret" not in error.message
     raw = server.channel.unary_unary(SUBMIT)
     assert failure(raw, b"\xff").code is grpc.StatusCode.INVALID_ARGUMENT
@@ -191,7 +191,7 @@ def test_failures_have_their_codes_and_nobody_is_told_of_the_inside(server: Edge
 def test_a_client_that_leaves_or_whose_time_is_over_ends_its_call(server: EdgeServing) -> None:
     for end in ("leave", "deadline"):
         before = server.service.begun.count("delete ended")
-        call = server.submission.Delete.future(messages.DeleteRequest(), timeout=0.5 if end == "deadline" else 30)
+        call = server.submission.Delete.future(messages.DeleteRequest(key=GET.key), timeout=0.5 if end == "deadline" else 30)
         until(lambda before=before: server.service.begun.count("delete") == before + 1)  # type: ignore[misc]
         if end == "leave":
             call.cancel()
@@ -205,7 +205,7 @@ def test_a_call_without_a_deadline_gets_one_and_a_very_long_one_is_cut() -> None
     with edge_serving(EdgeLimits(unary_seconds=0.4, unary_seconds_unasked=0.2)) as server:
         for timeout, seconds in ((None, "0.2"), (60, "0.4")):
             with pytest.raises(grpc.RpcError) as caught:
-                server.submission.Delete(messages.DeleteRequest(), timeout=timeout)
+                server.submission.Delete(messages.DeleteRequest(key=GET.key), timeout=timeout)
             assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
             assert caught.value.details() == f"Submission.Delete: not done within {seconds} s, which is all that it is given"
         assert server.service.begun == ["delete", "delete ended"] * 2
@@ -275,7 +275,7 @@ class Clock:
 def test_rates_go_by_caller_and_kind_and_time_brings_new_calls() -> None:
     """B95's limit, B100's delay."""
     clock = Clock()
-    with edge_serving(of_each(rates=RateLimits(reads=2.0, writes=4.0, burst_seconds=2.0)), EdgePorts(clock=clock)) as server:
+    with edge_serving(of_each(rates=RateLimits(reads=2.0, writes=4.0, burst_seconds=2.0)), clock=clock) as server:
         for _ in range(4):
             server.submission.Get(GET, timeout=10)
         error = failure(server.submission.Get, GET)
@@ -438,7 +438,7 @@ def test_streams_of_a_connection_are_limited_and_unary_calls_are_not() -> None:
             next(watch)
         error = failure(WatchStub(server.channel).Watch, messages.WatchRequest())  # type: ignore[no-untyped-call]
         assert error.code is grpc.StatusCode.RESOURCE_EXHAUSTED and "has 2 streams open" in error.message
-        assert all(server.submission.Submit(messages.SubmitRequest(), timeout=10) for _ in range(5))
+        assert all(server.submission.Submit(messages.SubmitRequest(object=wrap(a_pod("web"))), timeout=10) for _ in range(5))
         with grpc.insecure_channel(server.address, options=OPTIONS) as other:
             again = WatchStub(other).Watch(messages.WatchRequest())  # type: ignore[no-untyped-call]
             assert next(again).revision == 1
@@ -529,19 +529,22 @@ class Peers:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def __call__(self, context: Any) -> str:
+    def identity_of(self, context: Any) -> Identity:
         self.seen.append(context.peer())
-        return ""
+        return loopback_identity(context)
+
+    def guard(self) -> CallGuard:
+        return CallGuard(insecure_guard().authorizer, self.identity_of)
 
 
 def test_a_connection_that_grows_old_loses_no_call_and_no_stream() -> None:
     peers = Peers()
-    with edge_serving(EdgeLimits(age_seconds=0.3), EdgePorts(identify=peers)) as server:
+    with edge_serving(EdgeLimits(age_seconds=0.3), peers.guard()) as server:
         server.hold()
         watch = WatchStub(server.channel).Watch(messages.WatchRequest())  # type: ignore[no-untyped-call]
         assert next(watch).revision == 1
         for _ in range(40):
-            assert server.submission.Submit(messages.SubmitRequest(), timeout=10).uid == "7"
+            assert server.submission.Submit(messages.SubmitRequest(object=wrap(a_pod("web"))), timeout=10).uid == "7"
             time.sleep(0.03)
         assert len(set(peers.seen)) > 1
         server.let_go()
@@ -551,7 +554,7 @@ def test_a_connection_that_grows_old_loses_no_call_and_no_stream() -> None:
 
 def test_a_connection_without_a_call_is_closed_and_made_anew() -> None:
     peers = Peers()
-    with edge_serving(EdgeLimits(idle_seconds=0.3), EdgePorts(identify=peers)) as server:
+    with edge_serving(EdgeLimits(idle_seconds=0.3), peers.guard()) as server:
         for _ in range(2):
             assert server.submission.Get(GET, timeout=10) == messages.GetResponse()
         time.sleep(1.0)

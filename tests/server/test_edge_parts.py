@@ -9,15 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rayched.access.identity import Identity, IdentityKind
 from rayched.api.services import DESCRIPTORS
 from rayched.server.admission.write_gate import CALLS, Precedence
+from rayched.server.call_guard import INSECURE_ADMIN
 from rayched.server.edge.byte_budget import ByteBudget, NoRoom
-from rayched.server.edge.caller import Caller, address_of
+from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
 from rayched.server.edge.fairness import PriorityLevel
 from rayched.server.edge.limits import LOOPBACK, CallerLimits, RateLimits
-from rayched.server.edge.method_traits import _METHODS, REPORT_BYTES_MAX, REQUEST_BYTES_MAX, RateKind, traits_of
+from rayched.server.edge.method_traits import (
+    _METHODS,
+    REPORT_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    SMALL_REQUEST_BYTES_MAX,
+    RateKind,
+    traits_of,
+)
 from rayched.server.edge.token_buckets import TokenBuckets
 
+LEVELS = {
+    Precedence.NODES: PriorityLevel.NODE,
+    Precedence.USERS: PriorityLevel.WRITE,
+    Precedence.EVENTS: PriorityLevel.CATCH_ALL,
+}
 METHODS = [f"{service.name}.{method.name}" for service in DESCRIPTORS.values() for method in service.methods]
 
 
@@ -30,13 +44,17 @@ def test_every_method_of_the_api_has_a_row_and_no_row_is_left_over() -> None:
 def test_what_passes_the_gate_of_writes_counts_as_a_write(method: str) -> None:
     traits = traits_of(method)
     if method in CALLS:
-        assert traits.level is (PriorityLevel.NODE if CALLS[method] is Precedence.NODES else PriorityLevel.WRITE)
+        assert traits.level is (LEVELS[CALLS[method]])
         assert traits.rate in (RateKind.WRITES, RateKind.HEARTBEATS)
     else:
         assert traits.level is not PriorityLevel.WRITE and traits.rate is not RateKind.WRITES
-    assert traits.level is not PriorityLevel.EXEMPT
+    assert (traits.level is PriorityLevel.EXEMPT) == (method == "Access.WhoAmI")
     assert traits.request_bytes_max == (
-        REPORT_BYTES_MAX if method in CALLS and traits.level is PriorityLevel.NODE else REQUEST_BYTES_MAX
+        SMALL_REQUEST_BYTES_MAX
+        if method == "Access.WhoAmI"
+        else REPORT_BYTES_MAX
+        if CALLS.get(method) in (Precedence.NODES, Precedence.EVENTS)
+        else REQUEST_BYTES_MAX
     )
 
 
@@ -196,7 +214,10 @@ def test_whoever_holds_nothing_may_hold_more_than_there_is() -> None:
 )
 def test_a_caller_without_an_identity_goes_by_its_address(peer: str, address: str, is_local: bool) -> None:
     assert address_of(peer) == address
-    nobody = Caller("", "system:node:a", peer, address)
-    assert (nobody.key, nobody.is_local) == (address, is_local)
-    somebody = Caller("spiffe://x/user/a", "", peer, address)
+    for nobody in (
+        Caller(INSECURE_ADMIN, peer, address),
+        Caller(Identity(INSECURE_DOMAIN, IdentityKind.NODE, "a"), peer, address),
+    ):
+        assert (nobody.key, nobody.is_local) == (address, is_local)
+    somebody = Caller(Identity("x", IdentityKind.USER, "a"), peer, address)
     assert (somebody.key, somebody.is_local) == ("spiffe://x/user/a", False)

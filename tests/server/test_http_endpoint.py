@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rayched.server.app import ListenError
 from rayched.server.http import http_endpoint
 from rayched.server.http.health_checks import PING, Check, HealthChecks
 from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request
+from rayched.server.server_options import ListenError
 
 
 class Opened:

@@ -10,7 +10,6 @@ import grpc
 import pytest
 
 from rayched.client.errors import ApiError, api_error
-from rayched.server.edge.edge import EdgePorts
 from rayched.server.edge.limits import NO_RATES, EdgeLimits
 from rayched.server.services.watch_service import WatchLimits
 from rayched.server.watching.selection import Selection
@@ -18,7 +17,7 @@ from rayched.server.watching.watch_hub import BYTES_A_BATCH
 from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import WatchEvent, WatchRequest
 from rayched.v1.services_pb2_grpc import WatchStub
-from tests.server.edge_server import EdgeServing, edge_serving, of_each, refusing_process
+from tests.server.edge_server import EdgeServing, edge_serving, guard_of_shown, identity_shown, of_each, refusing_process
 from tests.server.followed_cluster import Followed, fat
 from tests.server.serving import until
 
@@ -119,19 +118,17 @@ def test_what_one_caller_does_not_read_is_bounded_and_ends_its_own_watches_alone
     """A caller that has used up its bytes writes nothing more; another one does."""
     followed = Followed(WatchLimits(write_seconds_max=1.0))
 
-    def shown(context: Any) -> str:
-        return next((str(text) for key, text in context.invocation_metadata() if key == "shown"), "")
-
     limits = of_each(held_bytes=8 << 20, wide_watches=100, rates=NO_RATES)
-    with edge_serving(EdgeLimits(identity=limits.identity), EdgePorts(identify=shown), followed) as server:
+    key = identity_shown("a").uri
+    with edge_serving(EdgeLimits(identity=limits.identity), guard_of_shown(), followed) as server:
         with grpc.insecure_channel(server.address, options=NARROW) as narrow, grpc.insecure_channel(server.address) as wide:
             stub = WatchStub(narrow)  # type: ignore[no-untyped-call]
             request = WatchRequest(kind="Pod", namespace="default")
             calls = [stub.Watch(request, metadata=(("shown", "a"),)) for _ in range(60)]
-            until(lambda: server.edge.bytes.of("a") > (4 << 20))
+            until(lambda: server.edge.bytes.of(key) > (4 << 20))
             honest = WatchStub(wide).Watch(request, metadata=(("shown", "b"),), timeout=10)  # type: ignore[no-untyped-call]
             assert len(names(honest, 8)) == 8
-            assert server.edge.bytes.of("a") <= 8 << 20
+            assert server.edge.bytes.of(key) <= 8 << 20
             until(lambda: server.watch.streams == 1, 10.0)
             assert {ended(call).code.name for call in calls} <= {"ABORTED", "RESOURCE_EXHAUSTED"}
             honest.cancel()

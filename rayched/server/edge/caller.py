@@ -1,4 +1,4 @@
-"""Who makes a call, as far as it is known before anything of the request is read."""
+"""Who makes a call: known before anything of its request is read, but for what the request is about."""
 
 from __future__ import annotations
 
@@ -8,58 +8,73 @@ import functools
 import ipaddress
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from grpc._cython.cygrpc import ExecuteBatchError
 
-from rayched.api.identity import IDENTITY_METADATA
+from rayched.access.authorizing import AccessAllowed
+from rayched.access.identity import Identity, IdentityKind
+from rayched.access.requests import Facts
+from rayched.api.identity import node_identity
+from rayched.api.kinds import NODE
+from rayched.server.errors import ApiFailure
+
+INSECURE_DOMAIN: Final = "insecure"
+"""The trust domain of identities that nothing proves."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Caller:
-    """One caller."""
+    """Who makes one call, from where, and what lets them."""
 
-    identity: str
-    """Proven by a certificate or a token; empty: none was shown."""
-    stated: str
-    """What the call says of itself, which takes rights away and gives none; empty: nothing."""
-    peer: str
+    identity: Identity
+    """Whose rights count: of a call that a replica passes on, whom it asks for."""
+    peer: str = ""
     """The connection, as gRPC names it."""
-    address: str
+    address: str = ""
     """Of the host that it comes from, without a port."""
+    is_passed_on: bool = False
+    facts: Facts = ()
+    """What its request is about, once that was judged."""
+    allowed: AccessAllowed | None = None
+    """By what its request may be made; None: it was not judged yet."""
+    ended: ApiFailure | None = None
+    """Why the stream may not go on."""
+
+    @property
+    def proves_nothing(self) -> bool:
+        """It is an identity of a server without certificates."""
+        return self.identity.trust_domain == INSECURE_DOMAIN
 
     @property
     def key(self) -> str:
         """What its limits and its turns go by."""
-        return self.identity or self.address
+        return self.address if self.proves_nothing else self.identity.uri
 
     @property
     def is_local(self) -> bool:
         """On this host, and nobody in particular."""
-        return not self.identity and is_local(self.address)
+        return self.proves_nothing and is_local(self.address)
+
+    @property
+    def is_agent(self) -> bool:
+        return self.identity.kind in (IdentityKind.NODE, IdentityKind.NODES)
+
+    @property
+    def node_text(self) -> str:
+        """The agent's identity as the rules of nodes have it; of an agent of many, that of the one node that it speaks of now."""
+        if self.identity.kind is IdentityKind.NODE:
+            return node_identity(self.identity.name)
+        if self.identity.kind is IdentityKind.NODES and len(self.facts) == 1 and self.facts[0].kind == NODE.name:
+            return node_identity(self.facts[0].name)
+        return ""
 
 
-Identify: TypeAlias = Callable[[Any], str]
-"""The identity that the caller of a gRPC context has proven; empty: none. Raises ApiFailure (UNAUTHENTICATED)."""
+Identify: TypeAlias = Callable[[Any], Caller]
+"""Who makes the call of a gRPC context. Raises ApiFailure (UNAUTHENTICATED)."""
 Authorize: TypeAlias = Callable[[Caller, str], None]
-"""Whether a caller may make a call such as "Submission.Submit" at all. Raises ApiFailure (PERMISSION_DENIED, UNAUTHENTICATED)."""
-
-
-def nobody(_: Any) -> str:
-    """Identify, where callers show no certificates."""
-    return ""
-
-
-def allow(_: Caller, __: str) -> None:
-    """Authorize, where everybody may make every call."""
-
-
-def caller_of(context: Any, identify: Identify) -> Caller:
-    """Of a gRPC context."""
-    peer = context.peer()
-    stated = next((str(text) for key, text in context.invocation_metadata() or () if key == IDENTITY_METADATA), "")
-    return Caller(identify(context), stated, peer, address_of(peer))
+"""Whether a caller may make a call such as "Submission.Submit" at all. Raises ApiFailure (PERMISSION_DENIED, UNAVAILABLE)."""
 
 
 @functools.lru_cache(maxsize=4_096)

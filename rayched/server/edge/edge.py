@@ -1,7 +1,7 @@
 """The edge of a replica's API: what is settled before anything of a request is read, and what a call holds until it is over.
 
     gRPC: headers ──▶ who is it? ──▶ may it make this call? ──▶ calls in flight, rate ──▶ seats ──▶ bytes ──▶ the request is read
-                      identify       node_rules, authorize      at once, or refused       wait      wait
+                      identify       authorize                  at once, or refused       wait      wait
 
 gRPC's own unary handlers hand a request over when it has been read, so whoever refuses it has already paid for it. Here every
 method takes a stream of requests, which looks the same on the wire, and reads one message from it when the time has come. Until
@@ -27,9 +27,8 @@ from typing import Any, Final
 
 import grpc
 
-from rayched.server.admission import node_rules
 from rayched.server.edge.byte_budget import ByteBudget, NoRoom
-from rayched.server.edge.caller import Authorize, Caller, Identify, allow, caller_may_leave, caller_of, is_local, nobody
+from rayched.server.edge.caller import Authorize, Caller, Identify, caller_may_leave, is_local
 from rayched.server.edge.fairness import FairQueues, LineFull, PriorityLevel, SeatRequest, cost_of, patience
 from rayched.server.edge.limits import CallerLimits, EdgeLimits
 from rayched.server.edge.method_traits import REPORT_BYTES_MAX, MethodTraits, RateKind
@@ -51,19 +50,19 @@ _RETRY_SECONDS_MIN: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EdgePorts:
-    """What the edge asks others."""
+    """What the edge asks others: those of call_guard.py."""
 
-    identify: Identify = nobody
-    authorize: Authorize = allow
+    identify: Identify
+    authorize: Authorize
     clock: Callable[[], float] = time.monotonic
 
 
 class Edge:
     """The edge of one replica."""
 
-    def __init__(self, limits: EdgeLimits | None = None, ports: EdgePorts | None = None) -> None:
-        self.limits = limits or EdgeLimits()
-        self.ports = ports or EdgePorts()
+    def __init__(self, limits: EdgeLimits, ports: EdgePorts) -> None:
+        self.limits = limits
+        self.ports = ports
         self.gate = SeatGate(FairQueues(self.limits.seats))
         self.bytes = ByteBudget(self.limits.held_bytes)
         self.rejected: Counter[tuple[str, str]] = Counter()
@@ -83,8 +82,7 @@ class Edge:
     def admit(self, context: Any, name: str, traits: MethodTraits, *, unary: bool) -> Passage:
         """A call for which it is settled who makes it, whether it may, and that it does not come too often; its request is not
         read. Raises ApiFailure."""
-        caller = caller_of(context, self.ports.identify)
-        node_rules.refuse_call(caller.stated, name)
+        caller = self.ports.identify(context)
         self.ports.authorize(caller, name)
         limits = self.limits.loopback if caller.is_local else self.limits.identity
         if unary and self.calls >= self.limits.calls:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse
 
 from rayched.api.errors import quoted
@@ -23,6 +25,7 @@ from rayched.api.services import DESCRIPTORS
 from rayched.server.errors import not_found
 from rayched.server.rpc import Call
 
+HEALTH: Final[ServiceDescriptor] = health_pb2.DESCRIPTOR.services_by_name["Health"]
 SERVICES: Final = {name: service.full_name for name, service in DESCRIPTORS.items()}
 LEADERS_OWN: Final = "Scheduling"
 _SERVING: Final = HealthCheckResponse.SERVING

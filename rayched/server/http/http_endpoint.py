@@ -32,7 +32,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from rayched.api.errors import quoted
-from rayched.server.app import ListenError
+from rayched.server.server_options import ListenError
 
 CONNECTIONS_MAX: Final = 64
 ADDRESS_MAX: Final = 4
