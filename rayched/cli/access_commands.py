@@ -53,7 +53,7 @@ _VERBS: Final = {
 _ABOUT_ALL: Final = ("Submission.List", "Watch.Watch", "Scheduling.ListQueue")
 """Calls that may be about all namespaces."""
 
-Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Whose role: a URI, KIND/NAME, or the name of a user.")]
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", hidden=True)]
 
 
 def whoami(server: Server = None) -> None:
@@ -69,8 +69,8 @@ def whoami(server: Server = None) -> None:
 
 
 def can_i(
-    verb: Annotated[str, typer.Argument(metavar="VERB", help="A verb such as get, or a call such as Submission.Get.")],
-    target: Annotated[str, typer.Argument(metavar="[TYPE[/NAME]]", help="What it is about.", show_default=False)] = "",
+    verb: Annotated[str, typer.Argument(metavar="VERB", hidden=True)],
+    target: Annotated[str, typer.Argument(metavar="TYPE", hidden=True)] = "",
     namespace: Namespace = DEFAULT_NAMESPACE,
     all_namespaces: AllNamespaces = False,
     subject: Annotated[
@@ -79,6 +79,8 @@ def can_i(
     server: Server = None,
 ) -> None:
     """Say whether something would be allowed.
+
+    The verb is one of kubectl's, or a call of the API by its name.
 
     \b
       rayched can-i create pods -n team-a
@@ -105,7 +107,7 @@ def can_i(
 @access.command("grant", cls=KubectlCommand)
 def grant(
     subject: Subject,
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="viewer, submitter, operator, admin, or node.")],
+    role: Annotated[str, typer.Argument(metavar="ROLE", hidden=True)],
     namespace: Annotated[
         list[str] | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where; may be repeated.", show_default=False)
     ] = None,
@@ -126,7 +128,9 @@ def grant(
     ] = None,
     server: Server = None,
 ) -> None:
-    """Give a role.
+    """Give a role: viewer or submitter of namespaces, operator, admin, or node.
+
+    Whose it is to be is said by a URI, by KIND/NAME, or by the name of a user.
 
     \b
       rayched access grant alice submitter -n team-a
@@ -151,10 +155,10 @@ def grant(
 
 @access.command("revoke", cls=KubectlCommand)
 def revoke(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Of role bindings, as `rayched access list` shows them.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", hidden=True)],
     server: Server = None,
 ) -> None:
-    """Take roles away.
+    """Take roles away, by the ids that the list shows.
 
     \b
       rayched access revoke 3f6c1b9a04d2e7f5
@@ -170,12 +174,10 @@ def revoke(
 
 @access.command("list", cls=KubectlCommand)
 def list_grants(
-    subject: Annotated[
-        str, typer.Argument(metavar="[SUBJECT]", help="Whose roles; none: all there are.", show_default=False)
-    ] = "",
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", hidden=True)] = "",
     server: Server = None,
 ) -> None:
-    """Show who has which role.
+    """Show who has which role, all or one of them.
 
     \b
       rayched access list
