@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -263,6 +265,40 @@ def code_is_denied(work: Callable[[], Any]) -> bool:
     except ApiError as error:
         return bool(error.code is grpc.StatusCode.PERMISSION_DENIED)
     return False
+
+
+@pytest.mark.row("B53", "B61")
+def test_a_watch_ends_within_two_seconds_of_its_binding(api: Serving, as_: Callable[[str], Client], store: Etcd) -> None:
+    admin, viewer, operator = as_("admin"), as_("viewer"), as_("operator")
+    admin.submit(a_namespace("team-a"))
+    ended: list[tuple[float, ApiError]] = []
+
+    def follow() -> None:
+        try:
+            for _ in viewer.watch("pods", namespace="team-a"):
+                pass
+        except ApiError as error:
+            ended.append((time.monotonic(), error))
+
+    seen: list[str] = []
+
+    def see_others() -> None:
+        with operator.watch("pods") as stream:
+            seen.append(next(event.object.metadata.name for event in stream if event.object is not None))
+
+    threads = [threading.Thread(target=work) for work in (follow, see_others)]
+    for thread in threads:
+        thread.start()
+    until(lambda: api.streams == 2)
+    taken_at = time.monotonic()
+    store.remove(binding("viewer", "viewer", "team-a"))
+    threads[0].join(5.0)
+    ((at, error),) = ended
+    assert error.code is grpc.StatusCode.PERMISSION_DENIED and at - taken_at < 2.0
+    assert "may not Watch.Watch of pods of namespace team-a" in error.message
+    admin.submit(a_pod("web", namespace="team-a"))
+    threads[1].join(5.0)
+    assert seen == ["web"], "a stream of somebody else goes on"
 
 
 @pytest.mark.row("B60")
