@@ -178,6 +178,7 @@ def test_seats_are_conserved_and_bounded_whatever_happens(data: st.DataObject) -
     assert all(not state.flows and not state.ring for state in played.queues._levels.values()), "nothing is remembered"
 
 
+@pytest.mark.row("B95")
 def test_a_caller_that_calls_ten_times_as_often_delays_another_by_a_turn_and_no_more() -> None:
     """B95, in seats: others wait for the calls under way, not for the line of the one that floods."""
     played = Played()
@@ -233,6 +234,7 @@ def latencies(seconds: float, floods: int) -> list[float]:
 
 
 @pytest.mark.parametrize("floods", [1, 3])
+@pytest.mark.row("B95")
 def test_others_take_twice_as_long_at_most_while_some_flood(floods: int) -> None:
     """B95's rule, in simulated time."""
     alone, beside = latencies(2.0, 0), latencies(2.0, floods)

@@ -159,6 +159,7 @@ def test_one_address_has_a_few_places_and_takes_none_of_others(opened: Opened) -
         assert opened.ask("/readyz", address="127.0.1.2")[0] == 200
 
 
+@pytest.mark.row("B99")
 def test_livez_is_answered_while_as_many_drip_as_there_were_places(opened: Opened) -> None:
     """B99."""
     with contextlib.ExitStack() as owned:
@@ -188,6 +189,7 @@ def test_livez_is_answered_while_as_many_drip_as_there_were_places(opened: Opene
         ("", 200),
     ],
 )
+@pytest.mark.row("B103")
 def test_who_asks_by_a_name_that_is_not_its_own_is_misdirected(opened: Opened, host: str, status: int) -> None:
     """B103, B107: a page whose name leads to this host."""
     for path, method in (("/json", "GET"), ("/unknown", "GET"), ("/json", "POST")):

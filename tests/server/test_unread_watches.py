@@ -72,6 +72,7 @@ def names(call: Any, count: int) -> list[str]:
     return found
 
 
+@pytest.mark.row("B92")
 def test_those_who_do_not_read_share_their_pages_and_end_while_an_honest_one_goes_on(
     server: EdgeServing, followed: Followed
 ) -> None:
@@ -135,6 +136,7 @@ def test_what_one_caller_does_not_read_is_bounded_and_ends_its_own_watches_alone
         until(server.is_idle)
 
 
+@pytest.mark.row("B92")
 def test_three_hundred_unread_watches_hold_a_page_each_and_no_more() -> None:
     """F5, B92: 300 watches of 1.9 MB."""
     with refusing_process("watch") as (address, peak), grpc.insecure_channel(address, options=NARROW) as channel:
