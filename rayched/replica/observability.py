@@ -41,6 +41,7 @@ from rayched.replica.source_commit import source_commit
 from rayched.server.app import ApiServer
 from rayched.server.http.health_checks import PING, Check, HealthChecks
 from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
+from rayched.server.http.scrapes import LimitedScrapes
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
@@ -130,7 +131,7 @@ class Observability:
 
         return {
             **{f"/{name}": group(name) for name in (_LIVEZ, _READYZ, _HEALTHZ)},
-            "/metrics": lambda request: _exposition(self._registry, request),
+            "/metrics": LimitedScrapes(lambda request: _exposition(self._registry, request)),
             "/metrics/slis": lambda request: _exposition(self._slis, request),
             "/statusz": lambda _: Answer(self._statusz().encode()),
             "/configz": lambda _: _json(configuration_shown(self._settings, self._scheduler.loaded)),

@@ -24,7 +24,7 @@ from rayched.access.policy import AccessRole
 from rayched.api.kinds import wrap
 from rayched.client import Client
 from rayched.client.errors import ApiError, api_error
-from rayched.server.call_guard import INSECURE_ADMIN, CallGuard, insecure_guard, loopback_identity
+from rayched.server.call_guard import INSECURE_ADMIN, CallGuard, insecure_guard, loopback_identity, unauthenticated
 from rayched.server.edge.connection_sweeper import ConnectionSweeper
 from rayched.server.edge.edge_metrics import edge_metrics
 from rayched.server.edge.fairness import PriorityLevel
@@ -81,6 +81,7 @@ def peak_of_refused_calls(mode: str, count: int, size: int) -> float:
         return peak() - before
 
 
+@pytest.mark.row("B90")
 def test_of_200_refused_calls_nothing_is_held() -> None:
     """F4, B90: what a refused call costs is its window, not its request."""
     assert peak_of_refused_calls("late", 200, 1 << 20) < 40
@@ -91,6 +92,7 @@ def test_whoever_reads_first_holds_what_it_refuses() -> None:
     assert peak_of_refused_calls("early", 90, 2 << 20) > 100
 
 
+@pytest.mark.row("B90")
 def test_who_may_not_is_refused_before_its_request_is_there() -> None:
     table = BindingTable((RoleBinding(INSECURE_ADMIN, AccessRole.VIEWER, (ALL_NAMESPACES,)),))
     table.listed({})
@@ -120,6 +122,32 @@ def test_an_identity_is_asked_for_once_a_call_and_is_what_limits_go_by() -> None
         until(server.is_idle)
 
 
+def test_an_address_that_shows_wrong_credentials_too_often_is_not_asked_for_a_minute() -> None:
+    clock, asked = Clock(), []
+
+    def identity_of(context: Any) -> Identity:
+        asked.append(context.peer())
+        if not context.invocation_metadata() or ("shown", "right") not in context.invocation_metadata():
+            raise unauthenticated("these are wrong")
+        return INSECURE_ADMIN
+
+    limits = EdgeLimits(loopback=CallerLimits(wrong_credentials=20.0))
+    with edge_serving(limits, CallGuard(insecure_guard().authorizer, identity_of), clock=clock) as server:
+        right = (("shown", "right"),)
+        for _ in range(20):
+            assert failure(server.submission.Get, GET).code is grpc.StatusCode.UNAUTHENTICATED
+        error = failure(server.submission.Get, GET, metadata=right)
+        assert error.code is grpc.StatusCode.RESOURCE_EXHAUSTED and error.retry_after_seconds == pytest.approx(60.0)
+        assert error.message.startswith("127.0.0.1 has shown 20 wrong credentials in a minute")
+        assert len(asked) == 20 and server.rejected() == {("read", "credentials"): 1}
+        clock.now += 60.0
+        assert server.submission.Get(GET, timeout=10, metadata=right) == messages.GetResponse()
+        clock.now += 60.0
+        assert failure(server.submission.Get, GET).code is grpc.StatusCode.UNAUTHENTICATED
+        assert server.submission.Get(GET, timeout=10, metadata=right) == messages.GetResponse()
+        until(server.is_idle)
+
+
 # ------------------------------------------------------------------------------------------------- clients see no difference
 
 
@@ -130,8 +158,8 @@ def test_clients_in_unary_form_work_unchanged(server: EdgeServing) -> None:
     assert server.submission.Submit.future(request, timeout=10).result().warnings == [size]
     raw = server.channel.unary_unary(SUBMIT)(request.SerializeToString(), timeout=10)
     assert messages.SubmitResponse.FromString(raw).warnings == [size]
-    empty = server.channel.unary_unary("/rayched.v1.Submission/Get")(b"", timeout=10)
-    assert empty == b""
+    answer = server.channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10)
+    assert health_pb2.HealthCheckResponse.FromString(answer).status == health_pb2.HealthCheckResponse.SERVING
     watch = WatchStub(server.channel).Watch(messages.WatchRequest(), timeout=10)  # type: ignore[no-untyped-call]
     assert [response.revision for response in watch] == [1, 2, 3]
     assert (
@@ -232,6 +260,7 @@ def test_a_request_is_limited_and_the_limit_told(server: EdgeServing) -> None:
     until(server.is_idle)
 
 
+@pytest.mark.row("B91")
 def test_compressed_requests_are_refused(server: EdgeServing) -> None:
     """B91; what gRPC itself would write of each to standard error is turned off in the command's main."""
     request = messages.SubmitRequest(object=wrap(a_pod("web")))
@@ -272,6 +301,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.row("B95", "B100")
 def test_rates_go_by_caller_and_kind_and_time_brings_new_calls() -> None:
     """B95's limit, B100's delay."""
     clock = Clock()
@@ -298,6 +328,7 @@ def test_rates_go_by_caller_and_kind_and_time_brings_new_calls() -> None:
         until(server.is_idle)
 
 
+@pytest.mark.row("B100")
 def test_the_sdk_waits_as_it_is_told_and_gets_everything_in() -> None:
     """B100."""
     rates = RateLimits(writes=20.0, burst_seconds=0.1)
@@ -374,6 +405,7 @@ def test_a_large_object_that_waits_for_its_turn_has_no_place_meanwhile() -> None
         until(server.is_idle)
 
 
+@pytest.mark.row("B90")
 def test_bytes_are_counted_before_they_are_read() -> None:
     """Four megabytes are counted for a request of which nothing has come; a caller has room for one."""
     with edge_serving(of_each(held_bytes=REPORT_BYTES_MAX)) as server:
@@ -463,6 +495,7 @@ def test_connections_with_calls_are_limited_for_each_caller() -> None:
         until(server.is_idle)
 
 
+@pytest.mark.row("B93")
 def test_an_address_keeps_its_oldest_connections_and_no_more() -> None:
     """B93."""
     with edge_serving() as server:
@@ -494,6 +527,7 @@ def closed(connection: socket.socket, seconds: float) -> bool:
     return True
 
 
+@pytest.mark.row("B93")
 def test_idle_connections_of_one_address_are_closed_while_it_goes_on() -> None:
     """B93: at the server, with connections that have begun to speak and then idle."""
     with edge_serving(of_each(connections=5)) as server:
@@ -511,6 +545,7 @@ def test_idle_connections_of_one_address_are_closed_while_it_goes_on() -> None:
             one.close()
 
 
+@pytest.mark.row("B93")
 def test_connections_are_limited_and_those_that_say_nothing_are_closed() -> None:
     """B34 without TLS; B93 as far as all connections go."""
     with edge_serving(EdgeLimits(handshake_seconds=0.5, connections=4)) as server:

@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from rayched.server.edge.caller import host_of
+from rayched.server.edge.caller import host_of, is_local
 from rayched.server.edge.edge import Edge
+from rayched.server.edge.limits import EdgeLimits
 
 SWEEP_SECONDS: Final = 0.5
 _FILES: Final = "/proc/self/fd"
@@ -80,10 +81,17 @@ class ConnectionSweeper:
 async def sweeping(edge: Edge, listening: str, port: int) -> None:
     """Keeps each address to the connections that the edge allows it, until cancelled. Where none has fewer than all, it returns.
     `listening`: the address that the port is of."""
-    sweeper = ConnectionSweeper(port, edge.connections_allowed)
-    while edge.limits_connections_of(listening):
+    limits = edge.limits
+    sweeper = ConnectionSweeper(port, lambda address: _allowed(limits, address))
+    # Where an address that can reach this one may have fewer connections than all.
+    while limits.loopback.connections < limits.connections or not is_local(listening):
         await asyncio.sleep(SWEEP_SECONDS)
         edge.closed((await asyncio.to_thread(sweeper.sweep)).total())
+
+
+def _allowed(limits: EdgeLimits, address: str) -> int:
+    """How many connections an address may have, whoever is there."""
+    return limits.loopback.connections if is_local(address) else limits.identity.connections
 
 
 def _name(one: socket.socket) -> str:

@@ -28,12 +28,13 @@ from typing import Any, Final
 import grpc
 
 from rayched.server.edge.byte_budget import ByteBudget, NoRoom
-from rayched.server.edge.caller import Authorize, Caller, Identify, caller_may_leave, is_local
+from rayched.server.edge.caller import Authorize, Caller, Identify, address_of, caller_may_leave, is_local
 from rayched.server.edge.fairness import FairQueues, LineFull, PriorityLevel, SeatRequest, cost_of, patience
 from rayched.server.edge.limits import CallerLimits, EdgeLimits
 from rayched.server.edge.method_traits import REPORT_BYTES_MAX, MethodTraits, RateKind
 from rayched.server.edge.seat_gate import SeatGate, TooLate
 from rayched.server.edge.token_buckets import TokenBuckets
+from rayched.server.edge.wrong_credentials import WrongCredentials
 from rayched.server.errors import ApiFailure, Code, invalid, over_limit
 
 _log = logging.getLogger(__name__)
@@ -77,12 +78,14 @@ class Edge:
         self.streams_of: Counter[str] = Counter()
         """By connection."""
         self._buckets = TokenBuckets()
-        self._alone = asyncio.Lock()
+        self._wrong = WrongCredentials()
+        self.alone = asyncio.Lock()
+        """Held by the one call whose kind goes alone."""
 
     def admit(self, context: Any, name: str, traits: MethodTraits, *, unary: bool) -> Passage:
         """A call for which it is settled who makes it, whether it may, and that it does not come too often; its request is not
         read. Raises ApiFailure."""
-        caller = self.ports.identify(context)
+        caller = self._identified(context, traits)
         self.ports.authorize(caller, name)
         limits = self.limits.loopback if caller.is_local else self.limits.identity
         if unary and self.calls >= self.limits.calls:
@@ -105,6 +108,21 @@ class Edge:
             raise self.refused(traits, "rate", text, wait)
         return Passage(self, context, name, traits, caller, limits, unary=unary)
 
+    def _identified(self, context: Any, traits: MethodTraits) -> Caller:
+        """Raises ApiFailure; an address that has shown too many wrong credentials is not asked for any."""
+        address, clock = address_of(str(context.peer())), self.ports.clock
+        a_minute = (self.limits.loopback if is_local(address) else self.limits.identity).wrong_credentials
+        wait = self._wrong.wait(address, a_minute, clock())
+        if wait:
+            text = f"{address} has shown {a_minute:g} wrong credentials in a minute"
+            raise self.refused(traits, "credentials", text, wait)
+        try:
+            return self.ports.identify(context)
+        except ApiFailure as failure:
+            if failure.code is Code.UNAUTHENTICATED:
+                self._wrong.shown(address, a_minute, clock())
+            raise
+
     def charge(self, passage: Passage, amount: float) -> None:
         """A call counts as so many more."""
         kind, limits = passage.traits.rate, passage.limits
@@ -117,14 +135,6 @@ class Edge:
         seconds = max(retry_seconds, _RETRY_SECONDS_MIN)
         return over_limit(f"{text}; nothing of this call was done, try again in {seconds:.1f} s", seconds)
 
-    def connections_allowed(self, address: str) -> int:
-        """How many an address may have, whoever is there."""
-        return self.limits.loopback.connections if is_local(address) else self.limits.identity.connections
-
-    def limits_connections_of(self, listening: str) -> bool:
-        """Whether an address that can reach this one may have fewer connections than all."""
-        return self.limits.loopback.connections < self.limits.connections or not is_local(listening)
-
     def closed(self, connections: int) -> None:
         """So many were closed, as their addresses have too many."""
         if connections:
@@ -132,10 +142,6 @@ class Edge:
             _log.warning(
                 "%d connections were closed: no address may have more than %d", connections, self.limits.identity.connections
             )
-
-    def alone(self) -> asyncio.Lock:
-        """Held by the one call whose kind goes alone."""
-        return self._alone
 
     @staticmethod
     def _burst(limits: CallerLimits, kind: RateKind) -> float:
@@ -294,7 +300,7 @@ class Passage:
         """Of its kind another one may go alone."""
         if self._alone:
             self._alone = False
-            self._edge.alone().release()
+            self._edge.alone.release()
 
     def refused(self, reason: str, text: str, retry_seconds: float = _RETRY_SECONDS) -> ApiFailure:
         """The failure to raise where something is too much now; counted."""
@@ -312,7 +318,7 @@ class Passage:
     async def _go_alone(self) -> None:
         try:
             async with asyncio.timeout(self._patience_left()):
-                await self._edge.alone().acquire()
+                await self._edge.alone.acquire()
         except TimeoutError:
             raise self.refused("alone", "another question that the deciding thread works out is under way") from None
         self._alone = True

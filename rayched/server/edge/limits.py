@@ -65,6 +65,8 @@ class CallerLimits:
     streams_a_connection: int = 100
     """Calls that last."""
     rates: RateLimits = field(default_factory=RateLimits)
+    wrong_credentials: float = 20.0
+    """A minute, of an address."""
 
 
 LOOPBACK: Final = CallerLimits(
@@ -77,6 +79,7 @@ LOOPBACK: Final = CallerLimits(
     connections=UNLIMITED,
     streams_a_connection=UNLIMITED,
     rates=NO_RATES,
+    wrong_credentials=math.inf,
 )
 """Of whoever is on this host and has no identity: many programs that nobody can tell apart."""
 

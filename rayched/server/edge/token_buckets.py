@@ -36,6 +36,14 @@ class TokenBuckets:
         self._put(key, tokens if wait else tokens - 1.0, now)
         return wait
 
+    def wait(self, key: Hashable, rate: float, burst: float, now: float) -> float:
+        """Seconds until there is a token, of which none is taken."""
+        if rate == math.inf:
+            return 0.0
+        tokens = self._count(key, rate, burst, now)
+        self._put(key, tokens, now)
+        return max(0.0, (1.0 - tokens) / rate)
+
     def charge(self, key: Hashable, rate: float, burst: float, amount: float, now: float) -> None:
         """Takes more than there may be."""
         if rate != math.inf and amount > 0.0:

@@ -57,6 +57,8 @@ class Request:
     query: Mapping[str, list[str]]
     accept: str = ""
     """The header; "" for none."""
+    address: str = ""
+    """Of the host that asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         route, rest = found
         try:
             query = parse_qs(asked.query, keep_blank_values=True, max_num_fields=32)
-            answer = route(Request(rest, query, self.headers.get("Accept", "")))
+            answer = route(Request(rest, query, self.headers.get("Accept", ""), self.client_address[0]))
         except Exception:
             # The border to the client; a broken page must not end the others.
             _log.exception("%s cannot be answered", asked.path)
@@ -314,7 +316,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
-        if answer.status is HTTPStatus.SERVICE_UNAVAILABLE:
+        if answer.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             self.send_header("Retry-After", "1")
         self.end_headers()
         if with_body:
