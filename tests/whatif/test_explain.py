@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rayched.whatif.explain import explain
+import pickle
+
+from rayched.whatif.explain import explain, in_words, look
 from tests.conformance.cases import schedule_cases
 from tests.conformance.comparisons import setting_of
 
@@ -19,3 +21,24 @@ def test_every_filter_is_asked_about_every_node_not_the_first_one_alone() -> Non
     nodes = {node.node_name: node for node in found.nodes}
     for name, failing in case.expected["filterEach"].items():
         assert {one.plugin for one in nodes[name].rejections} >= set(failing), name
+
+
+def test_what_was_found_stays_as_it_was_and_can_be_put_into_words_elsewhere() -> None:
+    """The deciding thread goes on while others read what it found."""
+    shown = 0
+    for case in schedule_cases("mixed"):
+        if case.expected.get("error"):
+            continue
+        setting = setting_of(case, 0)
+        cluster, weights = setting.cluster, setting.profile.weights
+        found = look(setting.engine, cluster.snapshot, weights, cluster.template, cluster.nominated)
+        before, sent = in_words(found), pickle.dumps(found)
+        assert before == explain(setting.engine, cluster.snapshot, weights, cluster.template, cluster.nominated)
+        for name in list(cluster.snapshot.rows_by_name)[:2]:
+            cluster.snapshot.remove_node(name)
+        explain(setting.engine, cluster.snapshot, weights, cluster.template, cluster.nominated)
+        assert in_words(found) == in_words(pickle.loads(sent)) == before  # noqa: S301  # its own bytes
+        shown += bool(before.nodes)
+        if shown == 20:
+            return
+    assert shown > 3
