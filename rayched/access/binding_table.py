@@ -13,6 +13,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.access.binding_limits import NO_LIMITS, BindingLimits, highest
 from rayched.access.bindings import BindingErrors, RoleBinding, read_binding
 from rayched.access.identity import Identity
 from rayched.access.policy import AccessRole
@@ -32,6 +33,7 @@ class BindingTable:
         self._built_in: Final = tuple(built_in)
         self._by_key: dict[bytes, RoleBinding] = {}
         self._by_subject: dict[str, tuple[RoleBinding, ...]] = {}
+        self._limits: dict[str, BindingLimits] = {}
         self._problems: dict[bytes, str] = {}
         self.version = 0
         self.is_known = False
@@ -41,6 +43,10 @@ class BindingTable:
     def of(self, identity: Identity) -> tuple[RoleBinding, ...]:
         """Those of one identity, sorted by id."""
         return self._by_subject.get(identity.uri, ())
+
+    def limits_of(self, identity: Identity) -> BindingLimits:
+        """What its bindings say of how much it may have."""
+        return self._limits.get(identity.uri, NO_LIMITS)
 
     def all(self) -> list[RoleBinding]:
         """Those in etcd, by subject, role and id."""
@@ -84,6 +90,7 @@ class BindingTable:
         for binding in (*self._built_in, *self._by_key.values()):
             found.setdefault(binding.subject.uri, []).append(binding)
         self._by_subject = {uri: tuple(sorted(bindings, key=lambda one: one.id)) for uri, bindings in found.items()}
+        self._limits = {uri: highest(binding.limits for binding in bindings) for uri, bindings in found.items()}
         self.version += 1
 
 

@@ -1,4 +1,4 @@
-"""Role bindings: which identity has which role, where, and what its pods may have. Pure.
+"""Role bindings: which identity has which role, where, what its pods may have, and how much it may. Pure.
 
 A binding names its subject exactly. There are no patterns, no groups and no prefixes: whoever can choose a name shall not choose
 a role with it. Ranges of nodes are the exception, and belong to an agent that answers for many; they match digits alone.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rayched.access.binding_limits import NO_LIMITS, BindingLimits, limit_faults, read_limits
 from rayched.access.identity import Identity, IdentityError, IdentityKind
 from rayched.access.policy import AccessRole
 from rayched.api.errors import FieldError, one_of, quoted
@@ -44,6 +45,7 @@ class RoleBinding:
     scheduler_names: tuple[str, ...] = ()
     privileged: bool = False
     nodes: tuple[str, ...] = ()
+    limits: BindingLimits = NO_LIMITS
 
     @property
     def id(self) -> str:
@@ -74,6 +76,7 @@ class RoleBinding:
             scheduler_names=self.scheduler_names,
             privileged=self.privileged,
             nodes=self.nodes,
+            limits=self.limits.to_message(),
         )
 
     def __str__(self) -> str:
@@ -105,6 +108,7 @@ def read_binding(message: access_pb2.RoleBinding) -> RoleBinding:
         errors += _namespace_faults(role, message.namespaces)
         errors += _submitter_faults(role, message)
         errors += _node_faults(role, message.nodes)
+        errors += limit_faults(role, message.limits)
     if errors or subject is None or role is None:
         raise BindingErrors(errors)
     return RoleBinding(
@@ -115,6 +119,7 @@ def read_binding(message: access_pb2.RoleBinding) -> RoleBinding:
         _sorted(message.scheduler_names),
         message.privileged,
         _sorted(message.nodes),
+        read_limits(message.limits),
     )
 
 

@@ -9,6 +9,7 @@
 | spec.tolerations | not tolerate what keeps ordinary pods away, nor everything, unless the binding is privileged |
 | hostPort | take those from 1024 on, unless the binding is privileged |
 | metadata.ownerReferences | name objects of the same namespace |
+| what costs time to decide | ask for the points of the binding, or 200 (pod_points.py) |
 | labels and annotations of kubernetes.io, k8s.io | set the well-known ones |
 
 The rules hold for a pod and for the template that a controller makes pods of. They judge the new object and the old one alike:
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rayched.access.bindings import SYSTEM_CLASSES, RoleBinding
+from rayched.access.pod_points import SUBMITTER_POINTS, points_of
 from rayched.access.policy import AccessRole
 from rayched.api.defaulting import DEFAULT_NAMESPACE
 from rayched.api.errors import FieldError, key_of, quoted
@@ -203,6 +205,10 @@ def _pod_faults(path: str, spec: PodSpec, binding: RoleBinding, world: ObjectWor
     if binding.scheduler_names and spec.scheduler_name not in ("", *binding.scheduler_names):
         text = f"{quoted(spec.scheduler_name)} is not among those of the role binding: {', '.join(binding.scheduler_names)}"
         yield _Fault(("schedulerName", spec.scheduler_name), FieldError(f"{path}.schedulerName", text))
+    points, most = points_of(spec), binding.limits.pod_points or SUBMITTER_POINTS
+    if points > most:
+        text = f"to decide about it costs {points} points, of which the role binding allows {most}; ask for fewer terms"
+        yield _Fault(("points", points), FieldError(path, text))
     if not binding.privileged:
         yield from _toleration_faults(path, spec.tolerations)
         yield from _port_faults(path, spec)

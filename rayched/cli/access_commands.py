@@ -7,7 +7,7 @@ and exit code 1. A subject may be written as its URI, or as KIND/NAME, or as NAM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -21,7 +21,7 @@ from rayched.cli.printing import note, out, plain_table, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.cli.short_options import KubectlCommand
 from rayched.client.client import Client
-from rayched.v1.access_pb2 import RoleBinding
+from rayched.v1.access_pb2 import BindingLimits, RoleBinding
 
 access = typer.Typer(help="Show and change who has which role.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -52,6 +52,12 @@ _VERBS: Final = {
 }
 _ABOUT_ALL: Final = ("Submission.List", "Watch.Watch", "Scheduling.ListQueue")
 """Calls that may be about all namespaces."""
+
+
+def limit_option(what: str) -> Any:
+    """Of how much whoever has the binding may have."""
+    return typer.Option(metavar="N", help=f"{what} 0: as everybody.", min=0)
+
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", hidden=True)]
 
@@ -126,6 +132,12 @@ def grant(
         list[str] | None,
         typer.Option(metavar="NAME", help="A node of an agent of many, or node-{000..199}.", show_default=False),
     ] = None,
+    write_rate: Annotated[float, limit_option("Calls that write, a second.")] = 0.0,
+    read_rate: Annotated[float, limit_option("Calls that read, a second.")] = 0.0,
+    watch_rate: Annotated[float, limit_option("Watches begun, a second.")] = 0.0,
+    heartbeat_rate: Annotated[float, limit_option("Heartbeats a second.")] = 0.0,
+    watches: Annotated[int, limit_option("Watches open at a time.")] = 0,
+    pod_points: Annotated[int, limit_option("What a pod may cost to be decided.")] = 0,
     server: Server = None,
 ) -> None:
     """Give a role: viewer or submitter of namespaces, operator, admin, or node.
@@ -135,7 +147,7 @@ def grant(
     \b
       rayched access grant alice submitter -n team-a
       rayched access grant alice viewer -A
-      rayched access grant nodes/hollow node --node 'node-{000..199}'
+      rayched access grant nodes/hollow node --node 'node-{000..199}' --heartbeat-rate 200
     """
     if namespace and all_namespaces:
         wrong("--namespace cannot be combined with --all-namespaces")
@@ -148,6 +160,14 @@ def grant(
             scheduler_names=scheduler or [],
             privileged=privileged,
             nodes=node or [],
+            limits=BindingLimits(
+                writes=write_rate,
+                reads=read_rate,
+                watch_starts=watch_rate,
+                heartbeats=heartbeat_rate,
+                watches=watches,
+                pod_points=pod_points,
+            ),
         )
         found = client.grant(binding)
     out(f"rolebinding/{found.binding.id} {'granted' if found.changed else 'unchanged'}")
@@ -202,7 +222,8 @@ def _listed(names: Sequence[str]) -> str:
 def _allows(binding: RoleBinding) -> str:
     parts = [("classes", binding.priority_classes), ("schedulers", binding.scheduler_names), ("nodes", binding.nodes)]
     words = [f"{name}={','.join(entries)}" for name, entries in parts if entries]
-    return " ".join([*words, *(["privileged"] if binding.privileged else [])])
+    words += ["privileged"] if binding.privileged else []
+    return " ".join([*words, *(f"{field.name}={value:g}" for field, value in binding.limits.ListFields())])
 
 
 def _summary(binding: RoleBinding) -> str:

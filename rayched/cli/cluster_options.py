@@ -112,6 +112,7 @@ class ClusterOptions:
     read_rate: edge_options.ReadRate = RATES.reads
     watch_rate: edge_options.WatchRate = RATES.watches
     heartbeat_rate: edge_options.HeartbeatRate = RATES.heartbeats
+    store_bytes: edge_options.StoreBytes = DEFAULTS.identity.store_bytes
     limit_loopback: edge_options.LimitLoopback = False
     http_names: edge_options.HttpNames = ""
     log_format: LogFormat = "text"
@@ -158,6 +159,7 @@ class ClusterOptions:
             self.read_rate,
             self.watch_rate,
             self.heartbeat_rate,
+            self.store_bytes,
             self.limit_loopback,
         )
 
@@ -166,6 +168,7 @@ class ClusterOptions:
             *("--connections-max", str(self.connections_max), "--connections-per-address", str(self.connections_per_address)),
             *("--write-rate", str(self.write_rate), "--read-rate", str(self.read_rate)),
             *("--watch-rate", str(self.watch_rate), "--heartbeat-rate", str(self.heartbeat_rate)),
+            *("--store-bytes", str(self.store_bytes)),
             *(("--limit-loopback",) if self.limit_loopback else ()),
             *(("--http-names", self.http_names) if self.http_names else ()),
         ]

@@ -11,6 +11,8 @@ from rayched.server.edge.limits import CallerLimits, EdgeLimits, RateLimits
 
 DEFAULTS: Final = EdgeLimits()
 RATES: Final = RateLimits()
+NAMESPACES_AT_ONCE: Final = 3
+"""So many may have all the bytes of one."""
 
 
 def _rate(what: str) -> Any:
@@ -23,6 +25,12 @@ WriteRate = Annotated[float, _rate("Calls that write,")]
 ReadRate = Annotated[float, _rate("Calls that read,")]
 WatchRate = Annotated[float, _rate("Watches begun")]
 HeartbeatRate = Annotated[float, _rate("Heartbeats")]
+StoreBytes = Annotated[
+    float,
+    typer.Option(
+        "--store-bytes", metavar="N", help="Bytes of objects written to one namespace a second; thrice that to all.", min=1
+    ),
+]
 LimitLoopback = Annotated[
     bool, typer.Option("--limit-loopback", help="Callers on this host without an identity count as one caller.")
 ]
@@ -44,10 +52,11 @@ def edge_limits(
     read_rate: float,
     watch_rate: float,
     heartbeat_rate: float,
+    store_bytes: float,
     limit_loopback: bool,
 ) -> EdgeLimits:
     """What the options say."""
     rates = RateLimits(write_rate, read_rate, watch_rate, heartbeat_rate)
-    caller = CallerLimits(connections=connections_per_address, rates=rates)
-    found = EdgeLimits(identity=caller, connections=connections_max)
+    caller = CallerLimits(connections=connections_per_address, rates=rates, store_bytes=store_bytes)
+    found = EdgeLimits(identity=caller, connections=connections_max, store_bytes=store_bytes * NAMESPACES_AT_ONCE)
     return replace(found, loopback=caller) if limit_loopback else found

@@ -83,11 +83,13 @@ class CallGuard:
         asked_for = _metadata(context, FOR_METADATA)
         believed = identity.kind is IdentityKind.REPLICA or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS
         if not asked_for or not believed:
-            return Caller(identity, peer, address_of(peer))
+            return Caller(identity, peer, address_of(peer), granted=self.authorizer.table.limits_of(identity))
         try:
-            return Caller(Identity.parse(asked_for), peer, address_of(peer), is_passed_on=True)
+            asker = Identity.parse(asked_for)
         except IdentityError as error:
             raise unauthenticated(f"{FOR_METADATA}: {error}") from None
+        limits = self.authorizer.table.limits_of(asker)
+        return Caller(asker, peer, address_of(peer), is_passed_on=True, granted=limits)
 
     def authorize(self, caller: Caller, call: str) -> None:
         """Before anything of the request is read. Raises PERMISSION_DENIED."""

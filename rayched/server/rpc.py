@@ -34,8 +34,9 @@ from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
 from rayched.server.call_guard import FOR_METADATA, CallGuard
 from rayched.server.edge.caller import Caller, caller_may_leave
-from rayched.server.edge.edge import Edge, Passage, too_slow
+from rayched.server.edge.edge import Edge
 from rayched.server.edge.method_traits import MethodTraits, traits_of
+from rayched.server.edge.passage import Passage, too_slow
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
@@ -103,6 +104,10 @@ class Call:
     def counts_as_watch(self, *, wide: bool) -> None:
         """It is a watch, of all that there is of something or not. Raises ApiFailure where its caller has too many."""
         self._passage.counts_as_watch(wide=wide)
+
+    def stores(self, namespace: str, size: int) -> None:
+        """It is about to write an object of so many bytes. Raises ApiFailure where too many are written."""
+        self._passage.stores(namespace, size)
 
     def refused(self, reason: str, text: str) -> ApiFailure:
         """The failure to raise where there is too much of its kind now; counted by reason."""

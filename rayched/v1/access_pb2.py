@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rayched/v1/access.proto\x12\nrayched.v1\"\xa2\x01\n\x0bRoleBinding\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\x12\x18\n\x10priority_classes\x18\x05 \x03(\t\x12\x17\n\x0fscheduler_names\x18\x06 \x03(\t\x12\x12\n\nprivileged\x18\x07 \x01(\x08\x12\r\n\x05nodes\x18\x08 \x03(\t\"\x0f\n\rWhoAmIRequest\"M\n\x0eWhoAmIResponse\x12\x10\n\x08identity\x18\x01 \x01(\t\x12)\n\x08\x62indings\x18\x02 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\"[\n\x0b\x43\x61nIRequest\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\"/\n\x0c\x43\x61nIResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x0cGrantRequest\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\"\\\n\rGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\" \n\x12RevokeGrantRequest\x12\n\n\x02id\x18\x01 \x01(\t\"Q\n\x13RevokeGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\"$\n\x11ListGrantsRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"Q\n\x12ListGrantsResponse\x12)\n\x08\x62indings\x18\x01 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\x32\xdf\x02\n\x06\x41\x63\x63\x65ss\x12?\n\x06WhoAmI\x12\x19.rayched.v1.WhoAmIRequest\x1a\x1a.rayched.v1.WhoAmIResponse\x12\x39\n\x04\x43\x61nI\x12\x17.rayched.v1.CanIRequest\x1a\x18.rayched.v1.CanIResponse\x12<\n\x05Grant\x12\x18.rayched.v1.GrantRequest\x1a\x19.rayched.v1.GrantResponse\x12N\n\x0bRevokeGrant\x12\x1e.rayched.v1.RevokeGrantRequest\x1a\x1f.rayched.v1.RevokeGrantResponse\x12K\n\nListGrants\x12\x1d.rayched.v1.ListGrantsRequest\x1a\x1e.rayched.v1.ListGrantsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rayched/v1/access.proto\x12\nrayched.v1\"\xcd\x01\n\x0bRoleBinding\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\x12\x18\n\x10priority_classes\x18\x05 \x03(\t\x12\x17\n\x0fscheduler_names\x18\x06 \x03(\t\x12\x12\n\nprivileged\x18\x07 \x01(\x08\x12\r\n\x05nodes\x18\x08 \x03(\t\x12)\n\x06limits\x18\t \x01(\x0b\x32\x19.rayched.v1.BindingLimits\"}\n\rBindingLimits\x12\x0e\n\x06writes\x18\x01 \x01(\x01\x12\r\n\x05reads\x18\x02 \x01(\x01\x12\x14\n\x0cwatch_starts\x18\x03 \x01(\x01\x12\x12\n\nheartbeats\x18\x04 \x01(\x01\x12\x0f\n\x07watches\x18\x05 \x01(\r\x12\x12\n\npod_points\x18\x06 \x01(\r\"\x0f\n\rWhoAmIRequest\"M\n\x0eWhoAmIResponse\x12\x10\n\x08identity\x18\x01 \x01(\t\x12)\n\x08\x62indings\x18\x02 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\"[\n\x0b\x43\x61nIRequest\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\"/\n\x0c\x43\x61nIResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x0cGrantRequest\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\"\\\n\rGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\" \n\x12RevokeGrantRequest\x12\n\n\x02id\x18\x01 \x01(\t\"Q\n\x13RevokeGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\"$\n\x11ListGrantsRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"Q\n\x12ListGrantsResponse\x12)\n\x08\x62indings\x18\x01 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\x32\xdf\x02\n\x06\x41\x63\x63\x65ss\x12?\n\x06WhoAmI\x12\x19.rayched.v1.WhoAmIRequest\x1a\x1a.rayched.v1.WhoAmIResponse\x12\x39\n\x04\x43\x61nI\x12\x17.rayched.v1.CanIRequest\x1a\x18.rayched.v1.CanIResponse\x12<\n\x05Grant\x12\x18.rayched.v1.GrantRequest\x1a\x19.rayched.v1.GrantResponse\x12N\n\x0bRevokeGrant\x12\x1e.rayched.v1.RevokeGrantRequest\x1a\x1f.rayched.v1.RevokeGrantResponse\x12K\n\nListGrants\x12\x1d.rayched.v1.ListGrantsRequest\x1a\x1e.rayched.v1.ListGrantsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,27 +32,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rayched.v1.access_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ROLEBINDING']._serialized_start=40
-  _globals['_ROLEBINDING']._serialized_end=202
-  _globals['_WHOAMIREQUEST']._serialized_start=204
-  _globals['_WHOAMIREQUEST']._serialized_end=219
-  _globals['_WHOAMIRESPONSE']._serialized_start=221
-  _globals['_WHOAMIRESPONSE']._serialized_end=298
-  _globals['_CANIREQUEST']._serialized_start=300
-  _globals['_CANIREQUEST']._serialized_end=391
-  _globals['_CANIRESPONSE']._serialized_start=393
-  _globals['_CANIRESPONSE']._serialized_end=440
-  _globals['_GRANTREQUEST']._serialized_start=442
-  _globals['_GRANTREQUEST']._serialized_end=498
-  _globals['_GRANTRESPONSE']._serialized_start=500
-  _globals['_GRANTRESPONSE']._serialized_end=592
-  _globals['_REVOKEGRANTREQUEST']._serialized_start=594
-  _globals['_REVOKEGRANTREQUEST']._serialized_end=626
-  _globals['_REVOKEGRANTRESPONSE']._serialized_start=628
-  _globals['_REVOKEGRANTRESPONSE']._serialized_end=709
-  _globals['_LISTGRANTSREQUEST']._serialized_start=711
-  _globals['_LISTGRANTSREQUEST']._serialized_end=747
-  _globals['_LISTGRANTSRESPONSE']._serialized_start=749
-  _globals['_LISTGRANTSRESPONSE']._serialized_end=830
-  _globals['_ACCESS']._serialized_start=833
-  _globals['_ACCESS']._serialized_end=1184
+  _globals['_ROLEBINDING']._serialized_end=245
+  _globals['_BINDINGLIMITS']._serialized_start=247
+  _globals['_BINDINGLIMITS']._serialized_end=372
+  _globals['_WHOAMIREQUEST']._serialized_start=374
+  _globals['_WHOAMIREQUEST']._serialized_end=389
+  _globals['_WHOAMIRESPONSE']._serialized_start=391
+  _globals['_WHOAMIRESPONSE']._serialized_end=468
+  _globals['_CANIREQUEST']._serialized_start=470
+  _globals['_CANIREQUEST']._serialized_end=561
+  _globals['_CANIRESPONSE']._serialized_start=563
+  _globals['_CANIRESPONSE']._serialized_end=610
+  _globals['_GRANTREQUEST']._serialized_start=612
+  _globals['_GRANTREQUEST']._serialized_end=668
+  _globals['_GRANTRESPONSE']._serialized_start=670
+  _globals['_GRANTRESPONSE']._serialized_end=762
+  _globals['_REVOKEGRANTREQUEST']._serialized_start=764
+  _globals['_REVOKEGRANTREQUEST']._serialized_end=796
+  _globals['_REVOKEGRANTRESPONSE']._serialized_start=798
+  _globals['_REVOKEGRANTRESPONSE']._serialized_end=879
+  _globals['_LISTGRANTSREQUEST']._serialized_start=881
+  _globals['_LISTGRANTSREQUEST']._serialized_end=917
+  _globals['_LISTGRANTSRESPONSE']._serialized_start=919
+  _globals['_LISTGRANTSRESPONSE']._serialized_end=1000
+  _globals['_ACCESS']._serialized_start=1003
+  _globals['_ACCESS']._serialized_end=1354
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RoleBinding(_message.Message):
-    __slots__ = ("id", "subject", "role", "namespaces", "priority_classes", "scheduler_names", "privileged", "nodes")
+    __slots__ = ("id", "subject", "role", "namespaces", "priority_classes", "scheduler_names", "privileged", "nodes", "limits")
     ID_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class RoleBinding(_message.Message):
     SCHEDULER_NAMES_FIELD_NUMBER: _ClassVar[int]
     PRIVILEGED_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     id: str
     subject: str
     role: str
@@ -24,7 +25,24 @@ class RoleBinding(_message.Message):
     scheduler_names: _containers.RepeatedScalarFieldContainer[str]
     privileged: bool
     nodes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., subject: _Optional[str] = ..., role: _Optional[str] = ..., namespaces: _Optional[_Iterable[str]] = ..., priority_classes: _Optional[_Iterable[str]] = ..., scheduler_names: _Optional[_Iterable[str]] = ..., privileged: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    limits: BindingLimits
+    def __init__(self, id: _Optional[str] = ..., subject: _Optional[str] = ..., role: _Optional[str] = ..., namespaces: _Optional[_Iterable[str]] = ..., priority_classes: _Optional[_Iterable[str]] = ..., scheduler_names: _Optional[_Iterable[str]] = ..., privileged: _Optional[bool] = ..., nodes: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[BindingLimits, _Mapping]] = ...) -> None: ...
+
+class BindingLimits(_message.Message):
+    __slots__ = ("writes", "reads", "watch_starts", "heartbeats", "watches", "pod_points")
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    WATCH_STARTS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
+    WATCHES_FIELD_NUMBER: _ClassVar[int]
+    POD_POINTS_FIELD_NUMBER: _ClassVar[int]
+    writes: float
+    reads: float
+    watch_starts: float
+    heartbeats: float
+    watches: int
+    pod_points: int
+    def __init__(self, writes: _Optional[float] = ..., reads: _Optional[float] = ..., watch_starts: _Optional[float] = ..., heartbeats: _Optional[float] = ..., watches: _Optional[int] = ..., pod_points: _Optional[int] = ...) -> None: ...
 
 class WhoAmIRequest(_message.Message):
     __slots__ = ()

@@ -12,9 +12,10 @@ from rayched.api.kinds import AnyObject, wrap
 from rayched.server.admission.deletion import Deleter
 from rayched.server.call_guard import CallGuard
 from rayched.server.edge.caller import Caller
-from rayched.server.edge.edge import Edge, EdgePorts, Passage
+from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.limits import EdgeLimits
 from rayched.server.edge.method_traits import traits_of
+from rayched.server.edge.passage import Passage
 from rayched.server.rpc import Call
 from rayched.server.services.access_service import AccessService
 from rayched.server.services.admin_service import AdminService

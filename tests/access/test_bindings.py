@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rayched.access.authorizing import AccessAllowed, AccessRefused, Authorizer
+from rayched.access.binding_limits import NO_LIMITS, BindingLimits
 from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import BindingErrors, RoleBinding, read_binding
 from rayched.access.identity import Identity
@@ -53,6 +54,22 @@ MESSAGES: dict[str, tuple[dict[str, object], str]] = {
     "a class of the system": (
         {"subject": VERA, "role": "submitter", "namespaces": ["a"], "priority_classes": ["system-node-critical"]},
         'priority_classes[0]: "system-node-critical" is a class of the system',
+    ),
+    "a rate below zero": (
+        {"subject": VERA, "role": "admin", "limits": access_pb2.BindingLimits(writes=-1.0)},
+        "limits.writes: found -1; allowed are 0 to 100000 calls a second",
+    ),
+    "a rate that is no number": (
+        {"subject": VERA, "role": "admin", "limits": access_pb2.BindingLimits(heartbeats=float("nan"))},
+        "limits.heartbeats: found nan",
+    ),
+    "more watches than a replica has": (
+        {"subject": VERA, "role": "admin", "limits": access_pb2.BindingLimits(watches=10_001)},
+        "limits.watches: found 10001; allowed are 0 to 10000",
+    ),
+    "points of a viewer's pods": (
+        {"subject": VERA, "role": "viewer", "namespaces": ["a"], "limits": access_pb2.BindingLimits(pod_points=1)},
+        "limits.pod_points: is for the role submitter, found with viewer",
     ),
     "a list without end": (
         {"subject": VERA, "role": "viewer", "namespaces": [f"n{number}" for number in range(101)]},
@@ -223,6 +240,17 @@ def test_a_refusal_says_who_what_and_which_binding_would_do() -> None:
         "spiffe://rayched-test/user/nobody may not Submission.Get: "
         "that needs the role viewer in a namespace or submitter in a namespace; it has no role binding"
     )
+
+
+def test_limits_are_kept_with_the_binding_and_the_most_of_several_counts() -> None:
+    first = binding("submitter", "submitter", "team-a", limits=access_pb2.BindingLimits(writes=400.0, watches=10, pod_points=50))
+    second = binding("submitter", "submitter", "team-b", limits=access_pb2.BindingLimits(writes=300.0, reads=0.5, watches=20))
+    table = table_of(first, second, binding("viewer", "viewer", "team-a"))
+
+    assert read_binding(first.to_message()) == first and not binding("viewer", "viewer", "a").to_message().HasField("limits")
+    assert table.limits_of(first.subject) == BindingLimits(writes=400.0, reads=0.5, watches=20, pod_points=50)
+    assert table.limits_of(binding("viewer", "viewer", "a").subject) == NO_LIMITS
+    assert first.id == binding("submitter", "submitter", "team-a").id, "other limits replace them"
 
 
 @pytest.mark.row("B60")

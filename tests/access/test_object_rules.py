@@ -16,7 +16,9 @@ from rayched.access.object_rules import (
     object_faults,
     owners_of,
 )
+from rayched.access.pod_points import points_of
 from rayched.api.kinds import AnyObject
+from rayched.v1 import access_pb2
 from rayched.v1.core_pb2 import Event, Pod, PodSpec, ReplicationController
 from rayched.v1.meta_pb2 import ObjectMeta
 from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
@@ -271,3 +273,51 @@ def test_an_event_is_of_whom_it_is_from() -> None:
 
     assert (event.source.component, event.source.host) == ("spiffe://rayched-test/user/olga", "")
     assert object_faults(None, event, "team-a", (), WORLD) == []
+
+
+def spread(meta: Any, spec: Any, count: int = 1) -> None:
+    for _ in range(count):
+        one = spec.topology_spread_constraints.add(max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule")
+        one.label_selector.match_labels["app"] = "web"
+
+
+def kept_apart(meta: Any, spec: Any) -> None:
+    required = spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    term = required.add(topology_key="kubernetes.io/hostname")
+    term.label_selector.match_expressions.add(key="app", operator="In", values=["web", "api"])
+    preferred = spec.affinity.pod_affinity.preferred_during_scheduling_ignored_during_execution.add(weight=1)
+    preferred.pod_affinity_term.namespace_selector.match_labels["team"] = "a"
+
+
+def placed(meta: Any, spec: Any) -> None:
+    spec.node_selector["disk"] = "ssd"
+    nodes = spec.affinity.node_affinity
+    term = nodes.required_during_scheduling_ignored_during_execution.node_selector_terms.add()
+    term.match_expressions.add(key="zone", operator="In", values=["a"])
+    term.match_fields.add(key="metadata.name", operator="In", values=["node-1"])
+    nodes.preferred_during_scheduling_ignored_during_execution.add(weight=1).preference.match_expressions.add(key="x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "points"),
+    [((), 0), ((spread,), 31), ((kept_apart,), 22), ((placed,), 4), ((spread, kept_apart, placed), 57)],
+)
+def test_a_pod_costs_by_its_terms_and_expressions(changes: tuple[Change, ...], points: int) -> None:
+    assert points_of(a_pod(*changes).spec) == points
+
+
+@pytest.mark.row("B97")
+def test_a_pod_that_costs_too_much_to_be_decided_is_refused_but_to_whom_the_binding_lets() -> None:
+    def costly(meta: Any, spec: Any) -> None:
+        spread(meta, spec, 7)
+
+    (error,) = object_faults(None, a_pod(costly), "team-a", (PLAIN,), WORLD)
+    assert str(error).startswith("spec: to decide about it costs 217 points, of which the role binding allows 200")
+    assert paths(None, a_pod(lambda meta, spec: spread(meta, spec, 6))) == []
+    assert paths(a_pod(costly), a_pod(costly)) == [], "it was so before"
+    for kind in TEMPLATES:
+        assert paths(None, made_of(kind, costly)) == ["spec.template.spec"]
+    limits = access_pb2.BindingLimits(pod_points=217)
+    generous = binding("submitter", "submitter", "team-a", limits=limits)
+    assert paths(None, a_pod(costly), generous) == []
+    assert paths(None, a_pod(costly, kept_apart), generous) == ["spec"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.cli.cluster import Result, run_here
 from tests.server.serving import serving, until
@@ -64,6 +64,17 @@ def test_a_role_is_granted_listed_asked_about_and_revoked(command: Run) -> None:
     assert gone.code == 1 and gone.errors == [f"error: RoleBinding {id} not found (NOT_FOUND)"]
     empty = command("access", "list")
     assert (empty.code, empty.out, empty.errors) == (0, "", ["No role bindings found"])
+
+
+def test_limits_are_granted_with_a_role_and_shown(command: Run) -> None:
+    words = ("grant", "nodes/hollow", "node", "--node", "node-{000..199}", "--heartbeat-rate", "200", "--watches", "300")
+    ((name, word),) = told(command("access", *words))
+    assert word == "granted"
+    row = told(command("access", "list", "nodes/hollow"))[1]
+    assert row[4:] == ["nodes=node-{000..199}", "heartbeats=200", "watches=300"]
+    (error,) = command("access", "grant", "bob", "admin", "--pod-points", "5").errors
+    assert "limits.pod_points: is for the role submitter, found with admin" in error
+    told(command("access", "revoke", name))
 
 
 def test_an_administrator_can_all(command: Run) -> None:

@@ -40,6 +40,7 @@ OTHER: dict[str, Any] = {
     "read_rate": 27.5,
     "watch_rate": 29.5,
     "heartbeat_rate": 31.5,
+    "store_bytes": 4096.5,
     "limit_loopback": True,
     "http_names": "metrics.example,other.example",
     "log_format": "json",
@@ -72,6 +73,7 @@ def test_limits_are_those_of_identities_and_of_loopback_where_that_is_asked_for(
     limits = given.settings()["edge"]
     assert limits.connections == 21 and limits.identity.connections == 23
     assert (limits.identity.rates.writes, limits.identity.rates.heartbeats) == (25.5, 31.5)
+    assert (limits.identity.store_bytes, limits.store_bytes) == (4096.5, 3 * 4096.5)
     assert limits.loopback == limits.identity
     assert given.settings()["http_names"] == ("metrics.example", "other.example")
     assert ClusterOptions().settings()["edge"] == EdgeLimits()

@@ -16,6 +16,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 
 from rayched.access.authorizing import Authorizer
+from rayched.access.binding_limits import BindingLimits
 from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import RoleBinding
 from rayched.access.identity import Identity, IdentityKind
@@ -51,8 +52,10 @@ def _identity_of(context: Any) -> Identity:
 
 
 def guard_of_shown() -> CallGuard:
-    """Callers are whom they show, administrators all; who shows nothing is nobody in particular."""
+    """Callers are whom they show, administrators all, of whom "few" may have less; who shows nothing is nobody in particular."""
+    few = BindingLimits(reads=0.25, watches=1)
     shown = [RoleBinding(identity_shown(name), AccessRole.ADMIN) for name in "ab"]
+    shown.append(RoleBinding(identity_shown("few"), AccessRole.ADMIN, limits=few))
     table = BindingTable((*INSECURE_BINDINGS, *shown))
     table.listed({})
     return CallGuard(Authorizer(table), _identity_of)

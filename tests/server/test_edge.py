@@ -122,6 +122,24 @@ def test_an_identity_is_asked_for_once_a_call_and_is_what_limits_go_by() -> None
         until(server.is_idle)
 
 
+def test_a_binding_says_how_much_its_subject_may_have() -> None:
+    few = (("shown", "few"),)
+    with edge_serving(guard=guard_of_shown(), clock=Clock()) as server:
+        server.hold()
+        watch = WatchStub(server.channel).Watch(messages.WatchRequest(label_selector="a"), metadata=few)  # type: ignore[no-untyped-call]
+        assert next(watch).revision == 1
+        again = failure(WatchStub(server.channel).Watch, messages.WatchRequest(label_selector="a"), metadata=few)  # type: ignore[no-untyped-call]
+        assert again.message.startswith(f"{identity_shown('few').uri} has 1 watches open")
+        server.let_go()
+        assert server.submission.Get(GET, timeout=10, metadata=few) == messages.GetResponse()
+        error = failure(server.submission.Get, GET, metadata=few)
+        assert "makes more than 0.25 calls a second" in error.message and error.retry_after_seconds == 4.0
+        for _ in range(100):
+            assert server.submission.Get(GET, timeout=10, metadata=(("shown", "a"),)) == messages.GetResponse()
+        watch.cancel()
+        until(server.is_idle)
+
+
 def test_an_address_that_shows_wrong_credentials_too_often_is_not_asked_for_a_minute() -> None:
     clock, asked = Clock(), []
 

@@ -25,6 +25,7 @@ from rayched.server.edge.method_traits import (
     RateKind,
     traits_of,
 )
+from rayched.server.edge.store_flow import StoreFlow
 from rayched.server.edge.token_buckets import TokenBuckets
 
 LEVELS = {
@@ -221,3 +222,25 @@ def test_a_caller_without_an_identity_goes_by_its_address(peer: str, address: st
         assert (nobody.key, nobody.is_local) == (address, is_local)
     somebody = Caller(Identity("x", IdentityKind.USER, "a"), peer, address)
     assert (somebody.key, somebody.is_local) == ("spiffe://x/user/a", False)
+
+
+def test_bytes_of_a_namespace_and_of_all_are_bounded_and_time_brings_more() -> None:
+    flow = StoreFlow()
+
+    assert flow.take("a", 3_000, 1_000.0, 3_000.0, 0.0) == 0.0, "more than the burst of two seconds, which is paid later"
+    assert flow.take("a", 1, 1_000.0, 3_000.0, 0.0) == pytest.approx(1.001), "the debt, and one byte"
+    assert flow.take("b", 2_500, 1_000.0, 3_000.0, 0.0) == 0.0
+    assert flow.take("c", 1_000, 1_000.0, 3_000.0, 0.0) == 0.0
+    assert flow.take("d", 1, 1_000.0, 3_000.0, 0.0) > 0.0, "all of them together have had their burst"
+    assert flow.take("d", 10**9, math.inf, 3_000.0, 0.0) == 0.0, "who has no limit"
+    assert flow.take("a", 1, 1_000.0, 3_000.0, 1.002) == 0.0
+
+
+def test_what_is_refused_takes_nothing() -> None:
+    flow = StoreFlow()
+    flow.take("a", 2_000, 1_000.0, 10_000.0, 0.0)
+    for _ in range(100):
+        assert flow.take("a", 1_000, 1_000.0, 10_000.0, 0.0) > 0.0
+
+    assert flow.take("a", 1, 1_000.0, 10_000.0, 0.1) == 0.0
+    assert flow.take("b", 1_000, 1_000.0, 10_000.0, 0.1) == 0.0

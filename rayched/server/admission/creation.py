@@ -133,7 +133,7 @@ class Creator:
 
     async def _create_wave(self, wave: list[Submission], dry_run: bool, judge: ObjectJudge | None) -> None:
         if judge is not None:
-            await _judge(wave, judge)
+            await _judge(wave, judge, dry_run)
         refusal = None if dry_run else self._objects.gate.refusal()
         if refusal is not None:
             for submission in wave:
@@ -286,12 +286,15 @@ class Creator:
                 submission.result = answer_again(submission, record)
 
 
-async def _judge(wave: list[Submission], judge: ObjectJudge) -> None:
+async def _judge(wave: list[Submission], judge: ObjectJudge, dry_run: bool) -> None:
     """Before anything is looked up for them. Pods alike have been judged by whoever lets them be alike."""
     new = [submission for submission in wave if submission.alike is None]
     refusals = await judge.refusals([one.subject for one in new], [one.message for one in new])
     for submission, refusal in zip(new, refusals, strict=True):
         submission.result = refusal
+    for submission in wave if not dry_run else ():
+        if submission.result is None:
+            submission.result = judge.refusal_to_store(submission.namespace, len(submission.content))
 
 
 def _nothing_alike(_content: bytes, _created_at: bytes) -> AlikeSubmission | None:

@@ -9,7 +9,7 @@ Owners are looked up in the store, in the object's own namespace alone, so nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rayched.access.authorizing import AccessAllowed
@@ -36,18 +36,31 @@ from rayched.store.codec import PoisonedObject
 from rayched.store.keys import KeyTextError
 from rayched.v1.core_pb2 import Pod
 
+Stores = Callable[[str, int], None]
+"""That so many bytes are to be written to a namespace. Raises ApiFailure."""
 _NOTHING_KNOWN: Final = ObjectWorld({}, frozenset())
 
 
 class ObjectJudge:
     """Of one call."""
 
-    def __init__(self, guard: CallGuard, caller: Caller, call: str, objects: Objects, admission: Admission) -> None:
+    def __init__(
+        self, guard: CallGuard, caller: Caller, call: str, objects: Objects, admission: Admission, stores: Stores
+    ) -> None:
         self._guard = guard
         self._caller = caller
         self._call = call
+        self._stores = stores
         self._objects = objects
         self._admission = admission
+
+    def refusal_to_store(self, namespace: str, size: int) -> ApiFailure | None:
+        """Why an object of so many bytes is not to be written now."""
+        try:
+            self._stores(namespace, size)
+        except ApiFailure as failure:
+            return failure
+        return None
 
     @property
     def lets_all(self) -> bool:

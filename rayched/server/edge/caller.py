@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from grpc._cython.cygrpc import ExecuteBatchError
 
 from rayched.access.authorizing import AccessAllowed
+from rayched.access.binding_limits import NO_LIMITS, BindingLimits
 from rayched.access.identity import Identity, IdentityKind
 from rayched.access.requests import Facts
 from rayched.api.identity import node_identity
@@ -35,6 +36,8 @@ class Caller:
     address: str = ""
     """Of the host that it comes from, without a port."""
     is_passed_on: bool = False
+    granted: BindingLimits = NO_LIMITS
+    """How much the identity may have, by its bindings."""
     facts: Facts = ()
     """What its request is about, once that was judged."""
     allowed: AccessAllowed | None = None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from rayched.access.binding_limits import NO_LIMITS, BindingLimits
 from rayched.server.edge.fairness import SEATS
 from rayched.server.edge.method_traits import REPORT_BYTES_MAX, RateKind
 
 UNLIMITED: Final = 1 << 62
+STORE_BYTES: Final = 2 << 20
+STORE_BYTES_ALL: Final = 6 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,27 @@ class CallerLimits:
     rates: RateLimits = field(default_factory=RateLimits)
     wrong_credentials: float = 20.0
     """A minute, of an address."""
+    store_bytes: float = STORE_BYTES
+    """A second, of objects that are written to one namespace, whoever writes them."""
+
+
+@functools.lru_cache(maxsize=1_024)
+def granted(everybody: CallerLimits, given: BindingLimits) -> CallerLimits:
+    """What a caller may have of whom its bindings say this."""
+    if given == NO_LIMITS:
+        return everybody
+    rates = everybody.rates
+    return replace(
+        everybody,
+        watches=given.watches or everybody.watches,
+        rates=replace(
+            rates,
+            writes=given.writes or rates.writes,
+            reads=given.reads or rates.reads,
+            watches=given.watch_starts or rates.watches,
+            heartbeats=given.heartbeats or rates.heartbeats,
+        ),
+    )
 
 
 LOOPBACK: Final = CallerLimits(
@@ -80,6 +105,7 @@ LOOPBACK: Final = CallerLimits(
     streams_a_connection=UNLIMITED,
     rates=NO_RATES,
     wrong_credentials=math.inf,
+    store_bytes=math.inf,
 )
 """Of whoever is on this host and has no identity: many programs that nobody can tell apart."""
 
@@ -94,6 +120,8 @@ class EdgeLimits:
     seats: int = SEATS
     calls: int = 512
     held_bytes: int = 256 << 20
+    store_bytes: float = STORE_BYTES_ALL
+    """A second, of objects that are written to all namespaces together."""
     connections: int = 2_000
     calls_a_connection: int = 1_000
     """Of all kinds. gRPC resets what a client begins beyond that, as UNAVAILABLE and without a reason."""

@@ -67,6 +67,7 @@ class AdminService:
                 edit_labels(message.metadata, request.set, request.remove, request.overwrite)
             except EditRefused as error:
                 raise forbidden_by_state(f"{target}: {error}") from None
+            call.stores(message.metadata.namespace, message.ByteSize())
             return validate(message)
 
         rewritten = await self._objects.rewrite(target, edit)
@@ -87,13 +88,14 @@ class AdminService:
             except EditRefused as error:
                 raise forbidden_by_state(f"{target}: {error}") from None
             judge.refuse_update(str(target), old, message, world)
+            call.stores(message.metadata.namespace, message.ByteSize())
             return validate(message)
 
         rewritten = await self._objects.rewrite(target, edit)
         return ScaleResponse(object=wrap(rewritten.message), changed=rewritten.changed, previous_replicas=before)
 
     def _judge(self, call: Call) -> ObjectJudge:
-        return ObjectJudge(self._guard, call.caller, call.name, self._objects, self._admission)
+        return ObjectJudge(self._guard, call.caller, call.name, self._objects, self._admission, call.stores)
 
     async def _edit_node(self, name: str, change: NodeEdit) -> tuple[Node, bool]:
         target: CallTarget = self._objects.target_of(NODE, "", name)

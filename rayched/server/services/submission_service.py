@@ -109,7 +109,7 @@ class SubmissionService:
         refuse_oversize(target, manifest)
         for _attempt in range(_CREATED_MEANWHILE_MAX):
             try:
-                return await self._update(request, judge)
+                return await self._update(request, judge, call)
             except ApiFailure as failure:
                 if failure.code is not Code.NOT_FOUND or metadata.resource_version:
                     raise
@@ -163,9 +163,9 @@ class SubmissionService:
             raise invalid_fields(f"{kind.name} {metadata.name}".rstrip(), errors) from None
 
     def _judge(self, call: Call) -> ObjectJudge:
-        return ObjectJudge(self._guard, call.caller, call.name, self._objects, self._admission)
+        return ObjectJudge(self._guard, call.caller, call.name, self._objects, self._admission, call.stores)
 
-    async def _update(self, request: ApplyRequest, judge: ObjectJudge) -> ApplyResponse:
+    async def _update(self, request: ApplyRequest, judge: ObjectJudge, call: Call) -> ApplyResponse:
         """Raises NOT_FOUND where there is nothing to update."""
         manifest = kinds.unwrap(request.object)
         metadata = manifest.metadata
@@ -181,6 +181,8 @@ class SubmissionService:
             errors = step(stored, manifest, classes, timestamp_now())
             if not errors:
                 judge.refuse_update(str(target), old, stored, world)
+                if not request.dry_run and stored != old:
+                    call.stores(stored.metadata.namespace, stored.ByteSize())
             return errors + check_default_class(manifest, defaults) if isinstance(manifest, PriorityClass) else errors
 
         rewritten = await self._objects.rewrite(target, edit, metadata.resource_version, dry_run=request.dry_run)
