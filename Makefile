@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds tha
 
 mutants: $(STAMP) ## plant small changes into the code; fails when tests notice less than 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
 	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
+
+access: $(STAMP) ## who may what: every call by every role, and sixteen bugs of access that have to be noticed
+	@$(BIN)/python -m pytest -q tests/access -m "not cluster"
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)

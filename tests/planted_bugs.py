@@ -83,6 +83,28 @@ WORKLOADS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of what makes pods, in the same form; random histories of the workload controllers are to notice them."""
 
+ACCESS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "a role is not looked at": "rayched.access.authorizing:RULE_ACCESS_ROLES",
+        "a namespace is not looked at": "rayched.access.authorizing:RULE_ACCESS_NAMESPACES",
+        "no namespace is one's own": "rayched.access.authorizing:RULE_ACCESS_ALL_NAMESPACES",
+        "the first of many is judged": "rayched.access.authorizing:RULE_ACCESS_EACH_OF_MANY",
+        "each node is one's own": "rayched.access.authorizing:RULE_ACCESS_OWN_NODE",
+        "subjects are prefixes": "rayched.access.authorizing:RULE_ACCESS_SUBJECTS_ARE_EXACT",
+        "anybody asks for others": "rayched.server.call_guard:RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS",
+        "a request is read before it is judged": "rayched.server.call_guard:RULE_ACCESS_BEFORE_READING",
+        "the request is not judged": "rayched.server.call_guard:RULE_ACCESS_REQUESTS",
+        "streams outlive their right": "rayched.server.call_guard:RULE_ACCESS_STREAMS_END",
+        "objects are not judged": "rayched.access.object_rules:RULE_ACCESS_OBJECTS",
+        "templates are not judged": "rayched.access.object_rules:RULE_ACCESS_TEMPLATES",
+        "old templates may grow": "rayched.access.object_rules:RULE_ACCESS_OLD_TEMPLATES",
+        "answers tell everybody everything": "rayched.access.answers:RULE_ACCESS_ANSWERS",
+        "pods alike are not judged": "rayched.server.admission.creation:RULE_ACCESS_ALIKE_PODS",
+        "the last administrator may go": "rayched.server.services.access_service:RULE_ACCESS_LAST_ADMIN",
+    }
+)
+"""Bugs of access, in the same form; the tests of access are to notice them (access/test_planted_bugs_of_access.py)."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -109,7 +131,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **SWITCHES}[bug].partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **SWITCHES}[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from rayched.actors.configured import ProfilesText
 from rayched.actors.log_sending import LogTarget
+from rayched.core.explaining import PodLook
 from rayched.queue.flags import DEFAULT_FLAGS, QueueFlags
 from rayched.scheduler.scheduler import Draws
-from rayched.v1.services_pb2 import ExplainResponse
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class PlanBasis:
 
 @dataclass(frozen=True)
 class Explained:
-    """A pod explained, or why it cannot be."""
+    """What was found about a pod, to be put into words by whoever asked; or why it cannot be explained."""
 
     leads: bool
-    response: ExplainResponse | None
+    look: PodLook | None
     problem: str = ""

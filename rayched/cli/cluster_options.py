@@ -15,10 +15,12 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.cli import node_options
+from rayched.cli import edge_options, node_options
+from rayched.cli.edge_options import DEFAULTS, RATES
 from rayched.cli.node_options import NODES, TOLERATIONS
 from rayched.controllers.node_settings import NodeSettings
 from rayched.replica.settings import SettingsError, default_data_dir, split_endpoints, worker_count
+from rayched.server.edge.limits import EdgeLimits
 
 
 def _worker_count(text: str) -> str:
@@ -104,6 +106,15 @@ class ClusterOptions:
     terminated_pod_gc_threshold: node_options.TerminatedPods = NODES.terminated_pod_gc_threshold
     default_not_ready_toleration_seconds: node_options.NotReadySeconds = TOLERATIONS.not_ready_seconds
     default_unreachable_toleration_seconds: node_options.UnreachableSeconds = TOLERATIONS.unreachable_seconds
+    connections_max: edge_options.ConnectionsMax = DEFAULTS.connections
+    connections_per_address: edge_options.ConnectionsPerAddress = DEFAULTS.identity.connections
+    write_rate: edge_options.WriteRate = RATES.writes
+    read_rate: edge_options.ReadRate = RATES.reads
+    watch_rate: edge_options.WatchRate = RATES.watches
+    heartbeat_rate: edge_options.HeartbeatRate = RATES.heartbeats
+    store_bytes: edge_options.StoreBytes = DEFAULTS.identity.store_bytes
+    limit_loopback: edge_options.LimitLoopback = False
+    http_names: edge_options.HttpNames = ""
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
 
@@ -121,6 +132,8 @@ class ClusterOptions:
             "head_of_line_limit": self.head_of_line_limit,
             "nodes": NodeSettings(**{one.name: getattr(self, one.name) for one in fields(NodeSettings)}),
             "tolerations": self._tolerations(),
+            "edge": self._edge(),
+            "http_names": split_endpoints(self.http_names),
             "log_format": self.log_format,
             "log_level": self.log_level.lower(),
         }
@@ -135,6 +148,29 @@ class ClusterOptions:
             *("--pod-max-in-unschedulable-pods-duration", self.pod_max_in_unschedulable_pods_duration),
             *("--log-format", self.log_format, "--log-level", self.log_level),
             *node_options.node_flags(settings["nodes"], settings["tolerations"]),
+            *self._edge_flags(),
+        ]
+
+    def _edge(self) -> EdgeLimits:
+        return edge_options.edge_limits(
+            self.connections_max,
+            self.connections_per_address,
+            self.write_rate,
+            self.read_rate,
+            self.watch_rate,
+            self.heartbeat_rate,
+            self.store_bytes,
+            self.limit_loopback,
+        )
+
+    def _edge_flags(self) -> list[str]:
+        return [
+            *("--connections-max", str(self.connections_max), "--connections-per-address", str(self.connections_per_address)),
+            *("--write-rate", str(self.write_rate), "--read-rate", str(self.read_rate)),
+            *("--watch-rate", str(self.watch_rate), "--heartbeat-rate", str(self.heartbeat_rate)),
+            *("--store-bytes", str(self.store_bytes)),
+            *(("--limit-loopback",) if self.limit_loopback else ()),
+            *(("--http-names", self.http_names) if self.http_names else ()),
         ]
 
     def _tolerations(self) -> DefaultTolerations:

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from rayched.cli import (
+    access_commands,
     cluster_commands,
     delete_command,
     demo_command,
@@ -71,6 +72,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan_command.plan,
     "queue": queue_command.queue,
     "leader": cluster_commands.leader,
+    "whoami": access_commands.whoami,
+    "can-i": access_commands.can_i,
     "node": node_command.node,
     "hollow-nodes": node_commands.hollow,
     "up": cluster_commands.up,
@@ -82,6 +85,7 @@ _IN_SHORT = {"demo": "Show it all in a minute."}
 
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=KubectlCommand, short_help=_IN_SHORT.get(_name))(_command)
+app.add_typer(access_commands.access, name="access")
 
 
 @app.callback()

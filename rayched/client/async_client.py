@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from rayched.api.kinds import AnyObject, Kind
 from rayched.client import calls, pinned
+from rayched.client.async_access import AsyncAccessCalls
 from rayched.client.async_bulk_submission import AsyncBulkSubmission
 from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.async_transport import AsyncTransport
@@ -56,7 +57,7 @@ from rayched.v1.workloads_pb2 import Object
 R = TypeVar("R")
 
 
-class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls):
+class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncAccessCalls):
     """Connections to all replicas. Close it, or use it in an `async with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:

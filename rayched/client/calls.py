@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from rayched.api.kinds import AnyObject, Kind, by_word, unwrap, wrap
 from rayched.client.batches import batches
 from rayched.client.errors import ApiError, outcome_error
+from rayched.v1 import access_pb2 as access
 from rayched.v1 import services_pb2 as messages
 from rayched.v1.core_pb2 import Node, NodeStatus, Taint
 from rayched.v1.workloads_pb2 import Object
@@ -237,3 +238,28 @@ def new_uid() -> str:
 
 def _kind(kind: str | Kind) -> Kind:
     return by_word(kind) if isinstance(kind, str) else kind
+
+
+# --------------------------------------------------------------------------------------------------------------- access
+
+
+def who_am_i() -> UnaryCall[access.WhoAmIResponse]:
+    return UnaryCall("Access.WhoAmI", access.WhoAmIRequest())
+
+
+def can_i(call: str, kind: str, namespace: str, name: str, subject: str) -> UnaryCall[access.CanIResponse]:
+    request = access.CanIRequest(call=call, kind=kind, namespace=namespace, name=name, subject=subject)
+    return UnaryCall("Access.CanI", request)
+
+
+def grant(binding: access.RoleBinding) -> UnaryCall[access.GrantResponse]:
+    return UnaryCall("Access.Grant", access.GrantRequest(binding=binding))
+
+
+def revoke_grant(id: str) -> UnaryCall[access.RevokeGrantResponse]:
+    return UnaryCall("Access.RevokeGrant", access.RevokeGrantRequest(id=id))
+
+
+def list_grants(subject: str) -> UnaryCall[tuple[access.RoleBinding, ...]]:
+    request = access.ListGrantsRequest(subject=subject)
+    return UnaryCall("Access.ListGrants", request, lambda response: tuple(response.bindings))

@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 
 from rayched.api.kinds import AnyObject, Kind
 from rayched.client import calls, pinned
+from rayched.client.access import AccessCalls
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.bulk_submission import BulkSubmission
 from rayched.client.calls import Listing, UnaryCall
@@ -60,7 +61,7 @@ BOUND_SECONDS: Final = 60.0
 R = TypeVar("R")
 
 
-class Client(StreamingCalls, WorkloadCalls):
+class Client(StreamingCalls, WorkloadCalls, AccessCalls):
     """Connections to all replicas. Close it, or use it in a `with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:

@@ -41,6 +41,7 @@ from rayched.replica.source_commit import source_commit
 from rayched.server.app import ApiServer
 from rayched.server.http.health_checks import PING, Check, HealthChecks
 from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request, Route
+from rayched.server.http.scrapes import LimitedScrapes
 
 TICK_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
@@ -103,7 +104,8 @@ class Observability:
         if place is None:
             return None
         self._loop = asyncio.get_running_loop()
-        self._endpoint = HttpEndpoint(*place, self._routes(), frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ)))
+        parents = frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ))
+        self._endpoint = HttpEndpoint(*place, self._routes(), parents, self._settings.http_names)
         self._endpoint.start()
         return self._endpoint.address
 
@@ -129,7 +131,7 @@ class Observability:
 
         return {
             **{f"/{name}": group(name) for name in (_LIVEZ, _READYZ, _HEALTHZ)},
-            "/metrics": lambda request: _exposition(self._registry, request),
+            "/metrics": LimitedScrapes(lambda request: _exposition(self._registry, request)),
             "/metrics/slis": lambda request: _exposition(self._slis, request),
             "/statusz": lambda _: Answer(self._statusz().encode()),
             "/configz": lambda _: _json(configuration_shown(self._settings, self._scheduler.loaded)),

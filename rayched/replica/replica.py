@@ -50,7 +50,8 @@ from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSetti
 from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
-from rayched.server.app import ApiServer, ListenError, ServerOptions
+from rayched.server.app import ApiServer
+from rayched.server.server_options import ListenError, ServerOptions
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
 
@@ -164,6 +165,7 @@ class _Replica:
             tolerations=settings.tolerations,
             gate=self._space.gate,
             problems=self._space.problems,
+            edge=settings.edge,
         )
         self._server = ApiServer(options, self.leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there), HeartbeatGarbage(keys)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.configuration.yaml_fields import duration_seconds
 from rayched.controllers.node_settings import NodeSettings
+from rayched.server.edge.limits import EdgeLimits
 
 DEFAULT_PORT = 7420
 """Of the first replica; those of `up` count on from here."""
@@ -96,6 +97,10 @@ class ReplicaSettings:
     log_format: str = "text"
     log_level: str = "info"
     insecure_bind: bool = False
+    edge: EdgeLimits = field(default_factory=EdgeLimits)
+    """How much the API takes."""
+    http_names: tuple[str, ...] = ()
+    """Of the HTTP endpoint, besides addresses, localhost and this host's own."""
     pod_max_in_unschedulable_pods_duration: str = "5m"
     """As Go writes durations."""
     head_of_line_limit: int = 0

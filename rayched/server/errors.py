@@ -120,6 +120,12 @@ def denied(identity: str, call: str, why: str) -> ApiFailure:
     return ApiFailure(Code.PERMISSION_DENIED, f"{identity} may not {call}: {why}")
 
 
+def denied_fields(subject: str, errors: Sequence[FieldError]) -> ApiFailure:
+    """What of one object the caller may not say; `subject` is "Pod default/web"."""
+    violations = [FieldViolation(object=subject, field=error.path, message=error.message) for error in errors]
+    return ApiFailure(Code.PERMISSION_DENIED, f"{subject}: {'; '.join(map(str, errors))}", violations)
+
+
 def superseded(subject: str, incarnation: int) -> ApiFailure:
     """What an agent is told whose node another one has registered since: that `incarnation`, under which it asks, is over."""
     message = f"{subject}: its agent has been superseded by another one"

@@ -2,15 +2,18 @@
 
 A service is a plain object whose methods have the names of the RPCs in snake case: `async def submit_many(request, call)`. Each
 RPC of the descriptor must have its method, which is checked at the start. A streaming RPC writes to its call; one whose caller
-streams gets the call alone, and reads from it. The edge
+streams gets the call alone, and reads from it. On gRPC every RPC takes a stream of requests, so that nothing of a request is
+read before the edge (edge/edge.py) has settled who makes the call, whether it may, and that there is room for it. What a request
+is about is judged once it is read (call_guard.py): that of a call with one request before the method is called, the first message
+of a caller's stream when it comes. The edge also
 
-* refuses what the identity that the call carries may not do (node_rules.py),
-* lets calls that write pass the gate (write_gate.py), before anything is read of their requests,
+* lets calls that write pass the gate (write_gate.py), before their requests are parsed,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
 * ends the method of a caller that left while it was written to just as that of one that hung up: nobody is left to be answered,
   and the log has nothing to say,
-* leaves the deadline to gRPC, which cancels the method when the caller's deadline passes or the caller hangs up.
+* leaves the caller's deadline to gRPC, which cancels the method when it passes or the caller hangs up, and gives a deadline to
+  calls with one answer that name none, or a very long one.
 
 Responses may be given as bytes already encoded. A method that is marked with `takes_bytes` gets its request as it came.
 """
@@ -19,20 +22,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
-from grpc._cython.cygrpc import ExecuteBatchError
 
-from rayched.api.identity import IDENTITY_METADATA
-from rayched.server.admission import node_rules
 from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
+from rayched.server.call_guard import FOR_METADATA, CallGuard
+from rayched.server.edge.caller import Caller, caller_may_leave
+from rayched.server.edge.edge import Edge
+from rayched.server.edge.method_traits import MethodTraits, traits_of
+from rayched.server.edge.passage import Passage, too_slow
 from rayched.server.errors import ApiFailure, failure_of, invalid, one_line, trailers
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
@@ -55,117 +59,207 @@ def malformed(name: str, error: DecodeError) -> ApiFailure:
 class Call:
     """One call in progress, as a method of a service sees it."""
 
-    __slots__ = ("_context", "_parse", "name")
+    __slots__ = ("_context", "_parse", "_passage", "name")
 
-    def __init__(self, context: Any, name: str, parse: Callable[[bytes], Message]) -> None:
-        """`parse`: a message of the caller's stream from its bytes."""
+    def __init__(self, context: Any, name: str, parse: Callable[[bytes], Message], passage: Passage) -> None:
+        """`parse`: a message of the caller's stream from its bytes; raises where it may not be sent."""
         self._context = context
         self._parse = parse
+        self._passage = passage
         self.name = name
 
     @property
+    def caller(self) -> Caller:
+        return self._passage.caller
+
+    @property
     def identity(self) -> str:
-        """Who the caller says it is; empty: nobody in particular."""
-        return next((str(text) for key, text in self._context.invocation_metadata() or () if key == IDENTITY_METADATA), "")
+        """The identity of the node whose agent calls; empty: it is no agent."""
+        return self.caller.node_text
+
+    @property
+    def passed_on(self) -> tuple[tuple[str, str], ...]:
+        """The metadata with which the call is passed on to another replica."""
+        return ((FOR_METADATA, self.caller.identity.uri),)
 
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
-        with _caller_may_leave():
+        with caller_may_leave():
             await self._context.send_initial_metadata(())
 
     async def read(self) -> Any:
         """The next message of the caller's stream; None: there will be no more, or the caller has left."""
-        with _caller_may_leave():
+        with caller_may_leave():
             data = await self._context.read()
         return None if data is grpc.aio.EOF else self._parse(data)
 
     async def write(self, response: Message | bytes) -> None:
         """Sends on the stream; waits while the caller does not read. CancelledError: the caller has left."""
-        with _caller_may_leave():
-            await self._context.write(response)
+        await self._passage.send(_write(response))
+
+    def counted(self, objects: int = 0, calls: float = 1.0) -> None:
+        """Its answer has so many objects, or it counts as so many calls."""
+        self._passage.counted(objects, calls)
+
+    def counts_as_watch(self, *, wide: bool) -> None:
+        """It is a watch, of all that there is of something or not. Raises ApiFailure where its caller has too many."""
+        self._passage.counts_as_watch(wide=wide)
+
+    def stores(self, namespace: str, size: int) -> None:
+        """It is about to write an object of so many bytes. Raises ApiFailure where too many are written."""
+        self._passage.stores(namespace, size)
+
+    def refused(self, reason: str, text: str) -> ApiFailure:
+        """The failure to raise where there is too much of its kind now; counted by reason."""
+        return self._passage.refused(reason, text)
+
+    def settled(self) -> None:
+        """A stream has sent what it begins with, and takes nobody's place any more."""
+        self._passage.settled()
 
 
-@contextmanager
-def _caller_may_leave() -> Iterator[None]:
-    """What gRPC raises where the caller left in the middle becomes what it raises where the caller left between two messages."""
-    try:
-        yield
-    except ExecuteBatchError:
-        raise asyncio.CancelledError("the caller has left") from None
-
-
-def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate) -> Any:
-    """The handler of all calls of one service."""
-    table = {method.name: _method_handler(service, method, implementation, gate) for method in service.methods}
+def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate, edge: Edge, guard: CallGuard) -> Any:
+    """The handler of all calls of one service. `guard` is that which the edge asks, too."""
+    table = {method.name: _method_handler(method, implementation, gate, edge, guard) for method in service.methods}
     return grpc.method_handlers_generic_handler(service.full_name, table)
 
 
-def _method_handler(service: ServiceDescriptor, method: MethodDescriptor, implementation: object, gate: WriteGate) -> Any:
-    name = f"{service.name}.{method.name}"
+def _method_handler(method: MethodDescriptor, implementation: object, gate: WriteGate, edge: Edge, guard: CallGuard) -> Any:
+    name = f"{method.containing_service.name}.{method.name}"
     function = getattr(implementation, _WORD_START.sub("_", method.name).lower(), None)
     if function is None:
         raise TypeError(f"{type(implementation).__name__} has no method for the call {name}")
     request_class = message_factory.GetMessageClass(method.input_type)
 
-    def read(data: bytes) -> Message:
+    def parse(data: bytes) -> Message:
         try:
             return request_class.FromString(data)
         except DecodeError as error:
             raise malformed(method.input_type.name, error) from None
 
+    traits = traits_of(name)
     if method.client_streaming:
-        return grpc.stream_stream_rpc_method_handler(_edge(name, _streamed(function), read), response_serializer=_write)
-    make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
-    called = function if getattr(function, "takes_bytes", False) else _reading(read, function)
-    if name in CALLS:
-        called = _gated(gate, name, called)
-    return make(_edge(name, called, read), response_serializer=_write)
+        serve = _taking_requests(function, guard)
+    else:
+        called = function if getattr(function, "takes_bytes", False) else _reading(parse, function, guard)
+        if name in CALLS:
+            called = _gated(gate, name, called)
+        serve = _answering_many(called, traits, guard) if method.server_streaming else _answering_once(called)
+    unary = not (method.client_streaming or method.server_streaming)
+    make = grpc.stream_unary_rpc_method_handler if unary else grpc.stream_stream_rpc_method_handler
+    make_call = _calls_of(name, parse, guard)
+    return make(_at_edge(edge, name, traits, make_call, serve, unary), response_serializer=_write)
 
 
-_Function = Callable[[Any, Call], Awaitable[Any]]
+_Function: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
+_Serve: TypeAlias = Callable[[Passage, Call], Awaitable[Any]]
+_MakeCall: TypeAlias = Callable[[Any, Passage], Call]
 
 
-def _reading(read: Callable[[bytes], Message], function: _Function) -> _Function:
+def _calls_of(name: str, parse: Callable[[bytes], Message], guard: CallGuard) -> _MakeCall:
+    """Calls whose callers' streams begin with a request, which is judged as one."""
+
+    def make(context: Any, passage: Passage) -> Call:
+        def read(data: bytes) -> Message:
+            message = parse(data)
+            if passage.caller.allowed is None:
+                guard.judge(passage.caller, name, message)
+            return message
+
+        return Call(context, name, read, passage)
+
+    return make
+
+
+def _reading(parse: Callable[[bytes], Message], function: _Function, guard: CallGuard) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
-        request, identity = read(data), call.identity
-        if not identity:
-            return await function(request, call)
-        node_rules.refuse_request(identity, call.name, request)
+        request = parse(data)
+        guard.judge(call.caller, call.name, request)
         response = await function(request, call)
-        node_rules.refuse_response(identity, call.name, response)
+        guard.judge_answer(call.caller, call.name, response)
         return response
-
-    return call
-
-
-def _streamed(function: Callable[[Call], Awaitable[Any]]) -> _Function:
-    async def call(_: Any, call: Call) -> Any:
-        return await function(call)
 
     return call
 
 
 def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
-        async with gate.passed(name, len(data), large_part(name, data)):
+        large = large_part(name, data)
+        if large:
+            # It may have to wait for a turn that goes by its size, and small ones shall not wait for its place.
+            call.settled()
+        async with gate.passed(name, len(data), large):
             return await function(data, call)
 
     return call
 
 
-def _edge(name: str, function: _Function, parse: Callable[[bytes], Message]) -> Callable[[bytes, Any], Awaitable[Any]]:
-    async def handle(request: bytes, context: Any) -> Any:
+def _answering_once(function: _Function) -> _Serve:
+    async def serve(passage: Passage, call: Call) -> bytes:
+        own = passage.own_deadline()
         try:
-            call = Call(context, name, parse)
-            node_rules.refuse_call(call.identity, name)
-            return await function(request, call)
+            async with asyncio.timeout(own) as scope:
+                data = await passage.request(passage.deadline())
+                return await passage.answered(_write(await function(data, call)))
+        except TimeoutError:
+            if own is None or not scope.expired():
+                raise
+            raise too_slow(call.name, own) from None
+
+    return serve
+
+
+def _answering_many(function: _Function, traits: MethodTraits, guard: CallGuard) -> _Serve:
+    async def serve(passage: Passage, call: Call) -> Any:
+        seconds = passage.request_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                data = await passage.request(seconds)
+        except TimeoutError:
+            raise too_slow(call.name, seconds) from None
+        if not traits.keeps_seat:
+            passage.settled()
+        with guard.going_on(call.caller, call.name):
+            return await function(data, call)
+
+    return serve
+
+
+def _taking_requests(function: Callable[[Call], Awaitable[Any]], guard: CallGuard) -> _Serve:
+    async def serve(passage: Passage, call: Call) -> Any:
+        await passage.pass_gate(passage.request_seconds)
+        with guard.going_on(call.caller, call.name):
+            return await function(call)
+
+    return serve
+
+
+def _at_edge(
+    edge: Edge, name: str, traits: MethodTraits, make_call: _MakeCall, serve: _Serve, unary: bool
+) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def handle(_: Any, context: Any) -> Any:
+        passage: Passage | None = None
+        try:
+            passage = edge.admit(context, name, traits, unary=unary)
+            context.add_done_callback(passage.over)
+            return await serve(passage, make_call(context, passage))
         except Exception as error:
-            # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of.
-            failure: ApiFailure = failure_of(error, name)
-        with _caller_may_leave():
-            return await context.abort(failure.code, one_line(failure.message), trailers(failure))
+            # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of. The failure
+            # itself is not kept: it refers to this frame, and both would hold what the call has read and sent.
+            status = _status(failure_of(error, name))
+        finally:
+            if passage is not None:
+                passage.settled()
+                passage.done()
+        with caller_may_leave():
+            return await context.abort(*status)
 
     return handle
+
+
+def _status(failure: ApiFailure) -> tuple[Any, str, Any]:
+    """As gRPC takes it."""
+    return failure.code, one_line(failure.message), trailers(failure)
 
 
 def _write(response: Message | bytes) -> bytes:

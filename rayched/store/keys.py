@@ -9,6 +9,7 @@
 <root>/submissions/<uid>                     records of submissions
 <root>/heartbeats/<node>                     signs of life of nodes
 <root>/agents/<node>                         the agent that runs a node's pods; its mod_revision is the agent's incarnation
+<root>/access/bindings/<id>                  role bindings: who may what
 <root>/leader/record                         the leader's record, rewritten at each renewal
 <root>/compaction                            revisions and when they were current
 ```
@@ -55,6 +56,7 @@ class Keys:
         self.submissions_prefix: Final = f"{root}/submissions/".encode()
         self.heartbeats_prefix: Final = f"{root}/heartbeats/".encode()
         self.agents_prefix: Final = f"{root}/agents/".encode()
+        self.bindings_prefix: Final = f"{root}/access/bindings/".encode()
         self.epoch: Final = f"{root}/cluster/epoch".encode()
         self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
@@ -110,6 +112,10 @@ class Keys:
     def agent(self, node: str) -> bytes:
         """Outside the watched prefix: the agent itself and whoever writes for it are all that read it."""
         return self.agents_prefix + key_part(node, "node's name")
+
+    def binding(self, id: str) -> bytes:
+        """Outside the prefix that schedulers follow: nothing that is scheduled depends on it."""
+        return self.bindings_prefix + key_part(id, "id of a role binding")
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)

@@ -69,9 +69,15 @@ FILES = {
         ("metadata.generateName: apply needs a metadata.name instead",),
         "{apiVersion: v1, kind: Pod, metadata: {generateName: a-}, spec: {containers: [{name: c}]}}",
     ),
-    "a pod of 2 MiB": Case(
+    "a pod of 1 MiB": Case(
         "apply -f FILE",
         ("Pod default/large: ", "at most 262144 (256 KiB) are allowed (RESOURCE_EXHAUSTED)"),
+        f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: large\n  annotations:\n    a: {'x' * (1 << 20)}\n"
+        "spec: {containers: [{name: c}]}",
+    ),
+    "a pod of 2 MiB": Case(
+        "apply -f FILE",
+        ("Submission.Apply: a request of 2097", "at most 1310720 are allowed; send less in one call (RESOURCE_EXHAUSTED)"),
         f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: large\n  annotations:\n    a: {'x' * (2 << 20)}\n"
         "spec: {containers: [{name: c}]}",
     ),
@@ -240,9 +246,9 @@ def test_the_same_submission_again_gets_the_same_answer_and_another_one_of_its_u
 
 
 @pytest.mark.parametrize("call", [submit, submit_many])
-def test_a_pod_of_2_mib_is_refused_with_the_limit(rayched: Commands, name: str, call: Callable[[Client, Pod], object]) -> None:
+def test_a_pod_of_1_mib_is_refused_with_the_limit(rayched: Commands, name: str, call: Callable[[Client, Pod], object]) -> None:
     pod = a_pod(name)
-    pod.metadata.annotations["a"] = "x" * (2 << 20)
+    pod.metadata.annotations["a"] = "x" * (1 << 20)
     with rayched.nothing_changes(), pytest.raises(ApiError) as refusal:
         call(rayched.client, pod)
     assert refusal.value.code.name == "RESOURCE_EXHAUSTED"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rayched.cli.cluster_options import ClusterOptions
+from rayched.server.edge.limits import EdgeLimits
 from tests.deploy.commands import flags, parsed
 
 SAID_OTHERWISE = {"etcd_endpoints", "data_dir"}
@@ -33,6 +34,15 @@ OTHER: dict[str, Any] = {
     "terminated_pod_gc_threshold": 15,
     "default_not_ready_toleration_seconds": 17,
     "default_unreachable_toleration_seconds": 19,
+    "connections_max": 21,
+    "connections_per_address": 23,
+    "write_rate": 25.5,
+    "read_rate": 27.5,
+    "watch_rate": 29.5,
+    "heartbeat_rate": 31.5,
+    "store_bytes": 4096.5,
+    "limit_loopback": True,
+    "http_names": "metrics.example,other.example",
     "log_format": "json",
     "log_level": "debug",
 }
@@ -56,6 +66,17 @@ def test_replicas_are_told_the_defaults_where_nothing_is_said() -> None:
 def test_replicas_are_told_each_option(name: str) -> None:
     given = replace(ClusterOptions(), **{name: OTHER[name]})
     assert told(given) == {each: getattr(given, each) for each in OTHER}
+
+
+def test_limits_are_those_of_identities_and_of_loopback_where_that_is_asked_for() -> None:
+    given = replace(ClusterOptions(), **OTHER)
+    limits = given.settings()["edge"]
+    assert limits.connections == 21 and limits.identity.connections == 23
+    assert (limits.identity.rates.writes, limits.identity.rates.heartbeats) == (25.5, 31.5)
+    assert (limits.identity.store_bytes, limits.store_bytes) == (4096.5, 3 * 4096.5)
+    assert limits.loopback == limits.identity
+    assert given.settings()["http_names"] == ("metrics.example", "other.example")
+    assert ClusterOptions().settings()["edge"] == EdgeLimits()
 
 
 def test_both_commands_have_all_of_them() -> None:

@@ -62,7 +62,7 @@ SHOWING = [
     "run NOT_A_NAME -- true",
 ]
 NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs", "port-forward", "scale", "wait")
-WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node")
+WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node", "whoami", "can-i")
 
 
 def printable(result: Result) -> bool:

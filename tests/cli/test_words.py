@@ -165,7 +165,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str)
 
 COMMANDS = (
     "apply get describe events logs exec port-forward top delete run scale wait cordon uncordon drain taint label explain plan "
-    "queue leader node hollow-nodes up demo replica"
+    "queue leader whoami can-i node hollow-nodes up demo replica access"
 )
 
 

@@ -15,7 +15,8 @@ from rayched.replica.etcd.etcd_server import EtcdServer
 
 REPLICA = """
 import asyncio, sys
-from rayched.server.app import ApiServer, ServerOptions
+from rayched.server.app import ApiServer
+from rayched.server.server_options import ServerOptions
 from rayched.server.ports import NotLeading
 from rayched.store.keys import Keys
 

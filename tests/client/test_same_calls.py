@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from rayched.client.access import AccessCalls
+from rayched.client.async_access import AsyncAccessCalls
 from rayched.client.async_client import AsyncClient
 from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.async_workloads import AsyncWorkloadCalls
@@ -43,8 +45,9 @@ def test_a_stream_takes_the_same_arguments(name: str) -> None:
     assert [one[:2] for one in parameters(sync)] == [one[:2] for one in parameters(asynchronous)]
 
 
-def test_the_part_about_workloads_has_the_same_calls_in_both() -> None:
-    sync, asynchronous = calls(WorkloadCalls), calls(AsyncWorkloadCalls)
+@pytest.mark.parametrize("parts", [(WorkloadCalls, AsyncWorkloadCalls), (AccessCalls, AsyncAccessCalls)])
+def test_each_part_has_the_same_calls_in_both(parts: tuple[type, type]) -> None:
+    sync, asynchronous = map(calls, parts)
     assert sync and {name: parameters(call) for name, call in sync.items()} == {
         name: parameters(call) for name, call in asynchronous.items()
     }

@@ -17,7 +17,7 @@ from rayched.client import ApiError, Client
 from rayched.controllers.compaction import Moment, moments_in, value_of
 from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.errors import Compacted, StoreError, StoreFull
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys

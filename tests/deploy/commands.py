@@ -55,7 +55,7 @@ def checked(words: Sequence[str]) -> ReplicaSettings:
 
 
 def flags(command: str) -> set[str]:
-    """The long names of a command's options, as its help shows them."""
-    return {
-        name for option in COMMANDS[command].params for name in (*option.opts, *option.secondary_opts) if name.startswith("--")
-    }
+    """The long names of a command's options, and of those of its own commands, as its help shows them."""
+    whole: Any = COMMANDS[command]
+    options = [option for one in (whole, *getattr(whole, "commands", {}).values()) for option in one.params]
+    return {name for option in options for name in (*option.opts, *option.secondary_opts) if name.startswith("--")}

@@ -6,6 +6,7 @@ Without --write it only compares. Exit code 1 when the page is not what `--help`
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,17 @@ def page() -> str:
     """What it has to be."""
     group: Any = get_command(app)
     context = group.context_class(group, info_name="rayched", terminal_width=WIDTH, max_content_width=WIDTH)
-    parts = [INTRODUCTION]
+    return "\n".join([INTRODUCTION, *_sections(group, context)])
+
+
+def _sections(group: Any, context: Any) -> Iterator[str]:
+    """One for each command, and for each command of a command."""
     for name, command in group.commands.items():
         inner = command.context_class(command, info_name=name, parent=context, terminal_width=WIDTH, max_content_width=WIDTH)
         text = "\n".join(line.rstrip() for line in command.get_help(inner).splitlines())
-        parts.append(f"## rayched {name}\n\n```text\n{text}\n```\n")
-    return "\n".join(parts)
+        yield f"## {inner.command_path}\n\n```text\n{text}\n```\n"
+        if hasattr(command, "commands"):
+            yield from _sections(command, inner)
 
 
 def main(arguments: list[str]) -> int:

@@ -133,4 +133,9 @@ ROOMS: Final = {
         ),
         "not slow and not planted",
     ),
+    "access": Room(
+        ("rayched/access", "rayched/server/call_guard.py", "rayched/server/admission/object_judge.py"),
+        ("tests/access",),
+        ignored=("tests/access/test_planted_bugs_of_access.py",),
+    ),
 }

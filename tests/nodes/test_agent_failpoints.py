@@ -13,7 +13,7 @@ import pytest
 
 from rayched.client import Client
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.dying_agent import POINTS
 from tests.nodes.real_node import a_pod, agent_thread, get, gone, in_phase, processes, registered, settings, sh, until

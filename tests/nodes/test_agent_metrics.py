@@ -17,7 +17,7 @@ from rayched.client import Client
 from rayched.nodes.agent.eviction.manager import EvictionSettings
 from rayched.nodes.agent.eviction.thresholds import EvictionFlags, thresholds_of
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.real_node import a_pod, agent_thread, gone, in_phase, ready, registered, settings, sh, until
 from tests.replica.metric_names import NODE_METRICS, NODE_RESOURCE_METRICS

@@ -14,7 +14,7 @@ from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node
 from rayched.v1.services_pb2 import RegisterNodeRequest

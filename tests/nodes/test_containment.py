@@ -14,7 +14,7 @@ import pytest
 from rayched.client import Client
 from rayched.nodes.agent.containment import ContainmentTier, tracking_root
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.bare_shim import bare_shim
 from tests.nodes.real_node import (

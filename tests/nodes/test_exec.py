@@ -24,7 +24,7 @@ import pytest
 from rayched.client import ApiError, AsyncClient, Client
 from rayched.nodes.agent.shim import proc_table
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.server.services.node_streams import StreamLimits
 from rayched.store.keys import Keys
 from rayched.v1.streams_pb2 import ExecRequest, ExecStart

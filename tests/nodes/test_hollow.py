@@ -16,7 +16,7 @@ from rayched.client import ApiError, Client, Listing
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node, Pod
 from tests.server.serving import serving

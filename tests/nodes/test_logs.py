@@ -20,7 +20,7 @@ from leader.channel import open_channel
 from leader.etcd_shim import rpc
 from rayched.client import ApiError, AsyncClient, Client
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node
 from rayched.v1.streams_pb2 import AttendRequest, LogPosition, LogsRequest

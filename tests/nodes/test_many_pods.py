@@ -15,7 +15,7 @@ from rayched.client import Client
 from rayched.nodes.agent import shim_link
 from rayched.nodes.agent.shim.main import PROTOCOL
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from tests.nodes.real_node import (

@@ -14,7 +14,7 @@ import pytest
 
 from rayched.client import Client
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod, PodStatus
 from rayched.v1.workloads_pb2 import PodDisruptionBudget

@@ -17,7 +17,7 @@ import pytest
 from rayched.client import ApiError, Client
 from rayched.client.node_agent import NodeAgentClient
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import NodeStatus, Pod, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate, RegisterNodeRequest

@@ -18,7 +18,7 @@ from rayched.client import ApiError, AsyncClient, Client
 from rayched.client.forwarding import PortForwarder
 from rayched.replica.cluster.free_ports import free_ports
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.real_node import PATIENCE_SECONDS, AgentProcess, a_pod, ready, registered, until
 from tests.nodes.streaming import Agents, run, running

@@ -15,7 +15,7 @@ from rayched.nodes.agent.oom_scores import CRITICAL_PRIORITY
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.shutdown import MESSAGE, ShutdownBand, ShutdownPlan, two_bands
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Event, NodeCondition
 from tests.cli.cluster import run_here

@@ -18,7 +18,7 @@ from rayched.client import ApiError, Client
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.streams import token_gate
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.server.services import stream_services
 from rayched.server.services.node_streams import NodeStreams
 from rayched.store.keys import Keys

@@ -15,7 +15,7 @@ from rayched.api.kinds import POD
 from rayched.client import Client
 from rayched.nodes.agent.shim import proc_table
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.real_node import a_pod, agent_thread, all_gone, in_phase, processes, ready, registered, settings, status, until
 from tests.server.serving import Serving, serving

@@ -10,7 +10,7 @@ import pytest
 
 from rayched.client import Client
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.server.serving import Serving, serving
 

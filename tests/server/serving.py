@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rayched.server.app import ApiServer, ServerOptions
+from rayched.server.app import ApiServer
 from rayched.server.ports import Leader, NothingToExplain, NotLeading, QuestionFailed
+from rayched.server.server_options import ServerOptions
 from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import (

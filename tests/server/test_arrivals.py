@@ -121,10 +121,11 @@ def a_record(namespace: str = "default", expires: int = 0, digest: bytes = b"") 
     [
         (a_record(), "belongs to Pod default/a, submitted"),
         (a_record(expires=5), "belongs to Pod default/a, which was deleted, submitted"),
-        (a_record(namespace=""), "belongs to Pod a, submitted"),
+        (a_record(namespace=""), "belongs to another object; leave"),
+        (a_record(namespace="other"), "belongs to another object; leave"),
     ],
 )
-def test_a_uid_of_another_object_is_told_with_its_place(record: Entry, told: str) -> None:
+def test_a_uid_of_another_object_of_the_namespace_is_told_with_its_place(record: Entry, told: str) -> None:
     found = refused(answer_again(submission_of(a_pod("b", uid="uid-a")), record))
     assert found.code is Code.ALREADY_EXISTS
     assert found.message.startswith("Pod default/b: uid uid-a ") and told in found.message

@@ -12,7 +12,7 @@ from leader.channel import open_channel
 from rayched.client import ApiError, Client
 from rayched.controllers.budgets import BudgetStatus
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod, PodStatus

@@ -15,6 +15,9 @@ from rayched.api.errors import FieldError
 from rayched.api.kinds import UnknownKind, wrap
 from rayched.client.errors import ApiError, api_error
 from rayched.server.admission.write_gate import WriteGate
+from rayched.server.call_guard import insecure_guard
+from rayched.server.edge.edge import Edge, EdgePorts
+from rayched.server.edge.limits import EdgeLimits
 from rayched.server.errors import ApiFailure, Code, failure_of, invalid_fields, one_line, trailers
 from rayched.server.rpc import handler_of
 from rayched.store.codec import PoisonedObject
@@ -247,5 +250,7 @@ def test_an_error_of_the_client_is_one_line_with_its_code() -> None:
 
 
 def test_a_service_without_a_method_for_each_call_does_not_start() -> None:
+    guard = insecure_guard()
+    edge = Edge(EdgeLimits(), EdgePorts(guard.identify, guard.authorize))
     with pytest.raises(TypeError, match=r"Admin\.Cordon"):
-        handler_of(messages.DESCRIPTOR.services_by_name["Admin"], object(), WriteGate())
+        handler_of(messages.DESCRIPTOR.services_by_name["Admin"], object(), WriteGate(), edge, guard)

@@ -7,14 +7,15 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from rayched.server.app import ListenError
 from rayched.server.http import http_endpoint
 from rayched.server.http.health_checks import PING, Check, HealthChecks
 from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request
+from rayched.server.server_options import ListenError
 
 
 class Opened:
@@ -29,11 +30,13 @@ class Opened:
             0,
             {
                 "/readyz": lambda request: self.checks.answer("readyz", request),
+                "/livez": lambda _: Answer(b"ok"),
                 "/json": lambda request: Answer(json.dumps(dict(request.query)).encode(), JSON),
                 "/broken": self.broken,
                 "/slow": self.slow,
             },
             frozenset({"/readyz"}),
+            {"rayched.example"},
         )
         self.endpoint.start()
 
@@ -45,10 +48,10 @@ class Opened:
         self.leave.wait(10)
         return Answer(b"late")
 
-    def ask(self, path: str, method: str = "GET") -> tuple[int, str, str]:
-        """Status, content type, body."""
-        connection = http.client.HTTPConnection(self.endpoint.address, timeout=10)
-        connection.request(method, path)
+    def ask(self, path: str, method: str = "GET", address: str = "127.0.0.1", host: str | None = None) -> tuple[int, str, str]:
+        """Status, content type, body; asked from an address of this host."""
+        connection = http.client.HTTPConnection(self.endpoint.address, timeout=10, source_address=(address, 0))
+        connection.request(method, path, headers={} if host is None else {"Host": host})
         answer = connection.getresponse()
         found = answer.status, answer.getheader("Content-Type", ""), answer.read().decode()
         connection.close()
@@ -119,29 +122,92 @@ def test_a_busy_port_is_told_in_one_line(opened: Opened) -> None:
         HttpEndpoint("127.0.0.1", port, {})
 
 
-def ask_once_there_is_room(opened: Opened, path: str) -> None:
-    """The answer to a request comes a moment before its connection is no longer counted."""
-    while True:
-        with contextlib.suppress(http.client.RemoteDisconnected, ConnectionResetError):
-            opened.ask(path)
-            return
+def others(n_addresses: int) -> list[str]:
+    """Addresses of this host, each as often as one may have connections."""
+    return [f"127.0.1.{number + 1}" for number in range(n_addresses) for _ in range(http_endpoint.ADDRESS_MAX)]
 
 
-def test_slow_routes_hold_up_nobody_else_and_connections_are_limited(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = [threading.Thread(target=opened.ask, args=("/slow",)) for _ in range(http_endpoint.CONNECTIONS_MAX - 1)]
-    for thread in waiting:
+@contextlib.contextmanager
+def slow_answers(opened: Opened, addresses: list[str]) -> Iterator[None]:
+    """As many connections as addresses, all of which are being answered."""
+    threads = [threading.Thread(target=opened.ask, args=("/slow", "GET", address)) for address in addresses]
+    for thread in threads:
         thread.start()
         assert opened.entered.acquire(timeout=10)
-    assert opened.ask("/readyz")[0] == 200
-    last = threading.Thread(target=ask_once_there_is_room, args=(opened, "/slow"))
-    last.start()
-    assert opened.entered.acquire(timeout=10)
-    with socket.create_connection(tuple(opened.endpoint.address.split(":")), timeout=10) as one_too_many:  # type: ignore[arg-type]
-        assert one_too_many.recv(100) == b""
+    yield
     opened.leave.set()
-    for thread in [*waiting, last]:
+    for thread in threads:
         thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_slow_routes_hold_up_nobody_else_and_connections_are_limited_but_for_livez(opened: Opened) -> None:
+    n_addresses = (http_endpoint.CONNECTIONS_MAX - http_endpoint.KEPT) // http_endpoint.ADDRESS_MAX
+    with slow_answers(opened, others(n_addresses)[:-1]):
+        assert opened.ask("/readyz")[0] == 200
+        with slow_answers(opened, ["127.0.0.9"]):
+            status, _, body = opened.ask("/readyz")
+            assert status == 503 and "only /livez" in body
+            assert opened.ask("/livez") == (200, "text/plain; charset=utf-8", "ok")
     assert opened.ask("/readyz")[0] == 200
+
+
+def test_one_address_has_a_few_places_and_takes_none_of_others(opened: Opened) -> None:
+    with slow_answers(opened, others(1)):
+        assert opened.ask("/readyz", address="127.0.1.1")[0] == 503
+        assert opened.ask("/livez", address="127.0.1.1")[0] == 200
+        assert opened.ask("/readyz", address="127.0.1.2")[0] == 200
+
+
+@pytest.mark.row("B99")
+def test_livez_is_answered_while_as_many_drip_as_there_were_places(opened: Opened) -> None:
+    """B99."""
+    with contextlib.ExitStack() as owned:
+        held = [owned.enter_context(connected(opened)) for _ in range(16)]
+        for _ in range(4):
+            for connection in held:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n"[:3])
+            began = time.monotonic()
+            assert opened.ask("/livez")[0] == 200
+            assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:7520", 421),
+        ("rayched.example.evil", 421),
+        ("rayched.example", 200),
+        ("RAYCHED.example.:80", 200),
+        ("localhost:7520", 200),
+        ("10.1.2.3", 200),
+        ("[::1]:7520", 200),
+        ("[", 421),
+        ("", 200),
+    ],
+)
+@pytest.mark.row("B103")
+def test_who_asks_by_a_name_that_is_not_its_own_is_misdirected(opened: Opened, host: str, status: int) -> None:
+    """B103, B107: a page whose name leads to this host."""
+    for path, method in (("/json", "GET"), ("/unknown", "GET"), ("/json", "POST")):
+        found, _, body = opened.ask(path, method, host=host)
+        assert (found == 421) == (status == 421), (path, method)
+        assert status != 421 or "--http-names" in body
+
+
+@pytest.mark.parametrize(
+    "start", [b"GET /" + b"x" * 9_000, b"GET /readyz HTTP/1.1\r\n" + b"X: y\r\n" * 90 + b"Y: " + b"z" * 8_000]
+)
+def test_a_long_request_is_refused_before_its_end(opened: Opened, start: bytes) -> None:
+    with connected(opened) as long:
+        long.sendall(start)
+        assert long.recv(4_096).startswith(b"HTTP/1.0 431 ")
+    with connected(opened) as just_right:
+        just_right.sendall(b"GET /readyz HTTP/1.1\r\nX: " + b"y" * 8_000 + b"\r\n\r\n")
+        assert just_right.recv(4_096).startswith(b"HTTP/1.0 200 ")
 
 
 def test_a_client_that_says_nothing_is_dropped(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +216,9 @@ def test_a_client_that_says_nothing_is_dropped(opened: Opened, monkeypatch: pyte
         assert silent.recv(100) == b""
 
 
-def connected(opened: Opened) -> socket.socket:
+def connected(opened: Opened, address: str = "127.0.0.1") -> socket.socket:
     host, port = opened.endpoint.address.split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=10, source_address=(address, 0))
 
 
 def test_a_client_that_asks_byte_by_byte_is_dropped_when_its_time_is_up(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,30 +234,25 @@ def test_a_client_that_asks_byte_by_byte_is_dropped_when_its_time_is_up(opened: 
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /readyz HTTP/1.1\r\nX: "], ids=["silent", "dripping"])
-def test_connections_that_do_not_ask_keep_nobody_out(opened: Opened, start: bytes) -> None:
+@pytest.mark.parametrize("addresses", [["127.0.0.1"] * http_endpoint.ADDRESS_MAX, others(16)], ids=["one address", "many"])
+def test_connections_that_do_not_ask_keep_nobody_out(opened: Opened, start: bytes, addresses: list[str]) -> None:
     with contextlib.ExitStack() as owned:
-        held = [owned.enter_context(connected(opened)) for _ in range(http_endpoint.CONNECTIONS_MAX)]
+        held = [owned.enter_context(connected(opened, address)) for address in addresses]
         for connection in held:
-            connection.sendall(start)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(start)
         for number in range(3):
-            for connection in held[3:]:
-                connection.sendall(start[-1:])
             assert opened.ask("/readyz") == (200, "text/plain; charset=utf-8", "ok"), number
         # The oldest gave their places, one for each that came beyond the places there are.
-        assert held[0].recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert held[0].recv(1) == b""
         held[-1].settimeout(0.1)
         with pytest.raises(TimeoutError):
             held[-1].recv(1)
 
 
 def test_one_that_is_being_answered_keeps_its_place(opened: Opened) -> None:
-    with contextlib.ExitStack() as owned:
-        asking = threading.Thread(target=opened.ask, args=("/slow",))
-        asking.start()
-        assert opened.entered.acquire(timeout=10)
+    with contextlib.ExitStack() as owned, slow_answers(opened, ["127.0.0.1"]):
         for _ in range(2 * http_endpoint.CONNECTIONS_MAX):
             owned.enter_context(connected(opened))
         assert opened.ask("/readyz")[0] == 200
-        opened.leave.set()
-        asking.join(10)
-        assert not asking.is_alive()

@@ -14,8 +14,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from rayched.client import ApiError, Client
 from rayched.client.errors import api_error
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ListenError, ServerOptions
 from rayched.server.ports import Leader
+from rayched.server.server_options import ListenError, ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.services_pb2 import GetSchedulerStatusRequest
 from rayched.v1.services_pb2_grpc import SchedulingStub
@@ -23,7 +23,7 @@ from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.cluster
 
-_NAMES = "Submission Eviction Watch Nodes Admin Leadership Scheduling Logs Exec PortForward Usage AgentStreams"
+_NAMES = "Submission Eviction Watch Nodes Admin Leadership Scheduling Logs Exec PortForward Usage AgentStreams Access"
 SERVICES = {f"rayched.v1.{name}" for name in _NAMES.split()}
 
 

@@ -14,7 +14,7 @@ from rayched.client import ApiError, Client
 from rayched.client.node_agent import NodeAgentClient, NodeState
 from rayched.server.admission.node_rules import NODE_RULES, label_fault, refuse_call, taint_fault
 from rayched.server.errors import ApiFailure
-from rayched.v1 import services_pb2
+from rayched.server.server_parts import SERVED
 from rayched.v1.core_pb2 import Node, NodeStatus, PodStatus, Taint
 from rayched.v1.services_pb2 import NodeEvent, PodStatusUpdate, RegisterNodeRequest
 from tests.planted_bugs import planted
@@ -228,8 +228,7 @@ def test_what_is_no_agents_business_is_refused(client: Client, agent: NodeAgentC
             denied(do, node_identity(name), call)
         else:
             denied(do, node_identity(name))
-    services = services_pb2.DESCRIPTOR.services_by_name.values()
-    everything = {f"{service.name}.{method.name}" for service in services for method in service.methods}
+    everything = {f"{service.name}.{method.name}" for service in SERVED.values() for method in service.methods}
     assert set(NODE_RULES) < everything and not refused.keys() & set(NODE_RULES)
     for call in everything - set(NODE_RULES):
         with pytest.raises(ApiFailure, match="is not among what the agent of a node may do"):

@@ -12,7 +12,7 @@ from rayched.client import ApiError, AsyncClient, Client
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.admission.write_gate import WriteGate
 from rayched.server.admission.write_limit import WriteLimit
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.server.objects import a_pod
 from tests.server.serving import Serving, serving

@@ -304,11 +304,15 @@ def test_a_pod_may_name_its_node_itself(client: Client, name: str) -> None:
 def test_limits_are_told_in_one_line(api: Serving, client: Client, name: str) -> None:
     stub = SubmissionStub(api.channel)  # type: ignore[no-untyped-call]
     large = a_pod(name)
-    large.metadata.annotations["pad"] = "x" * (2 << 20)
-    with pytest.raises(ApiError) as caught:
-        client.submit(large)
-    assert code_of(caught) == "RESOURCE_EXHAUSTED"
-    assert caught.value.message.startswith(f"Pod default/{name}: 2097") and "262144" in caught.value.message
+    for size, start, limit in (
+        (1 << 20, f"Pod default/{name}: 1048", "262144"),
+        (2 << 20, "Submission.Submit: a request of", "1310720"),
+    ):
+        large.metadata.annotations["pad"] = "x" * size
+        with pytest.raises(ApiError) as caught:
+            client.submit(large)
+        assert code_of(caught) == "RESOURCE_EXHAUSTED"
+        assert caught.value.message.startswith(start) and limit in caught.value.message
     with pytest.raises(grpc.RpcError) as refused:
         stub.SubmitMany(SubmitManyRequest(objects=[Object(pod=a_pod(f"{name}-{i}")) for i in range(101)]))
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

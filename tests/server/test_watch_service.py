@@ -17,7 +17,7 @@ from rayched.api.kinds import KINDS
 from rayched.client import ApiError, Client, EventType
 from rayched.client.errors import api_error
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.server.services.watch_service import WatchLimits
 from rayched.server.watching.changes import ObjectChange
 from rayched.server.watching.history import History

@@ -17,7 +17,7 @@ import pytest
 
 from rayched.client import Client
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1 import services_pb2 as api
 from rayched.v1.services_pb2_grpc import AdminStub, LeadershipStub, NodesStub, SubmissionStub, WatchStub

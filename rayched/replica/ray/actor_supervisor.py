@@ -31,6 +31,7 @@ from rayched.actors.log_sending import LogTarget
 from rayched.actors.questions import NotAnswered
 from rayched.actors.scheduler_actor import QUESTIONS
 from rayched.actors.scheduler_values import SchedulerActorConfig
+from rayched.core.explaining import answer_of
 from rayched.queue.flags import QueueFlags
 from rayched.replica.families import merged
 from rayched.replica.ray.actor_set import ActorSet
@@ -216,10 +217,9 @@ class ActorSupervisor:
 
     async def explain(self, request: ExplainRequest) -> ExplainResponse:
         _, answer = await self._asked(lambda scheduler: scheduler.explain.options(concurrency_group=QUESTIONS), request)
-        if answer.response is None:
+        if answer.look is None:
             raise NothingToExplain(answer.problem)
-        response: ExplainResponse = answer.response
-        return response
+        return await asyncio.to_thread(answer_of, answer.look, request)
 
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         actors, _ = await self._asked(lambda scheduler: scheduler.status)

@@ -26,6 +26,8 @@ from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE
 from rayched.server.admission.admission import Admission
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES
+from rayched.server.admission.known_submissions import AlikeSubmission
+from rayched.server.admission.object_judge import ObjectJudge
 from rayched.server.admission.submission_records import answer_again, may_have_been_accepted, record_of
 from rayched.server.admission.submissions import (
     Arrival,
@@ -52,6 +54,7 @@ _ROUNDS_MAX: Final = 4
 _NOT_NEW: Final = FieldError("metadata.resourceVersion", "must be empty: the object is new. To change one that exists, apply it")
 """What a new object must not carry, beside the rules for all objects."""
 
+RULE_ACCESS_ALIKE_PODS: bool = True
 RULE_THE_COMMIT_COMES_BEFORE_THE_ANSWER: bool = True
 """Broken by tests alone."""
 
@@ -67,19 +70,22 @@ class Creator:
         self.counts: Counter[str] = Counter()
         """Submissions by what became of them; dry runs do not count."""
 
-    async def create(self, items: Sequence[Object], dry_run: bool = False) -> list[Creation]:
-        """One result each, in order. The items are used up: they are what is stored."""
+    async def create(self, items: Sequence[Object], dry_run: bool = False, judge: ObjectJudge | None = None) -> list[Creation]:
+        """One result each, in order. The items are used up: they are what is stored. The server's own need no judge."""
         arrival = Arrival()
         for item in items:
             arrival.add_item(item, item.SerializeToString(deterministic=True))
-        return await self._create(arrival, dry_run)
+        return await self._create(arrival, dry_run, judge)
 
-    async def create_many(self, contents: Sequence[bytes]) -> list[Creation]:
+    async def create_many(self, contents: Sequence[bytes], judge: ObjectJudge | None = None) -> list[Creation]:
         """As `create`, of Objects as they were sent; the results need not have them. Raises DecodeError before any is created."""
         # Knows by now whether what is remembered still holds.
         await self._admission.classes_for(())
         created_at = timestamp_now().SerializeToString()
-        arrival, find, turns = Arrival(), self._admission.alike.find, Turns(self._clock)
+        arrival, turns = Arrival(), Turns(self._clock)
+        # What pods alike have in common was judged for somebody else.
+        is_judged = judge is not None and not judge.lets_all and RULE_ACCESS_ALIKE_PODS
+        find = _nothing_alike if is_judged else self._admission.alike.find
         for content in contents:
             await turns.pause()
             alike = find(content, created_at)
@@ -92,11 +98,11 @@ class Creator:
                     continue
                 content = canonical
             arrival.add_alike(content, alike)
-        return await self._create(arrival, dry_run=False)
+        return await self._create(arrival, dry_run=False, judge=judge)
 
-    async def _create(self, arrival: Arrival, dry_run: bool) -> list[Creation]:
+    async def _create(self, arrival: Arrival, dry_run: bool, judge: ObjectJudge | None) -> list[Creation]:
         for wave in waves(arrival.submissions):
-            await self._create_wave(wave, dry_run)
+            await self._create_wave(wave, dry_run, judge)
         for submission in arrival.submissions:
             arrival.results[submission.index] = submission.result
         found = [result for result in arrival.results if result is not None]
@@ -125,11 +131,13 @@ class Creator:
 
     # ---- one wave: admission, then as many rounds as it takes
 
-    async def _create_wave(self, wave: list[Submission], dry_run: bool) -> None:
+    async def _create_wave(self, wave: list[Submission], dry_run: bool, judge: ObjectJudge | None) -> None:
+        if judge is not None:
+            await _judge(wave, judge, dry_run)
         refusal = None if dry_run else self._objects.gate.refusal()
         if refusal is not None:
             for submission in wave:
-                submission.result = no_room(submission.subject, refusal)
+                submission.result = submission.result or no_room(submission.subject, refusal)
         new = [submission for submission in wave if submission.alike is None and submission.result is None]
         if new:
             await self._admit(new)
@@ -276,3 +284,18 @@ class Creator:
         for submission, record in zip(doubtful, reading.entries, strict=True):
             if record is not None:
                 submission.result = answer_again(submission, record)
+
+
+async def _judge(wave: list[Submission], judge: ObjectJudge, dry_run: bool) -> None:
+    """Before anything is looked up for them. Pods alike have been judged by whoever lets them be alike."""
+    new = [submission for submission in wave if submission.alike is None]
+    refusals = await judge.refusals([one.subject for one in new], [one.message for one in new])
+    for submission, refusal in zip(new, refusals, strict=True):
+        submission.result = refusal
+    for submission in wave if not dry_run else ():
+        if submission.result is None:
+            submission.result = judge.refusal_to_store(submission.namespace, len(submission.content))
+
+
+def _nothing_alike(_content: bytes, _created_at: bytes) -> AlikeSubmission | None:
+    return None

@@ -3,14 +3,15 @@
 | call | of an agent |
 |---|---|
 | Register, Heartbeat, UpdateNodeStatus, WatchNode, ReportEvents | its own node alone |
-| Register | no label and no taint that others rely on, not unschedulable; allocatable: first_size.py |
+| Attend | as its own node alone; Serve has the session that was offered to it |
+| Register | no label and no taint that others rely on, no owners, not unschedulable; allocatable: first_size.py |
 | UpdatePodStatus | pods on its own node, without the scheduler's condition PodScheduled |
 | Get, List, Watch | its own Node and the pods on it, RuntimeClasses, PriorityClasses |
-| who leads | yes |
+| who leads, who it is, what it may, whether the server is of use | yes |
 | all others | no |
 
-The rules hold for calls that carry a node's identity (api/identity.py). Nothing proves an identity yet, so it takes rights away
-and gives none.
+The rules hold for calls of a node's identity, beside the policy's rows (call_guard.py). Where nothing proves identities, that of
+a node takes rights away and gives none.
 
 Source: the NodeRestriction admission and the node authorizer of Kubernetes 1.34.
 """
@@ -40,7 +41,7 @@ _ALLOWED_LABELS: Final = frozenset(
     }
 )
 _ALLOWED_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_RESTRICTED_DOMAIN: Final = "node-restriction.kubernetes.io"
+_RESTRICTED_DOMAINS: Final = ("node-restriction.kubernetes.io", "node-restriction.rayched.io")
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 _READABLE: Final = frozenset({RUNTIME_CLASS.name, PRIORITY_CLASS.name})
 _SCHEDULERS_CONDITION: Final = "PodScheduled"
@@ -67,8 +68,9 @@ class NodeCallRule:
 def label_fault(key: str) -> str:
     """Why a node may not give itself this label; empty: it may."""
     domain = key.partition("/")[0] if "/" in key else ""
-    if _is_within(domain, _RESTRICTED_DOMAIN):
-        return f"label {quoted(key)}: only administrators set labels of {_RESTRICTED_DOMAIN}"
+    for restricted in _RESTRICTED_DOMAINS:
+        if _is_within(domain, restricted):
+            return f"label {quoted(key)}: only administrators set labels of {restricted}"
     if not any(_is_within(domain, one) for one in _RESERVED_DOMAINS):
         return ""
     if key in _ALLOWED_LABELS or any(_is_within(domain, one) for one in _ALLOWED_DOMAINS):
@@ -108,6 +110,9 @@ def _registers(node: str, request: Any) -> str:
     faults += (taint_fault(taint.key) for taint in found.spec.taints)
     if found.spec.unschedulable:
         faults.append("spec.unschedulable: is for administrators to set")
+    if found.metadata.owner_references:
+        # Whoever collects garbage would remove a node whose owner is gone.
+        faults.append("metadata.ownerReferences: a node may not say whose it is")
     return "; ".join(fault for fault in faults if fault)
 
 
@@ -163,11 +168,18 @@ NODE_RULES: Final[Mapping[str, NodeCallRule]] = MappingProxyType(
         "Nodes.UpdatePodStatus": NodeCallRule(_reports_pods),
         "Nodes.WatchNode": NodeCallRule(_own(lambda request: request.name)),
         "Nodes.ReportEvents": NodeCallRule(_own(lambda request: request.node)),
+        "AgentStreams.Attend": NodeCallRule(_own(lambda request: request.node)),
+        "AgentStreams.Serve": NodeCallRule(),
         "Submission.Get": NodeCallRule(_gets, _got),
         "Submission.List": NodeCallRule(_reads_many),
         "Watch.Watch": NodeCallRule(_reads_many),
+        "Access.WhoAmI": NodeCallRule(),
+        "Access.CanI": NodeCallRule(),
         "Leadership.GetLeader": NodeCallRule(),
         "Leadership.WatchLeader": NodeCallRule(),
+        "Health.Check": NodeCallRule(),
+        "Health.List": NodeCallRule(),
+        "Health.Watch": NodeCallRule(),
     }
 )
 

@@ -44,6 +44,10 @@ def answer_again(submission: Submission, record: Entry) -> Creation:
     """The answer of the first submission of this uid, from its record."""
     found = SubmissionRecord.FromString(record.value)
     if found.digest != submission.digest:
+        if found.key.namespace != submission.namespace:
+            # Not which one: it is none of the caller's business what there is in another namespace.
+            text = f"uid {submission.uid} belongs to another object"
+            return exists(f"{submission.subject}: {text}; leave metadata.uid out or choose another")
         place = f"{found.key.namespace}/{found.key.name}" if found.key.namespace else found.key.name
         gone = ", which was deleted" if found.expires_at_ms else ""
         text = f"uid {submission.uid} belongs to {found.key.kind} {place}{gone}, submitted with other content"
@@ -53,8 +57,10 @@ def answer_again(submission: Submission, record: Entry) -> Creation:
 
 
 def may_have_been_accepted(submission: Submission) -> bool:
-    """Not one that etcd left open: there is nobody to ask, and the caller will."""
+    """Not one that etcd left open: there is nobody to ask, and the caller will. Who may not create it is told of no other."""
     failure = submission.result
-    if not submission.by_client or not isinstance(failure, ApiFailure) or failure.code is Code.UNAVAILABLE:
+    if not submission.by_client or not isinstance(failure, ApiFailure):
+        return False
+    if failure.code in (Code.UNAVAILABLE, Code.PERMISSION_DENIED):
         return False
     return "/" not in submission.uid and "\0" not in submission.uid

@@ -53,6 +53,8 @@ CALLS: Final[Mapping[str, Precedence]] = {
     "Admin.Taint": Precedence.USERS,
     "Admin.Label": Precedence.USERS,
     "Admin.Scale": Precedence.USERS,
+    "Access.Grant": Precedence.USERS,
+    "Access.RevokeGrant": Precedence.USERS,
 }
 """The calls that write."""
 

@@ -13,44 +13,79 @@ else happens.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from typing import Final
 
-from grpc_health.v1 import health, health_pb2
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse
 
+from rayched.api.errors import quoted
 from rayched.api.services import DESCRIPTORS
+from rayched.server.errors import not_found
+from rayched.server.rpc import Call
 
+HEALTH: Final[ServiceDescriptor] = health_pb2.DESCRIPTOR.services_by_name["Health"]
 SERVICES: Final = {name: service.full_name for name, service in DESCRIPTORS.items()}
 LEADERS_OWN: Final = "Scheduling"
-_SERVING: Final = health_pb2.HealthCheckResponse.SERVING
-_NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+_SERVING: Final = HealthCheckResponse.SERVING
+_NOT_SERVING: Final = HealthCheckResponse.NOT_SERVING
 
 
 class Health:
-    """Owned by the event loop."""
+    """The service grpc.health.v1.Health, and who tells it what to say. Owned by the event loop."""
 
     def __init__(self) -> None:
-        self.servicer: Any = health.aio.HealthServicer()
+        self._states: dict[str, HealthCheckResponse.ServingStatus] = {}
+        self._changed = asyncio.Event()
+        self._is_over = False
 
-    async def starting(self) -> None:
+    # ---- the service
+
+    async def check(self, request: HealthCheckRequest, _: Call) -> HealthCheckResponse:
+        if request.service not in self._states:
+            raise not_found(f"service {quoted(request.service)}")
+        return HealthCheckResponse(status=self._states[request.service])
+
+    async def list(self, _: HealthListRequest, __: Call) -> HealthListResponse:
+        return HealthListResponse(statuses={name: HealthCheckResponse(status=state) for name, state in self._states.items()})
+
+    async def watch(self, request: HealthCheckRequest, call: Call) -> None:
+        told: HealthCheckResponse.ServingStatus | None = None
+        while True:
+            changed = self._changed
+            state = self._states.get(request.service, HealthCheckResponse.SERVICE_UNKNOWN)
+            if state != told:
+                told = state
+                await call.write(HealthCheckResponse(status=state))
+            else:
+                await changed.wait()
+
+    # ---- what it says
+
+    def starting(self) -> None:
         """Live, not yet synced."""
-        await self._set("", True)
-        for name in SERVICES:
-            await self._set(name, False)
+        self._set(dict.fromkeys(SERVICES, False) | {"": True})
 
-    async def synced(self, leads: bool) -> None:
-        for name in SERVICES:
-            await self._set(name, leads if name == LEADERS_OWN else True)
+    def synced(self, leads: bool) -> None:
+        self._set({name: leads if name == LEADERS_OWN else True for name in SERVICES})
 
-    async def leading(self, leads: bool) -> None:
-        await self._set(LEADERS_OWN, leads)
+    def leading(self, leads: bool) -> None:
+        self._set({LEADERS_OWN: leads})
 
-    async def blind(self) -> None:
+    def blind(self) -> None:
         """The hub is no longer fed."""
-        for name in ("Submission", "Watch"):
-            await self._set(name, False)
+        self._set({"Submission": False, "Watch": False})
 
-    async def shutting_down(self) -> None:
-        await self.servicer.enter_graceful_shutdown()
+    def shutting_down(self) -> None:
+        """For good."""
+        self._set(dict.fromkeys(("", *SERVICES), False))
+        self._is_over = True
 
-    async def _set(self, name: str, serving: bool) -> None:
-        await self.servicer.set(SERVICES.get(name, name), _SERVING if serving else _NOT_SERVING)
+    def _set(self, states: dict[str, bool]) -> None:
+        if self._is_over:
+            return
+        for name, serving in states.items():
+            self._states[SERVICES.get(name, name)] = _SERVING if serving else _NOT_SERVING
+        self._changed.set()
+        self._changed = asyncio.Event()

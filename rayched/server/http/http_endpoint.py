@@ -1,11 +1,16 @@
 """HttpEndpoint: a small HTTP server beside the API, for probes, scrapes and people with curl.
 
 It reads and changes nothing: GET and HEAD of the paths it was given, 404 for others, 405 for other methods. One daemon thread
-accepts, one answers each connection, CONNECTIONS_MAX at once. None of them holds anything that the election or the API waits for.
+accepts, one answers each connection. None of them holds anything that the election or the API waits for.
 
-Whoever says nothing, or says it byte by byte, keeps nobody else out: the whole request has to be there SECONDS_MAX after the
-connection was made, and when all places are taken, the oldest connection that is still asking gives its place to the new one.
-Only where all of them are being answered is a new one closed.
+CONNECTIONS_MAX are open at once, ADDRESS_MAX of one address. Whoever says nothing, or says it byte by byte, keeps nobody else
+out: the whole request has to be there SECONDS_MAX after the connection was made, in REQUEST_BYTES_MAX, and when all places are
+taken, the oldest connection that is still asking gives its place to the new one: one of the same address where that has too
+many. Where all of them are being answered, a few places are left for whoever restarts what does not live: in these nothing but
+KEPT_PATH is answered.
+
+A page in a browser reaches any port of its host under a name of its own that leads there. So whoever asks by a name that is not
+this endpoint's gets 421; an address is nobody's name.
 
 There is no authentication: whoever reaches the port can read it, so it is opened on loopback unless it was asked for otherwise.
 """
@@ -14,22 +19,29 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import ipaddress
 import logging
 import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from rayched.server.app import ListenError
+from rayched.api.errors import quoted
+from rayched.server.server_options import ListenError
 
-CONNECTIONS_MAX: Final = 16
+CONNECTIONS_MAX: Final = 64
+ADDRESS_MAX: Final = 4
+KEPT: Final = 4
+"""Of all places, those for KEPT_PATH alone."""
+KEPT_PATH: Final = "/livez"
 SECONDS_MAX: Final = 5.0
 """For a client to ask, and to take the answer."""
+REQUEST_BYTES_MAX: Final = 8 << 10
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
@@ -45,6 +57,8 @@ class Request:
     query: Mapping[str, list[str]]
     accept: str = ""
     """The header; "" for none."""
+    address: str = ""
+    """Of the host that asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +77,19 @@ Route = Callable[[Request], Answer]
 class HttpEndpoint:
     """`start` once, `stop` once; both return at once."""
 
-    def __init__(self, host: str, port: int, routes: Mapping[str, Route], parents: frozenset[str] = frozenset()) -> None:
-        """`routes` by path. Those of `parents` also answer for the paths below them. Raises ListenError."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        routes: Mapping[str, Route],
+        parents: frozenset[str] = frozenset(),
+        names: Collection[str] = (),
+    ) -> None:
+        """`routes` by path. Those of `parents` also answer for the paths below them. `names`: further ones under which it may be
+        asked. Raises ListenError."""
+        own = frozenset(name.lower() for name in ("localhost", socket.gethostname(), host, *names))
         try:
-            self._server = _Server((host.strip("[]"), port), _table(routes, parents))
+            self._server = _Server((host.strip("[]"), port), _table(routes, parents), own)
         except OSError as error:
             raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         self.address = f"{host}:{self._server.server_address[1]}"
@@ -93,16 +116,52 @@ def _table(routes: Mapping[str, Route], parents: frozenset[str]) -> Callable[[st
     return find
 
 
+@dataclass(frozen=True, slots=True)
+class _HttpPlace:
+    """One open connection's."""
+
+    address: str
+    is_kept: bool
+
+
+class _RequestTooLong(Exception):
+    """More than REQUEST_BYTES_MAX came, and no end of the request."""
+
+
+class _BoundedReader:
+    """What http.server reads a request from."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._left = REQUEST_BYTES_MAX
+
+    def readline(self, limit: int) -> bytes:
+        """Raises _RequestTooLong."""
+        line: bytes = self._source.readline(min(limit, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise _RequestTooLong
+        return line
+
+    def drain(self) -> None:
+        """Forgets what came so far."""
+        self._source.read1(1 << 16)
+
+    def close(self) -> None:
+        self._source.close()
+
+
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, place: tuple[str, int], find: Callable[[str], tuple[Route, str] | None]) -> None:
+    def __init__(self, place: tuple[str, int], find: Callable[[str], tuple[Route, str] | None], names: frozenset[str]) -> None:
         self.find = find
+        self.names = names
         self._guard = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, _HttpPlace] = {}
         self._asking: dict[socket.socket, float] = {}
         """Of those that are open the ones whose request is not complete, oldest first, and since when."""
         if ":" in place[0]:
@@ -111,17 +170,40 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._guard:
-            if len(self._open) >= CONNECTIONS_MAX and self._asking:
-                self._drop(next(iter(self._asking)))
-            has_place = len(self._open) < CONNECTIONS_MAX
-            if has_place:
-                self._open.add(request)
+            place = self._place_for(client_address[0])
+            if place is not None:
+                self._open[request] = place
                 self._asking[request] = time.monotonic()
-        if not has_place:
-            _log.warning("more than %d HTTP connections at once; one from %s was closed", CONNECTIONS_MAX, client_address[0])
+        if place is None:
+            _log.warning("all places for HTTP connections are taken; one from %s was closed", client_address[0])
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
+
+    def is_kept(self, request: socket.socket) -> bool:
+        """Whether it has a place for KEPT_PATH alone."""
+        with self._guard:
+            place = self._open.get(request)
+        return place is not None and place.is_kept
+
+    def _place_for(self, address: str) -> _HttpPlace | None:
+        """With `_guard` held. None: all are being answered."""
+        ordinary = [one for one, place in self._open.items() if not place.is_kept]
+        own = [one for one in ordinary if self._open[one].address == address]
+        crowd = own if len(own) >= ADDRESS_MAX else ordinary if len(ordinary) >= CONNECTIONS_MAX - KEPT else []
+        if not crowd or self._dropped_one_of(crowd):
+            return _HttpPlace(address, is_kept=False)
+        kept = [one for one, place in self._open.items() if place.is_kept]
+        if len(kept) < KEPT or self._dropped_one_of(kept):
+            return _HttpPlace(address, is_kept=True)
+        return None
+
+    def _dropped_one_of(self, crowd: Collection[socket.socket]) -> bool:
+        """The oldest that is still asking, where there is one."""
+        oldest = next((one for one in self._asking if one in crowd), None)
+        if oldest is not None:
+            self._drop(oldest)
+        return oldest is not None
 
     def service_actions(self) -> None:
         """At each turn of the accepting thread, ten times a second at least."""
@@ -137,7 +219,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def _drop(self, connection: socket.socket) -> None:
         """With `_guard` held: its place is free at once, and its thread ends as soon as it reads."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         del self._asking[connection]
         with contextlib.suppress(OSError):  # the client was faster
             connection.shutdown(socket.SHUT_RDWR)
@@ -147,7 +229,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super().process_request_thread(request, client_address)
         finally:
             with self._guard:
-                self._open.discard(request)
+                self._open.pop(request, None)
                 self._asking.pop(request, None)
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
@@ -161,11 +243,43 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
     server: _Server
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile: Any = _BoundedReader(self.rfile)
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except _RequestTooLong:
+            self.server.has_asked(self.connection)
+            self.command, self.requestline, self.request_version = "", "", "HTTP/1.0"
+            self.close_connection = True
+            text = f"431 the request is longer than {REQUEST_BYTES_MAX} bytes\n"
+            self._send(Answer(text.encode(), status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), with_body=True)
+            # What is there and not read would let the kernel take the answer back.
+            self.rfile.drain()
+
     def parse_request(self) -> bool:
-        """The first line and the headers; nothing else is read."""
+        """The first line and the headers; nothing else is read. False: it is answered already."""
         is_request = super().parse_request()
         self.server.has_asked(self.connection)
-        return is_request
+        refusal = self._refusal() if is_request else None
+        if refusal is not None:
+            self._send(refusal, with_body=True)
+        return is_request and refusal is None
+
+    def _refusal(self) -> Answer | None:
+        """The answer to what is not asked of this endpoint, or not now."""
+        for host in self.headers.get_all("Host", ()):
+            if not _is_named(host, self.server.names):
+                text = (
+                    f"421 {quoted(host)} is no name of this endpoint; ask by its address, or give it that name (--http-names)\n"
+                )
+                return Answer(text.encode(), status=HTTPStatus.MISDIRECTED_REQUEST)
+        if self.server.is_kept(self.connection) and urlsplit(self.path).path != KEPT_PATH:
+            text = f"503 as many connections are being answered as may be; only {KEPT_PATH} is answered beside them\n"
+            return Answer(text.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+        return None
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -187,7 +301,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         route, rest = found
         try:
             query = parse_qs(asked.query, keep_blank_values=True, max_num_fields=32)
-            answer = route(Request(rest, query, self.headers.get("Accept", "")))
+            answer = route(Request(rest, query, self.headers.get("Accept", ""), self.client_address[0]))
         except Exception:
             # The border to the client; a broken page must not end the others.
             _log.exception("%s cannot be answered", asked.path)
@@ -202,6 +316,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
+        if answer.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+            self.send_header("Retry-After", "1")
         self.end_headers()
         if with_body:
             self.wfile.write(answer.body)
@@ -209,3 +325,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Probes come every few seconds."""
         _log.debug(format, *args)
+
+
+def _is_named(host: str, names: Collection[str]) -> bool:
+    """Whether the header of a request names this endpoint. No header, or an empty one, names nothing else."""
+    if not host.strip():
+        return True
+    try:
+        name = urlsplit(f"//{host.strip()}").hostname or ""
+    except ValueError:
+        return False
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name)
+        return True
+    return name.removesuffix(".") in names

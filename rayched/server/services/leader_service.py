@@ -2,7 +2,7 @@
 
 A standby passes such a question on to the address in the leader's record, at most `HOPS_MAX` times in all: leadership may move
 while the question travels. Where that does not end at the leader, FAILED_PRECONDITION names its address; while nobody leads,
-UNAVAILABLE.
+UNAVAILABLE. The leader's replica is told for whom it is asked, and judges that anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, unavailable
+from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, over_limit, unavailable
 from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, QuestionFailed, SchedulerPort
 from rayched.server.rpc import Call
 from rayched.server.watching.open_streams import OpenStreams, shutting_down
@@ -35,6 +35,8 @@ from rayched.v1.services_pb2 import (
 HOPS_MAX: Final = 3
 QUEUE_LIMIT_MAX: Final = 2_000
 _FORWARD_SECONDS: Final = 2.5
+_FORWARD_RETRY_SECONDS: Final = 1.0
+"""After which a question may be asked again that was too much for the leader."""
 _SERVICE: Final = "/rayched.v1.Scheduling"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 """A connection of each call's own: the leader's address changes just when it matters."""
@@ -86,20 +88,20 @@ class SchedulingService:
         self._leadership = leadership
         self._scheduler = scheduler
 
-    async def get_scheduler_status(self, request: GetSchedulerStatusRequest, _: Call) -> GetSchedulerStatusResponse:
-        return await self._answer("GetSchedulerStatus", request, self._scheduler.status, GetSchedulerStatusResponse)
+    async def get_scheduler_status(self, request: GetSchedulerStatusRequest, call: Call) -> GetSchedulerStatusResponse:
+        return await self._answer("GetSchedulerStatus", request, call, self._scheduler.status, GetSchedulerStatusResponse)
 
-    async def get_plan_basis(self, request: GetPlanBasisRequest, _: Call) -> GetPlanBasisResponse:
-        return await self._answer("GetPlanBasis", request, self._scheduler.plan_basis, GetPlanBasisResponse)
+    async def get_plan_basis(self, request: GetPlanBasisRequest, call: Call) -> GetPlanBasisResponse:
+        return await self._answer("GetPlanBasis", request, call, self._scheduler.plan_basis, GetPlanBasisResponse)
 
-    async def explain(self, request: ExplainRequest, _: Call) -> ExplainResponse:
+    async def explain(self, request: ExplainRequest, call: Call) -> ExplainResponse:
         if not request.name:
             raise invalid("name: is missing; want the name of a pod")
         if request.limit < 0:
             raise invalid(f"limit: {request.limit}: want how many nodes to show, or 0 for all")
         for part, text in (("namespace", request.namespace or "default"), ("name", request.name)):
             key_part(text, part)
-        return await self._answer("Explain", request, lambda: self._explain(request), ExplainResponse)
+        return await self._answer("Explain", request, call, lambda: self._explain(request), ExplainResponse)
 
     async def _explain(self, request: ExplainRequest) -> ExplainResponse:
         try:
@@ -107,13 +109,18 @@ class SchedulingService:
         except NothingToExplain as problem:
             raise ApiFailure(Code.NOT_FOUND, str(problem)) from None
 
-    async def list_queue(self, request: ListQueueRequest, _: Call) -> ListQueueResponse:
+    async def list_queue(self, request: ListQueueRequest, call: Call) -> ListQueueResponse:
         if not 0 <= request.limit <= QUEUE_LIMIT_MAX:
             raise invalid(f"limit: {request.limit}: allowed are 0 to {QUEUE_LIMIT_MAX}")
-        return await self._answer("ListQueue", request, lambda: self._scheduler.queue(request), ListQueueResponse)
+        return await self._answer("ListQueue", request, call, lambda: self._scheduler.queue(request), ListQueueResponse)
 
     async def _answer(
-        self, method: str, request: Any, ask: Callable[[], Awaitable[ResponseT]], response_type: type[ResponseT]
+        self,
+        method: str,
+        request: Any,
+        call: Call,
+        ask: Callable[[], Awaitable[ResponseT]],
+        response_type: type[ResponseT],
     ) -> ResponseT:
         """This replica's scheduler's answer where it leads, else that of the leader's; all requests have `hops`."""
         try:
@@ -132,18 +139,20 @@ class SchedulingService:
         onward.CopyFrom(request)
         onward.hops += 1
         async with grpc.aio.insecure_channel(leader.address, options=_CHANNEL_OPTIONS) as channel:
-            call: Any = channel.unary_unary(
+            forward: Any = channel.unary_unary(
                 f"{_SERVICE}/{method}",
                 request_serializer=type(request).SerializeToString,
                 response_deserializer=response_type.FromString,
             )
             try:
-                response: ResponseT = await call(onward, timeout=_FORWARD_SECONDS)
+                response: ResponseT = await forward(onward, timeout=_FORWARD_SECONDS, metadata=call.passed_on)
             except grpc.RpcError as error:
                 code = error.code()
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
-                if code in (Code.NOT_FOUND, Code.INTERNAL):
+                if code is Code.RESOURCE_EXHAUSTED:
+                    raise over_limit(error.details(), _FORWARD_RETRY_SECONDS) from None
+                if code in (Code.NOT_FOUND, Code.INTERNAL, Code.PERMISSION_DENIED):
                     raise ApiFailure(code, error.details()) from None
                 raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
         return response

@@ -11,9 +11,10 @@
 A hub lists again when it cannot prove that etcd has the past that it followed (docs/adr/0013). Then nobody's position in it says
 anything either, so each caller has to list, too.
 
-A caller that does not read occupies one response and a number. When the window has moved past it, or one response could not be
-sent for `write_seconds_max`, the stream is cut as ABORTED and names the revision from which the next one goes on. Each
-stream is a task of gRPC's; `close` ends them all with UNAVAILABLE and the same.
+A caller that does not read occupies one response, of 256 KiB or one revision, and a number. Those that begin with the same
+present state share its pages. When the window has moved past a caller, or one response could not be sent for
+`write_seconds_max`, the stream is cut as ABORTED and names the revision from which the next one goes on. Each stream is a task of
+gRPC's; `close` ends them all with UNAVAILABLE and the same.
 
 Cost: one wake-up a stream for each delivery of its kind, fewer when it is behind.
 """
@@ -21,19 +22,18 @@ Cost: one wake-up a stream for each delivery of its kind, fewer when it is behin
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rayched.api.kinds import EVENT
-from rayched.server.admission.turns import Turns
 from rayched.server.errors import ApiFailure, Code, invalid, unavailable, watch_ended
 from rayched.server.rpc import Call
 from rayched.server.watching.changes import EventEncoder, ObjectChange, bookmark, unreadable_object, up_to
 from rayched.server.watching.history import History, HistoryGone
 from rayched.server.watching.node_index import select_node
 from rayched.server.watching.open_streams import OpenStreams
+from rayched.server.watching.present_pages import PresentViews
 from rayched.server.watching.selection import Selection, select
 from rayched.server.watching.watch_feed import WatchFeed
 from rayched.server.watching.watch_hub import BYTES_A_BATCH, EVENTS_A_BATCH, Batch, Loss, Lost, Subscription, WatchHub
@@ -46,7 +46,7 @@ class WatchLimits:
 
     streams_max: int = 10_000
     bookmark_seconds: float = 10.0
-    write_seconds_max: float = 30.0
+    write_seconds_max: float = 10.0
     sync_seconds_max: float = 2.5
     histories_max: int = 32
     """Streams that read etcd's history at a time, each by a watch of its own: those of a replica that ended come all at once to
@@ -99,6 +99,7 @@ class WatchService:
         self._encoder = encoder
         self._limits = limits or WatchLimits()
         self._streams = OpenStreams()
+        self._views = PresentViews()
         self._histories = asyncio.Semaphore(self._limits.histories_max)
 
     @property
@@ -119,7 +120,8 @@ class WatchService:
             raise invalid(f"start_revision: found {start_revision}, want 0 or the first revision to be sent")
         self._streams.refuse_when_closing()
         if len(self._streams) >= self._limits.streams_max:
-            raise unavailable(f"this replica serves {self._limits.streams_max} watches already; ask another one")
+            raise call.refused("watches", f"this replica serves {self._limits.streams_max} watches, and no more")
+        call.counts_as_watch(wide=selection.by_key)
         source = self._sources.events() if selection.kind is EVENT else self._sources.cluster()
         stream = _WatchCall(call, selection, source, max(start_revision - 1, 0), fence)
         await self._streams.run(lambda: self._run(stream, start_revision), lambda: _watch_elsewhere(stream))
@@ -137,6 +139,7 @@ class WatchService:
         else:
             await stream.call.accept()
             subscription = await self._send_present_state(stream)
+        stream.call.settled()
         if subscription is None:
             subscription = await self._catch_up(stream)
         try:
@@ -169,22 +172,17 @@ class WatchService:
 
     async def _send_present_state(self, stream: _WatchCall) -> Subscription | None:
         hub, selection = stream.source.feed.hub, stream.selection
-        entries, unreadable, revision = hub.entries(selection), hub.unreadable(selection), hub.revision
+        view, revision, unreadable = self._views.of(hub, selection), hub.revision, hub.unreadable(selection)
         subscription = self._subscribe(stream, revision)
         try:
-            turns, part, size = Turns(time.monotonic), [unreadable_object(key, selection) for key in unreadable], 0
-            for entry in entries:
-                # However many of them the selectors leave out.
-                await turns.pause()
-                event = self._encoder.encode_initial(entry, selection)
-                if event is not None:
-                    part.append(event)
-                    size += len(event)
-                if len(part) >= EVENTS_A_BATCH or size >= BYTES_A_BATCH:
-                    await self._write(stream, b"".join(part))
-                    part, size = [], 0
-            if part:
-                await self._write(stream, b"".join(part))
+            if unreadable:
+                await self._write(stream, b"".join(unreadable_object(key, selection) for key in unreadable))
+            at = 0
+            while at < len(view):
+                page = await view.page(at)
+                if page.content:
+                    await self._write(stream, page.content)
+                at = page.end
             await self._write(stream, bookmark(revision))
             stream.revision = revision
         except BaseException:

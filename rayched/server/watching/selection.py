@@ -16,7 +16,9 @@ from rayched.api.kinds import EVENT, AnyObject, Kind, by_name
 from rayched.api.selectors import FieldSelector, Requirements, SelectorError, parse_field_selector, parse_label_selector
 from rayched.store.keys import ObjectKey
 
-SELECTOR_CHARACTERS_MAX: Final = 16_384
+SELECTOR_CHARACTERS_MAX: Final = 4_096
+REQUIREMENTS_MAX: Final = 64
+"""Each is asked of each object that is covered."""
 _NAME_FIELD: Final = "metadata.name"
 _FIELDS_OF_ALL: Final = (_NAME_FIELD, "metadata.namespace")
 
@@ -81,9 +83,12 @@ def select(kind: str, namespace: str, label_selector: str, field_selector: str) 
     for name, text in (("label_selector", label_selector), ("field_selector", field_selector)):
         if len(text) > SELECTOR_CHARACTERS_MAX:
             raise SelectorError(f"{name}: {len(text)} characters, at most {SELECTOR_CHARACTERS_MAX} are allowed")
-    terms = parse_field_selector(field_selector)
+    terms, labels = parse_field_selector(field_selector), parse_label_selector(label_selector)
+    for name, count in (("label_selector", len(labels.items)), ("field_selector", len(terms.terms))):
+        if count > REQUIREMENTS_MAX:
+            raise SelectorError(f"{name}: {count} requirements, at most {REQUIREMENTS_MAX} are allowed")
     if found is not None:
         fields.check(terms, found)
     elif any(term.field not in _FIELDS_OF_ALL for term in terms.terms):
         raise SelectorError(f"field_selector: without a kind only {' and '.join(_FIELDS_OF_ALL)} can be selected by")
-    return Selection(found, namespace, parse_label_selector(label_selector), terms)
+    return Selection(found, namespace, labels, terms)

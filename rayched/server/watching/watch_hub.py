@@ -30,7 +30,8 @@ from rayched.store.entries import Deleted, Entry
 from rayched.store.keys import ObjectKey
 
 EVENTS_A_BATCH: Final = 500
-BYTES_A_BATCH: Final = 1 << 20
+BYTES_A_BATCH: Final = 256 << 10
+"""What a subscriber that does not read holds at most, or one revision."""
 CHANGES_A_READ: Final = 5_000
 """One read looks at this many changes, so that a subscription that matches nothing cannot occupy the event loop."""
 
@@ -104,16 +105,19 @@ class Subscription:
         index = start
         while index < len(window):
             change = window[index]
-            if (index >= stop or len(events) >= events_max or size >= bytes_max) and change.revision != self.revision:
+            begins = change.revision != self.revision
+            if begins and (index >= stop or len(events) >= events_max or size >= bytes_max):
                 break
-            self.revision = max(self.revision, change.revision)
-            index += 1
             # A watch may begin ahead of what the hub has seen.
             if change.revision > self._after and selection.covers(change.key):
                 event = encoder.encode(change, selection)
                 if event is not None:
+                    if begins and events and size + len(event) > bytes_max:
+                        break
                     events.append(event)
                     size += len(event)
+            self.revision = max(self.revision, change.revision)
+            index += 1
         self._position = hub.first + index
         self.pending = index < len(window)
         if not self.pending:
@@ -173,14 +177,16 @@ class NodeSubscription(Subscription):
         size = 0
         for position in self._index.positions(self.node, self._position):
             change = hub.window[position - hub.first]
-            if (len(events) >= events_max or size >= bytes_max) and change.revision != self.revision:
+            begins = change.revision != self.revision
+            if begins and (len(events) >= events_max or size >= bytes_max):
                 return Batch(events, self.revision, True)
+            event = hub.encoder.encode(change, self.selection) if change.revision > self._after else None
+            if event is not None:
+                if begins and events and size + len(event) > bytes_max:
+                    return Batch(events, self.revision, True)
+                events.append(event)
+                size += len(event)
             self.revision, self._position = max(self.revision, change.revision), position + 1
-            if change.revision > self._after:
-                event = hub.encoder.encode(change, self.selection)
-                if event is not None:
-                    events.append(event)
-                    size += len(event)
         self._position = hub.first + len(hub.window)
         self.pending = False
         self.revision = max(self.revision, hub.revision)

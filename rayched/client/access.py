@@ -1,0 +1,55 @@
+"""Calls about who may what; a part of Client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rayched.client import calls
+from rayched.client.transport import Transport
+from rayched.v1.access_pb2 import CanIResponse, GrantResponse, RevokeGrantResponse, RoleBinding, WhoAmIResponse
+
+
+class AccessCalls:
+    """See the module. `_transport` is the client's."""
+
+    _transport: Transport
+
+    def who_am_i(self, *, timeout_seconds: float | None = None) -> WhoAmIResponse:
+        """Who the cluster takes the caller for, and the role bindings of that identity."""
+        call = calls.who_am_i()
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def can_i(
+        self,
+        call: str,
+        kind: str = "",
+        namespace: str = "",
+        name: str = "",
+        *,
+        subject: str = "",
+        timeout_seconds: float | None = None,
+    ) -> CanIResponse:
+        """Whether a call such as "Submission.Delete" may be made; the empty namespace is all of them, or none. Nothing is called.
+
+        `subject` is another identity, about which operators and administrators may ask.
+        """
+        asked = calls.can_i(call, kind, namespace, name, subject)
+        return asked.result(self._transport.call(asked.name, asked.request, total_seconds=timeout_seconds))
+
+    def grant(self, binding: RoleBinding, *, timeout_seconds: float | None = None) -> GrantResponse:
+        """Gives a role. The same subject, role and namespaces again replace what the binding allows."""
+        call = calls.grant(binding)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def revoke_grant(self, id: str, *, timeout_seconds: float | None = None) -> RevokeGrantResponse:
+        """Takes a role away; FAILED_PRECONDITION for the last binding to the role admin.
+
+        Where an attempt without an answer had taken it away already, NOT_FOUND.
+        """
+        call = calls.revoke_grant(id)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def grants(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[RoleBinding]:
+        """Role bindings of one identity; without one all of them, which operators and administrators may see."""
+        call = calls.list_grants(subject)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))

@@ -1,0 +1,66 @@
+"""What an ApiServer is told: where it listens, where its store is, who its callers are, and how much they may have."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rayched.access.bindings import RoleBinding
+from rayched.api.well_known_taints import DefaultTolerations
+from rayched.server.call_guard import INSECURE_BINDINGS, IdentityOf, loopback_identity
+from rayched.server.edge.limits import EdgeLimits
+from rayched.server.services.watch_service import WatchLimits
+from rayched.server.watching.watch_hub import HubLimits
+from rayched.store.keys import Keys
+from rayched.store.space import SpaceGate
+
+
+class ListenError(Exception):
+    """The server cannot listen where it was told to; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where an ApiServer listens and where its store is."""
+
+    listen_address: str
+    """host:port; port 0 lets the system choose."""
+    etcd_endpoints: Sequence[str]
+    keys: Keys = field(default_factory=Keys)
+    version: str = ""
+    allow_remote: bool = False
+    """Listen on other addresses than loopback as well."""
+    hub: HubLimits = field(default_factory=HubLimits)
+    watch: WatchLimits = field(default_factory=WatchLimits)
+    tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
+    gate: SpaceGate = field(default_factory=SpaceGate)
+    """Refuses what is new before etcd's space is used up."""
+    problems: Callable[[], Sequence[str]] = tuple
+    """What whoever asks for the leader should know, one line each."""
+    edge: EdgeLimits = field(default_factory=EdgeLimits)
+    identity_of: IdentityOf = loopback_identity
+    """Who makes a call."""
+    built_in_bindings: Sequence[RoleBinding] = INSECURE_BINDINGS
+    """Roles that nobody can take away; without certificates whoever reaches the server is its administrator."""
+
+
+def host_and_port(options: ServerOptions) -> tuple[str, int]:
+    """Where it is to listen. Raises ListenError."""
+    host, _, port = options.listen_address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ListenError(f"listen address {options.listen_address!r}: want host:port")
+    if not options.allow_remote and not _is_loopback(host):
+        raise ListenError(
+            f"listen address {options.listen_address!r}: is not loopback; there is no authentication, so that must be asked for"
+        )
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False

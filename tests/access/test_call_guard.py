@@ -1,0 +1,285 @@
+"""The guard at the edge: whose rights count, what a stream may outlive, and what is not known yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import grpc
+import pytest
+
+from rayched.access.authorizing import Authorizer
+from rayched.access.binding_table import BindingTable
+from rayched.access.bindings import read_binding
+from rayched.access.identity import Identity, IdentityKind
+from rayched.server.call_guard import (
+    FOR_METADATA,
+    INSECURE_ADMIN,
+    INSECURE_BINDINGS,
+    CallGuard,
+    insecure_guard,
+    loopback_identity,
+)
+from rayched.server.edge.caller import Caller
+from rayched.server.errors import ApiFailure
+from rayched.v1.services_pb2 import (
+    ExplainRequest,
+    GetRequest,
+    HeartbeatRequest,
+    ListRequest,
+    ObjectKey,
+    RegisterNodeRequest,
+    WatchRequest,
+)
+from tests.access.matrix import IDENTITIES, binding, bindings, identity, table_of
+
+
+class ContextWith:
+    """What gRPC tells of a call with this metadata."""
+
+    def __init__(self, *pairs: tuple[str, str]) -> None:
+        self._pairs = pairs
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:40000"
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._pairs
+
+
+def guard_of(column: str, table: BindingTable | None = None) -> CallGuard:
+    return CallGuard(Authorizer(table or table_of(*bindings())), lambda context: identity(column))
+
+
+def begin(guard: CallGuard, context: Any, call: str) -> Caller:
+    """As the edge does it, before a request is read."""
+    caller = guard.identify(context)
+    guard.authorize(caller, call)
+    return caller
+
+
+def code_of(work: Any) -> str:
+    with pytest.raises(ApiFailure) as raised:
+        work()
+    return str(raised.value.code.name)
+
+
+@pytest.mark.row("B57")
+def test_a_replica_asks_with_the_rights_of_whom_it_asks_for() -> None:
+    guard = guard_of("replica")
+    caller = begin(guard, ContextWith((FOR_METADATA, IDENTITIES["viewer"])), "Scheduling.Explain")
+
+    assert caller.identity == identity("viewer") and caller.is_passed_on
+    guard.judge(caller, "Scheduling.Explain", ExplainRequest(namespace="team-a", name="web"))
+    foreign = ExplainRequest(namespace="team-b", name="web")
+    assert code_of(lambda: guard.judge(caller, "Scheduling.Explain", foreign)) == "PERMISSION_DENIED"
+    assert code_of(lambda: begin(guard, ContextWith(), "Scheduling.Explain")) == "PERMISSION_DENIED", "in its own name"
+    bad = ContextWith((FOR_METADATA, "root"))
+    assert code_of(lambda: begin(guard, bad, "Scheduling.Explain")) == "UNAUTHENTICATED"
+
+
+@pytest.mark.row("B58")
+@pytest.mark.parametrize("column", ["nobody", "viewer", "operator", "node"])
+def test_nobody_else_asks_for_others(column: str) -> None:
+    guard = guard_of(column)
+    context = ContextWith((FOR_METADATA, IDENTITIES["admin"]))
+
+    caller = begin(guard, context, "Leadership.GetLeader")
+
+    assert caller.identity == identity(column) and not caller.is_passed_on
+    assert code_of(lambda: begin(guard, context, "Nodes.Register" if column != "node" else "Admin.Cordon")) == "PERMISSION_DENIED"
+
+
+@pytest.mark.row("B59")
+@pytest.mark.parametrize(("column", "asks_for", "hops", "believed"), [
+    ("admin", "", 2, 0),
+    ("admin", "", -5, 0),
+    ("viewer", "admin", 2, 0),
+    ("replica", "admin", 2, 2),
+    ("replica", "admin", -5, 0),
+])  # fmt: skip
+def test_how_often_a_question_was_passed_on_is_a_replicas_to_say(column: str, asks_for: str, hops: int, believed: int) -> None:
+    guard, request = guard_of(column), ExplainRequest(namespace="team-a", name="web", hops=hops)
+    pairs = ((FOR_METADATA, IDENTITIES[asks_for]),) if asks_for else ()
+
+    guard.judge(begin(guard, ContextWith(*pairs), "Scheduling.Explain"), "Scheduling.Explain", request)
+
+    assert request.hops == believed
+
+
+@pytest.mark.row("B50")
+@pytest.mark.parametrize("call", ["Submission.List", "Watch.Watch"])
+def test_an_empty_namespace_never_means_what_one_may_see(call: str) -> None:
+    guard = guard_of("viewer")
+    request = ListRequest(kind="Pod") if call == "Submission.List" else WatchRequest(kind="Pod")
+
+    assert code_of(lambda: guard.judge(begin(guard, ContextWith(), call), call, request)) == "PERMISSION_DENIED"
+    request.field_selector = "metadata.namespace=team-a"
+    assert code_of(lambda: guard.judge(begin(guard, ContextWith(), call), call, request)) == "PERMISSION_DENIED"
+
+
+@pytest.mark.row("B54")
+def test_a_kind_of_the_cluster_has_no_namespace_to_hide_in() -> None:
+    guard = guard_of("submitter")
+    for kind, name in (("Node", "node-1"), ("Namespace", "team-b")):
+        request = GetRequest(key=ObjectKey(kind=kind, namespace="team-a", name=name))
+        assert code_of(lambda request=request: guard.judge(Caller(identity("submitter")), "Submission.Get", request)) == (  # type: ignore[misc]
+            "PERMISSION_DENIED"
+        )
+
+
+@pytest.mark.row("B75", "B76", "B86")
+def test_an_agent_of_many_answers_for_those_of_its_binding() -> None:
+    many = Identity("rayched-test", IdentityKind.NODES, "hollow")
+    nodes = table_of(*bindings())
+    message = binding("viewer", "viewer", "team-a").to_message()
+    message.subject, message.role, message.nodes[:] = many.uri, "node", ["node-{1..2}"]
+    del message.namespaces[:]
+    nodes.changed([(f"/b/{read_binding(message).id}".encode(), message.SerializeToString())])
+    guard = CallGuard(Authorizer(nodes), lambda context: many)
+
+    def judge(call: str, request: Any) -> Caller:
+        caller = begin(guard, ContextWith(), call)
+        guard.judge(caller, call, request)
+        return caller
+
+    def registration(name: str) -> RegisterNodeRequest:
+        request = RegisterNodeRequest()
+        request.node.metadata.name = name
+        return request
+
+    judge("Nodes.Heartbeat", HeartbeatRequest(nodes=["node-1", "node-2"]))
+    assert judge("Nodes.Register", registration("node-2")).node_text == "system:node:node-2"
+    assert code_of(lambda: judge("Nodes.Heartbeat", HeartbeatRequest(nodes=["node-1", "node-3"]))) == "PERMISSION_DENIED"
+    assert code_of(lambda: judge("Nodes.Register", registration("node-3"))) == "PERMISSION_DENIED"
+    bold = registration("node-1")
+    bold.node.metadata.labels["node-restriction.rayched.io/x"] = "y"
+    assert code_of(lambda: judge("Nodes.Register", bold)) == "PERMISSION_DENIED"
+    for selector in ("", "spec.nodeName=node-1"):
+        request = ListRequest(kind="Pod", field_selector=selector)
+        assert code_of(lambda request=request: judge("Submission.List", request)) == "PERMISSION_DENIED"  # type: ignore[misc]
+
+
+@pytest.mark.row("B81", "B85")
+def test_what_an_agent_may_not_say_of_its_own_node() -> None:
+    guard = guard_of("node")
+
+    def judge(change: Any) -> None:
+        request = RegisterNodeRequest()
+        request.node.metadata.name = "node-1"
+        change(request.node)
+        guard.judge(begin(guard, ContextWith(), "Nodes.Register"), "Nodes.Register", request)
+
+    judge(lambda node: node.metadata.labels.update({"kubernetes.io/os": "linux"}))
+    for change in (
+        lambda node: node.metadata.labels.update({"node-restriction.rayched.io/x": "1"}),
+        lambda node: node.metadata.labels.update({"sub.node-restriction.rayched.io/x": "1"}),
+        lambda node: node.metadata.owner_references.add(kind="Pod", name="web", uid="1"),
+        lambda node: setattr(node.spec, "unschedulable", True),
+    ):
+        assert code_of(lambda change=change: judge(change)) == "PERMISSION_DENIED"  # type: ignore[misc]
+
+
+@pytest.mark.row("B84")
+def test_an_agent_deletes_no_node() -> None:
+    guard = guard_of("node")
+    for call in ("Submission.Delete", "Submission.Apply", "Submission.Submit", "Admin.Label", "Admin.Taint", "Admin.Cordon"):
+        assert code_of(lambda call=call: begin(guard, ContextWith(), call)) == "PERMISSION_DENIED"  # type: ignore[misc]
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 5.0))
+
+
+@pytest.mark.row("B53", "B61")
+def test_a_stream_ends_when_its_right_does() -> None:
+    async def play() -> None:
+        table = table_of(*bindings())
+        guard = guard_of("viewer", table)
+        caller = begin(guard, ContextWith(), "Watch.Watch")
+        guard.judge(caller, "Watch.Watch", WatchRequest(kind="Pod", namespace="team-a"))
+        outcome: list[ApiFailure] = []
+
+        async def stream() -> None:
+            try:
+                with guard.going_on(caller, "Watch.Watch"):
+                    await asyncio.Event().wait()
+            except ApiFailure as failure:
+                outcome.append(failure)
+
+        task = asyncio.create_task(stream())
+        await asyncio.sleep(0)
+        other = binding("operator", "operator")
+        table.changed([(f"/rayched/access/bindings/{other.id}".encode(), None)])
+        guard.judge_open_streams()
+        await asyncio.sleep(0)
+        assert not task.done(), "what does not concern it does not end it"
+        mine = binding("viewer", "viewer", "team-a")
+        table.changed([(f"/rayched/access/bindings/{mine.id}".encode(), None)])
+        guard.judge_open_streams()
+        await asyncio.wait_for(task, 1.0)
+        assert outcome[0].code is grpc.StatusCode.PERMISSION_DENIED
+        assert "may not Watch.Watch of pods of namespace team-a" in outcome[0].message
+
+    run(play())
+
+
+def test_a_stream_that_its_caller_ends_is_no_refusal() -> None:
+    async def play() -> None:
+        guard = guard_of("viewer")
+        caller = begin(guard, ContextWith(), "Watch.Watch")
+
+        async def stream() -> None:
+            with guard.going_on(caller, "Watch.Watch"):
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(stream())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert caller.ended is None
+
+    run(play())
+
+
+@pytest.mark.row("B62")
+def test_before_the_bindings_are_read_nobody_is_told_that_they_may_not() -> None:
+    table = BindingTable(INSECURE_BINDINGS)
+    unread = guard_of("viewer", table)
+
+    assert code_of(lambda: begin(unread, ContextWith(), "Submission.Get")) == "UNAVAILABLE"
+    assert code_of(lambda: begin(guard_of("node", table), ContextWith(), "Submission.Delete")) == "PERMISSION_DENIED"
+    begin(unread, ContextWith(), "Leadership.GetLeader")
+    begin(CallGuard(Authorizer(table)), ContextWith(), "Submission.Delete")
+    table.listed({})
+    assert code_of(lambda: begin(unread, ContextWith(), "Submission.Get")) == "PERMISSION_DENIED"
+
+
+def test_without_certificates_everybody_is_an_administrator_but_agents() -> None:
+    guard = insecure_guard()
+
+    assert loopback_identity(ContextWith()) == INSECURE_ADMIN == Identity.parse("spiffe://insecure/user/admin")
+    assert loopback_identity(ContextWith(("rayched-identity", "somebody"))) == INSECURE_ADMIN
+    agent = ContextWith(("rayched-identity", "system:node:node-7"))
+    assert loopback_identity(agent) == Identity.parse("spiffe://insecure/node/node-7")
+    assert code_of(lambda: begin(guard, agent, "Submission.Delete")) == "PERMISSION_DENIED"
+    odd = ContextWith(("rayched-identity", "system:node:a/b"))
+    assert code_of(lambda: begin(guard, odd, "Leadership.GetLeader")) == "UNAUTHENTICATED"
+    caller = begin(guard, ContextWith(), "Submission.Get")
+    guard.judge(caller, "Submission.Get", GetRequest(key=ObjectKey(kind="Node", name="node-1")))
+    assert guard.is_admin(caller) and caller.proves_nothing
+
+
+@pytest.mark.row("B49")
+def test_a_refusal_is_the_same_whatever_there_is() -> None:
+    guard = guard_of("viewer")
+
+    def said(name: str) -> str:
+        request = GetRequest(key=ObjectKey(kind="Pod", namespace="team-b", name=name))
+        with pytest.raises(ApiFailure) as raised:
+            guard.judge(Caller(identity("viewer")), "Submission.Get", request)
+        return raised.value.message.replace(name, "NAME")
+
+    assert said("there") == said("nowhere")
