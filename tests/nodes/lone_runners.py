@@ -14,6 +14,8 @@ from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.agent_settings import boottime_of, steady_clock
 from rayched.nodes.agent.disk import NodeDirectory
+from rayched.nodes.agent.drivers.node_drivers import NodeDrivers
+from rayched.nodes.agent.drivers.process_driver import PROCESS, ProcessDriver
 from rayched.nodes.agent.fence_guard import FenceGuard
 from rayched.nodes.agent.leftovers import Leftovers, shims_of
 from rayched.nodes.agent.loop import AgentLoop
@@ -50,7 +52,7 @@ class LoneRunners:
             node="alone",
             address="127.0.0.1",
             memory_capacity=1 << 30,
-            policy=chosen.policy,
+            drivers=NodeDrivers([ProcessDriver(chosen.policy, cgroups)], PROCESS, root / "pods", lambda _: None, metrics),
             restart_cap=1.0,
             clock=steady_clock,
             boottime_of=boottime_of,

@@ -113,7 +113,7 @@ class NodeAgent:
             node=settings.node,
             address=settings.address,
             memory_capacity=settings.size.capacity["memory"],
-            policy=settings.policy,
+            drivers=settings.node_drivers(client, metrics),
             restart_cap=settings.restart_cap,
             clock=self._clock,
             boottime_of=boottime_of,
