@@ -103,6 +103,12 @@ class NodeOptions:
     default_driver: Annotated[Literal["process", "podman"], typer.Option(help="What runs pods without a RuntimeClass.")] = (
         "process"
     )
+    pod_pids_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Tasks that each pod may have; none: no limit. Needs the tier cgroup of --containment."
+        ),
+    ] = None
     podman: Annotated[Path | None, _of_host("FILE", "The program of the driver podman; none: the one on $PATH, if any.")] = None
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take the node from another agent that still lives, or from another machine.")
@@ -158,6 +164,7 @@ class NodeOptions:
             tuple(_range("--allowed-gids", text) for text in self.allowed_gids or ()),
             _directories(self.allowed_host_paths),
             _directories(self.image_roots),
+            self.pod_pids_limit or 0,
         )
 
     def cgroups(self) -> Path | None:
@@ -166,6 +173,8 @@ class NodeOptions:
             wrong(f"--containment {self.containment}: this host has no cgroup of the second version that may be written to")
         if self.containment == "cgroup" and tier_of(found) is not ContainmentTier.CGROUP:
             wrong("--containment cgroup: the cgroup of the second version lacks one of the controllers cpu, memory and pids")
+        if self.pod_pids_limit is not None and tier_of(found) is not ContainmentTier.CGROUP:
+            wrong(f"--pod-pids-limit {self.pod_pids_limit}: needs the tier cgroup of --containment, found {tier_of(found)}")
         return found
 
     def podman_program(self) -> str:

@@ -11,7 +11,8 @@ should not need, are errors.
     images          those that are there, with their user behind a blank
     broken          it answers nothing, and says the file's text
     controllers     JSON of the controllers of cgroups that it can use; without the file the usual ones
-    slow            fetching takes so many seconds
+    slow            fetching takes so many seconds, unless the file goes before
+    slow-start      the same of the begin of a container
     calls           what it was called with, one JSON array a line
 """
 
@@ -121,6 +122,10 @@ class Fake:
                 return int(image not in self.images())
             case ["image", "inspect", "--format", "{{.Config.User}}", image]:
                 print(self.images()[image])
+            case ["images", "--format", "json"]:
+                print(json.dumps([{"Names": [name], "Size": 1000 * len(name)} for name in self.images()] + [{"Size": 7}]))
+            case ["image", "rm", image]:
+                self.remove_image(image)
             case ["pull", "--quiet", image]:
                 self.pull(image)
             case ["create", *options]:
@@ -140,10 +145,23 @@ class Fake:
                 raise FakeError(f"unknown command or flags: {words}")
         return 0
 
+    def linger(self, name: str) -> None:
+        asked = self.directory / name
+        ends_at = time.monotonic() + (float(asked.read_text()) if asked.exists() else 0.0)
+        while asked.exists() and time.monotonic() < ends_at:
+            time.sleep(_LOOK_SECONDS)
+
+    def remove_image(self, image: str) -> None:
+        if image not in self.images():
+            raise FakeError(f"{image}: image not known", 1)
+        containers = [json.loads(path.read_text()) for path in (self.directory / "containers").glob("*.json")]
+        if any(one["Image"] == image for one in containers):
+            raise FakeError("image is in use by a container: consider listing external containers", 2)
+        left = [f"{name} {user}\n" for name, user in self.images().items() if name != image]
+        (self.directory / "images").write_text("".join(left))
+
     def pull(self, image: str) -> None:
-        slow = self.directory / "slow"
-        if slow.exists():
-            time.sleep(float(slow.read_text()))
+        self.linger("slow")
         if image not in lines(self.directory / "registry"):
             raise FakeError(f"initializing source docker://{image}: reading manifest: manifest unknown")
         if image not in self.images():
@@ -171,6 +189,7 @@ class Fake:
             "cpu-period",
             "cpu-quota",
             "cpu-shares",
+            "pids-limit",
             "oom-score-adj",
             "entrypoint",
             "env-file",
@@ -192,6 +211,7 @@ class Fake:
             {
                 "Id": hashlib.sha256(asked.name.encode()).hexdigest(),
                 "Name": asked.name,
+                "Image": image,
                 "Labels": dict(label.partition("=")[::2] for label in asked.label),
                 "Env": {name: value for name, _, value in pairs},
                 "Argv": [*(json.loads(asked.entrypoint) if asked.entrypoint else []), *arguments] or ["sleep", "100000"],
@@ -206,6 +226,7 @@ class Fake:
 
     def start(self, name: str) -> int:
         self.container(name)
+        self.linger("slow-start")
         told = self.with_monitor("run", name, [])
         if told["code"] is None:
             raise FakeError(f"unable to start container {name!r}: {told['text']}", 127)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 from rayched.nodes.agent.cgroup_limits import container_limits, cpu_shares, cpu_weight, pod_limits
 from rayched.nodes.agent.containment import ContainmentTier, tier_of, tracking_root
 from rayched.nodes.agent.drivers.process_driver import ProcessDriver
+from rayched.nodes.agent.eviction.signals import Signal
+from rayched.nodes.agent.process_specs import AttemptPlace
 from rayched.nodes.agent.recovery import exit_of
 from rayched.nodes.agent.shim import cgroup
+from rayched.nodes.agent.stats import NodeBounds, NodeStats, PodPlace
 from rayched.v1.core_pb2 import Container, Pod
 from tests.nodes.driven_pod import Backend, DrivenPod, a_policy
 
@@ -91,6 +95,33 @@ def test_a_pod_has_a_limit_where_each_of_its_containers_has_one() -> None:
     assert pod_limits(pod)["memory.max"] == str(56 * MI)
     pod.spec.containers.append(a_container("c"))
     assert "memory.max" not in pod_limits(pod)
+
+
+def test_a_pod_has_so_many_processes_as_its_node_lets_it(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    pod = Pod()
+    pod.spec.containers.append(a_container())
+    pod.spec.containers[0].command.append("run")
+    for pids, wanted in ((0, None), (100, "100")):
+        driver = ProcessDriver(replace(a_policy(), pod_pids=pids), tmp_path)
+        spec = driver.specify(pod, pod.spec.containers[0], AttemptPlace("n", "10.0.0.1", 0, "/work", "/log"))
+        assert spec["pod_limits"].get("pids.max") == wanted
+        assert "pids.max" not in spec["limits"]
+
+
+def test_memory_is_what_the_kernel_counts_in_a_containers_cgroup(tmp_path: Path) -> None:
+    for name, current, inactive in (("main-3", 50 * MI, 8 * MI), ("side-0", MI, 2 * MI), ("main-2", MI, 0)):
+        directory = tmp_path / "cgroups" / "uid" / name
+        directory.mkdir(parents=True)
+        (directory / "memory.current").write_text(f"{current}\n")
+        (directory / "memory.stat").write_text(f"anon 4096\nfile 4096\ninactive_file {inactive}\n")
+    (tmp_path / "cgroups" / "uid" / "gone-0").mkdir()
+    place = PodPlace("uid", tmp_path / "pod", [], None)
+    stats = NodeStats(tmp_path, NodeBounds(memory=100 * MI), 60 * MI, tmp_path / "cgroups")
+    seen = stats.look([place], 0.0)
+    assert seen.pods["uid"].memory == {"main": 43 * MI, "side": 0}, "what could be given back at once is not counted"
+    assert seen.seen[Signal.ALLOCATABLE_MEMORY].available == 17 * MI
+    assert NodeStats(tmp_path, NodeBounds(), MI).look([place], 0.0).pods["uid"].memory == {}
 
 
 def test_a_host_is_of_the_tier_that_its_controllers_allow(tmp_path: Path) -> None:

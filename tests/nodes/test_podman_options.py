@@ -75,7 +75,7 @@ def test_podman_is_told_of_limits_mounts_and_the_program() -> None:
     ("controllers", "told"),
     [
         ('["cpuset", "cpu", "memory"]', {"--memory", "--cpu-shares", "--cpu-quota"}),
-        ('["memory", "pids"]', {"--memory"}),
+        ('["memory", "pids"]', {"--memory", "--pids-limit"}),
         ("[]", set()),
         ("null", set()),
     ],
@@ -83,14 +83,16 @@ def test_podman_is_told_of_limits_mounts_and_the_program() -> None:
 def test_limits_that_podman_cannot_keep_here_are_not_asked_of_it(tmp_path: Path, controllers: str, told: set[str]) -> None:
     program = installed(tmp_path / "fake")
     (program.parent / "controllers").write_text(controllers)
-    driver = PodmanDriver(PodmanClient(str(program)), ROOT, tmp_path)
+    driver = PodmanDriver(PodmanClient(str(program)), replace(ROOT, pod_pids=100), tmp_path)
     assert driver.fingerprint().version == "4.9.9-fake"
     assert driver.capabilities.limits is ("--memory" in told)
     pod = a_pod()
     for resource, text in (("memory", "64Mi"), ("cpu", "1")):
         pod.spec.containers[0].resources.limits[resource].string = text
     options = driver.specify(pod, pod.spec.containers[0], place())["create"]["options"]
-    assert told == set(options) & {"--memory", "--cpu-shares", "--cpu-quota"}
+    assert told == set(options) & {"--memory", "--cpu-shares", "--cpu-quota", "--pids-limit"}
+    if "--pids-limit" in told:
+        assert value_of(options, "--pids-limit") == "100"
 
 
 def test_what_an_image_says_is_used_where_a_manifest_says_nothing() -> None:

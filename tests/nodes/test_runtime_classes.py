@@ -136,6 +136,29 @@ def test_a_pod_of_a_class_runs_by_the_driver_that_its_handler_names(client: Clie
 
 
 @pytest.mark.row("N127")
+def test_a_node_whose_default_driver_is_not_in_order_is_not_ready_and_says_why(client: Client, tmp_path: Path) -> None:
+    node, program = f"boxes-{next(_numbers)}", installed(tmp_path / "fake")
+    (program.parent / "broken").write_text("database is locked\n")
+    chosen = settings(tmp_path / "node", node, podman=str(program), default_driver="podman")
+    with agent_thread(chosen, client.endpoints[0]):
+
+        def found() -> tuple[str, str, str]:
+            one = next(one for one in registered(client, node).status.conditions if one.type == "Ready")
+            return one.status, one.reason, one.message
+
+        until(lambda: found()[0] == "False", "it is not ready")
+        assert found() == ("False", "KubeletNotReady", "driver podman is unhealthy: database is locked")
+
+
+@pytest.mark.row("N127")
+def test_a_node_tells_the_images_that_its_engine_has(client: Client, host: Host) -> None:
+    with agent_thread(settings(host.root, host.node, podman=host.podman, default_driver="podman"), client.endpoints[0]):
+        until(lambda: registered(client, host.node).status.images, "its images are told")
+        told = {name: one.size_bytes for one in registered(client, host.node).status.images for name in one.names}
+        assert next(size for name, size in told.items() if name.endswith(IMAGE)) > 0
+
+
+@pytest.mark.row("N127")
 def test_on_a_node_without_the_driver_it_waits_and_others_run(client: Client, tmp_path: Path) -> None:
     node = f"boxes-{next(_numbers)}"
     there = Host(tmp_path / "node", node, "", None)
@@ -161,7 +184,7 @@ def test_a_killed_agent_changes_nothing_and_a_killed_shim_restarts_it(client: Cl
     options = ("--podman", host.podman)
     first = AgentProcess(host.root, host.node, client.endpoints[0], *options, unheard=True)
     try:
-        name = submitted(client, a_boxed_pod(host, *sh("setsid sleep 1000 & sleep 1000"), grace=1))
+        name = submitted(client, a_boxed_pod(host, *sh("setsid sleep 1000 & while :; do sleep 1; done"), grace=1))
         in_phase(client, name, "Running")
         assert registered(client, host.node).metadata.labels["rayched.dev/driver.podman"] == "true"
         until(lambda: len(main_of(client, name)) == 1, "its main process is known")
@@ -177,10 +200,11 @@ def test_a_killed_agent_changes_nothing_and_a_killed_shim_restarts_it(client: Cl
         assert found.last_state.terminated.reason == "ContainerStatusUnknown"
         assert found.container_id == f"podman://{uid_of(client, name)}/main/1"
         assert not before & set(processes(client, name))
+        until(lambda: status(client, name).container_statuses[0].state.HasField("running"), "it runs again")
         client.delete("pod", name)
         gone(client, name)
         if host.fake is not None:
-            assert not host.containers()
+            until(lambda: not host.containers(), "what is left of it is removed, whoever killed it")
     finally:
         first.terminate()
 

@@ -27,6 +27,7 @@ from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.agent_settings import AgentSettings, boottime_of, steady_clock
 from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
 from rayched.nodes.agent.doors import AgentDoors, AgentView
+from rayched.nodes.agent.drivers.driver_watch import DriverWatch
 from rayched.nodes.agent.event_reports import EventReporter
 from rayched.nodes.agent.fence_guard import FenceGuard
 from rayched.nodes.agent.fences import Fences
@@ -104,16 +105,19 @@ class NodeAgent:
         self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
         of_node = self._events.of_node
         self._node_report = NodeReport(self._node, self._reporter.node, of_node, is_watched=bool(settings.eviction.thresholds))
+        drivers = settings.node_drivers(client, metrics)
+        self._drivers = DriverWatch(drivers, workers, self._loop.later, self._node_report)
         running = RunningPods(self._runners, self._directory.logs)
-        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics)
-        stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"))
+        remove_images = drivers.remove_unused_images if settings.podman else None
+        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics, remove_images)
+        stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"), settings.counting_cgroups)
         self._pressure = PressureMonitor(settings.eviction, stats, ports)
         self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
             node=settings.node,
             address=settings.address,
             memory_capacity=settings.size.capacity["memory"],
-            drivers=settings.node_drivers(client, metrics),
+            drivers=drivers,
             restart_cap=settings.restart_cap,
             clock=self._clock,
             boottime_of=boottime_of,
@@ -146,6 +150,7 @@ class NodeAgent:
             self._events.start()
             self._doors.open()
             self._follower.start()
+            self._drivers.begin()
             self._streaming.start(agent_id)
             if settings.eviction.thresholds:
                 self._pressure.start()

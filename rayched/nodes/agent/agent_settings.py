@@ -56,6 +56,11 @@ class AgentSettings:
     def tier(self) -> ContainmentTier:
         return tier_of(self.cgroups)
 
+    @property
+    def counting_cgroups(self) -> Path | None:
+        """Where the kernel counts the memory of containers; None: nowhere."""
+        return self.cgroups if self.tier is ContainmentTier.CGROUP else None
+
     def node_drivers(self, client: Client, metrics: AgentMetrics) -> NodeDrivers:
         drivers: list[ContainerDriver] = [ProcessDriver(self.policy, self.cgroups)]
         if self.podman:

@@ -5,6 +5,7 @@
 | memory.max | the limit; of the pod only where every container has one |
 | memory.swap.max, memory.oom.group | 0 and 1 where there is a limit: none of it goes to disk, and all of it ends together |
 | cpu.max | the limit, of each 100 ms; at least 1 ms |
+| pids.max | of the pod: what the node lets each have |
 | cpu.weight | ⌈10^((L² + 125 L) / 612 - 7 / 34)⌉ with L = log2(shares); 1 below 3 shares |
 
 Shares are 1024 for a CPU that is requested, from 2 to 262144; so a CPU has a weight of 100.
@@ -36,8 +37,8 @@ def container_limits(container: Container) -> dict[str, str]:
     return found | _cpu(_milli(container.resources.limits)) | _memory(memory_limit(container))
 
 
-def pod_limits(pod: Pod) -> dict[str, str]:
-    """The same, of all its containers together. Raises QuantityError."""
+def pod_limits(pod: Pod, pids: int = 0) -> dict[str, str]:
+    """The same, of all its containers together. `pids`: processes and threads; 0: no limit. Raises QuantityError."""
     found = {"cpu.weight": str(cpu_weight(cpu_shares(pod_requests(pod).get(CPU, 0))))}
     containers = [*pod.spec.containers, *pod.spec.init_containers]
     cpu, memory = [_milli(one.resources.limits) for one in containers], [memory_limit(one) for one in containers]
@@ -45,6 +46,8 @@ def pod_limits(pod: Pod) -> dict[str, str]:
         found |= _cpu(_together(pod, cpu) + _milli(pod.spec.overhead))
     if all(memory):
         found |= _memory(_together(pod, memory) + _bytes(pod.spec.overhead))
+    if pids:
+        found["pids.max"] = str(pids)
     return found
 
 

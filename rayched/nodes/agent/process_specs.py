@@ -47,6 +47,8 @@ class RunPolicy:
     """The same, beside the group that a pod has when it names none."""
     host_paths: Sequence[str] = ()
     image_roots: Sequence[str] = ()
+    pod_pids: int = 0
+    """Processes and threads that a pod may have, where the kernel counts them; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ A driver's specification tells the shim what to run:
 | stats | /proc below the shim, by the mark in the environment | | the engine's monitor is below the shim, too |
 | recover | the shim's verb `hello`; without a shim a sweep | by mark and cgroup | and by the engine's monitors |
 | destroy | the shim's verb `quit`, and the pod's directory | | `collect` removes what the engine has left |
+| images | `images`, `remove_unused_images` | none | those of the engine |
 
 All calls may be repeated: an attempt is told by the pod's uid, the container's name and its number.
 """
@@ -28,7 +29,7 @@ from typing import Any, Final, Protocol
 
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.process_specs import AttemptPlace, RunPolicy
-from rayched.v1.core_pb2 import Container, Pod
+from rayched.v1.core_pb2 import Container, ContainerImage, Pod
 
 DRIVER_LABEL_PREFIX: Final = "rayched.dev/driver."
 """Of a node's labels, followed by the driver's name: true, or false where it is not there."""
@@ -94,4 +95,10 @@ class ContainerDriver(Protocol):
         """
 
     def collect(self, uids: Collection[str]) -> int:
-        """Removes what is left of pods of this node other than these; how many containers. Blocks."""
+        """Removes what is left of pods of this node other than these; how many containers. Blocks. Raises DriverFault."""
+
+    def images(self) -> list[ContainerImage]:
+        """Those that are there. Blocks. Raises DriverFault."""
+
+    def remove_unused_images(self) -> int:
+        """Of those that it has fetched for this agent; how many. Blocks. Raises DriverFault."""

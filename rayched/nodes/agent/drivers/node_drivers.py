@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ from rayched.nodes.agent.drivers.container_driver import (
 from rayched.nodes.agent.drivers.podman_driver import PODMAN
 from rayched.nodes.agent.drivers.process_driver import PROCESS
 from rayched.nodes.agent.process_specs import ConfigurationFault, RunPolicy
-from rayched.v1.core_pb2 import Pod
+from rayched.v1.core_pb2 import ContainerImage, Pod
 from rayched.v1.workloads_pb2 import RuntimeClass
 
 DRIVER_NAMES: Final = (PROCESS, PODMAN)
@@ -63,6 +64,14 @@ def runtime_classes(client: Client) -> Callable[[str], RuntimeClass | None]:
     return look_up
 
 
+@dataclass(frozen=True, slots=True)
+class DriverLook:
+    """What was found of all of them. `fault`: why the node is not ready; empty: its default driver is in order."""
+
+    fault: str
+    images: list[ContainerImage]
+
+
 class NodeDrivers:
     """Used by the agent's loop and its workers."""
 
@@ -84,7 +93,9 @@ class NodeDrivers:
         self._clock = clock
         self._locks = {driver.name: threading.Lock() for driver in drivers}
         self._found: dict[str, tuple[float, DriverFingerprint]] = {}
-        self._collected_at = float("-inf")
+        self._collected_at = self._cleared_at = float("-inf")
+        self._in_use = {default}
+        """Names of those that are looked after though no pod asks for them now."""
 
     @property
     def policy(self) -> RunPolicy:
@@ -94,7 +105,10 @@ class NodeDrivers:
     def recorded(self, directory: PodDirectory) -> str:
         """The driver that a pod was given; empty: none yet."""
         found = directory.load(_RECORD)
-        return "" if found is None else str(found["name"])
+        if found is None:
+            return ""
+        self._in_use.add(found["name"])
+        return str(found["name"])
 
     def at_once(self, pod: Pod) -> ContainerDriver | None:
         """Its driver, where nobody has to be asked for it."""
@@ -113,8 +127,40 @@ class NodeDrivers:
             raise ConfigurationFault(f'{why}runtime "{name}" is {found.health}: {found.text}')
         if not recorded:
             directory.save(_RECORD, {"name": name})
+        self._in_use.add(name)
         self._collect(driver)
         return driver
+
+    def look(self) -> DriverLook:
+        """At the default driver, and at those that pods have had. Removes what is left of pods that are gone. Blocks."""
+        images: list[ContainerImage] = []
+        for driver in self._with_images():
+            self._collect(driver)
+            try:
+                images += driver.images()
+            except DriverFault as fault:
+                log.warning("the images of %s are not known for now: %s", driver.name, fault)
+        found = self._fingerprint(self._default)
+        text = "" if found.health is DriverHealth.HEALTHY else f"driver {self._default.name} is {found.health}: {found.text}"
+        return DriverLook(text, images)
+
+    def remove_unused_images(self) -> int:
+        """How many. Blocks; asked again soon, it does nothing."""
+        removed = 0
+        if self._clock() - self._cleared_at < FINGERPRINT_SECONDS:
+            return 0
+        self._cleared_at = self._clock()
+        for driver in self._with_images():
+            try:
+                removed += driver.remove_unused_images()
+            except (DriverFault, OSError) as fault:
+                log.warning("images of %s stay for now: %s", driver.name, fault)
+        return removed
+
+    def _with_images(self) -> list[ContainerDriver]:
+        """Of those in use, if they are in order."""
+        there = [driver for name, driver in self._drivers.items() if name in self._in_use and driver.capabilities.images]
+        return [driver for driver in there if self._fingerprint(driver).health is DriverHealth.HEALTHY]
 
     def _wanted(self, pod: Pod, directory: PodDirectory) -> tuple[str, str]:
         """The driver's name, and how a message about it begins."""

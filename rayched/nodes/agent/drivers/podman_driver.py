@@ -40,13 +40,14 @@ from rayched.nodes.agent.drivers.podman_options import (
     program,
 )
 from rayched.nodes.agent.process_specs import AttemptPlace, RunPolicy
+from rayched.nodes.agent.shim.container import write_json
 from rayched.nodes.agent.shim.proc_table import engine_name
-from rayched.v1.core_pb2 import Container, Pod
+from rayched.v1.core_pb2 import Container, ContainerImage, Pod
 
 PODMAN: Final = "podman"
 CANCELLED: Final = "the pod ended before its container was made"
 _INFO: Final = "{{.Version.Version}} {{json .Host.CgroupControllers}}"
-_CONTROLLERS: Final = frozenset({"cpu", "memory"})
+_CONTROLLERS: Final = frozenset({"cpu", "memory", "pids"})
 """What is used of cgroups."""
 _COMMAND_SECONDS: Final = 60.0
 _FINGERPRINT_SECONDS: Final = 10.0
@@ -56,6 +57,14 @@ _REMOVALS_MAX: Final = 3
 _AT_ONCE_MAX: Final = 4
 """Containers that are prepared at a time."""
 _WAIT_SECONDS: Final = 0.1
+_FETCHED: Final = "fetched.json"
+"""File of the agent's directory: the images that it had podman fetch. Others are somebody else's."""
+_IMAGE_IN_USE: Final = 2
+"""How podman ends that does not remove an image, as a container has it."""
+_REMOVE_IMAGES_SECONDS: Final = 20.0
+"""Who is short of disk waits no longer; what is left goes the next time."""
+_NO_IMAGE: Final = 1
+"""The same, as it is gone already."""
 _PULL_PAUSE_SECONDS: Final = (10.0, 300.0)
 """Between two tries to fetch an image: at first, and at most."""
 
@@ -69,6 +78,7 @@ class PodmanDriver:
         self.policy = policy
         self._client = client
         self._clock = clock
+        self._record = root / _FETCHED
         self._owner = hashlib.sha256(str(root).encode()).hexdigest()[:12]
         self._controllers = _CONTROLLERS
         """Of cgroups, that podman can use here; as it said last."""
@@ -100,7 +110,7 @@ class PodmanDriver:
         check_promises(pod)
         variables = container_environment(pod, container, place)
         options = create_options(pod, container, place, self.policy, self._owner)
-        options += limit_options(container, self._controllers)
+        options += limit_options(container, self._controllers, self.policy.pod_pids)
         command, arguments = program(container, variables)
         binary, name = self._client.binary, engine_name(pod.metadata.uid, container.name, place.attempt)
         return {
@@ -166,6 +176,8 @@ class PodmanDriver:
             raise DriverFault("ErrImagePull", f'Failed to pull image "{image}": {found.fault}')
         with self._lock:
             self._not_before.pop(image, None)
+            if not is_there:
+                self._save_fetched({*self._fetched(), image})
         return [PodEvent("Normal", "Pulled", f'Successfully pulled image "{image}" in {self._clock() - began_at:.3f}s')]
 
     def _check_pause(self, image: str) -> None:
@@ -219,6 +231,37 @@ class PodmanDriver:
             path.unlink(missing_ok=True)
         if found.code:
             raise DriverFault("CreateContainerError", found.fault or f"podman create ended with {found.code}")
+
+    # -------------------------------------------------------------------------------------------------------------- images
+
+    def images(self) -> list[ContainerImage]:
+        found = _objects(self._client.run("images", "--format", "json", seconds=_COMMAND_SECONDS))
+        return [ContainerImage(names=one["Names"], size_bytes=one["Size"]) for one in found if one.get("Names")]
+
+    def remove_unused_images(self) -> int:
+        removed, ends_at = 0, time.monotonic() + _REMOVE_IMAGES_SECONDS
+        for image in sorted(self._fetched()):
+            if time.monotonic() >= ends_at:
+                break
+            found = self._client.run("image", "rm", image, seconds=_REMOVE_IMAGES_SECONDS)
+            if found.code == _IMAGE_IN_USE:
+                continue
+            if found.code not in (0, _NO_IMAGE):
+                raise DriverFault("ImageInspectError", found.fault or f"podman image rm ended with {found.code}")
+            removed += not found.code
+            with self._lock:
+                self._save_fetched(self._fetched() - {image})
+        return removed
+
+    def _fetched(self) -> set[str]:
+        try:
+            return set(json.loads(self._record.read_text(encoding="utf-8"))["images"])
+        except FileNotFoundError:
+            return set()
+
+    def _save_fetched(self, images: set[str]) -> None:
+        """While the lock is held."""
+        write_json(str(self._record), {"images": sorted(images)})
 
     # ------------------------------------------------------------------------------------------------------------- collect
 

@@ -84,9 +84,12 @@ def create_options(pod: Pod, container: Container, place: AttemptPlace, policy: 
     return options
 
 
-def limit_options(container: Container, controllers: Collection[str]) -> list[str]:
-    """`controllers`: those of cgroups that podman can use here; without one it would start nothing that asks for it."""
+def limit_options(container: Container, controllers: Collection[str], pids: int = 0) -> list[str]:
+    """`controllers`: those of cgroups that podman can use here; without one it would start nothing that asks for it. `pids`: what
+    a pod may have; podman knows containers alone, so each of them gets it. 0: podman's own limit."""
     options: list[str] = []
+    if pids and "pids" in controllers:
+        options += ["--pids-limit", str(pids)]
     limit, quota = memory_limit(container), cpu_quota(container)
     if limit and "memory" in controllers:
         options += ["--memory", f"{limit}b", "--memory-swap", f"{limit}b"]

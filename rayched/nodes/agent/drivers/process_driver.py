@@ -12,7 +12,7 @@ from rayched.nodes.agent.cgroup_limits import container_limits, pod_limits
 from rayched.nodes.agent.containment import ContainmentTier, tier_of
 from rayched.nodes.agent.drivers.container_driver import DriverCapabilities, DriverFingerprint, DriverHealth
 from rayched.nodes.agent.process_specs import AttemptPlace, RunPolicy, process_spec
-from rayched.v1.core_pb2 import Container, Pod
+from rayched.v1.core_pb2 import Container, ContainerImage, Pod
 
 PROCESS: Final = "process"
 
@@ -36,7 +36,7 @@ class ProcessDriver:
         if self._cgroups is not None:
             spec["cgroup"] = str(self._cgroups / pod.metadata.uid / f"{container.name}-{place.attempt}")
         if self._has_limits:
-            spec |= {"limits": container_limits(container), "pod_limits": pod_limits(pod)}
+            spec |= {"limits": container_limits(container), "pod_limits": pod_limits(pod, self.policy.pod_pids)}
         return spec
 
     def prepare(
@@ -48,4 +48,10 @@ class ProcessDriver:
         return []
 
     def collect(self, uids: Collection[str]) -> int:  # noqa: ARG002
+        return 0
+
+    def images(self) -> list[ContainerImage]:
+        return []
+
+    def remove_unused_images(self) -> int:
         return 0
