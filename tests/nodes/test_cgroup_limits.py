@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,20 @@ def test_a_limit_that_cannot_be_written_is_told_and_a_missing_count_of_swap_is_n
 def test_who_cannot_be_seen_is_nobody(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text("0\n17\n0\n")
     assert cgroup.members(str(tmp_path)) == [17], "0 would be the shim's own group"
+
+
+def test_a_sweep_that_cannot_see_who_is_there_ends_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "uid").mkdir()
+    (tmp_path / "uid" / "cgroup.procs").write_text("0\n")
+    program = f"""
+import pathlib
+from rayched.nodes.agent.leftovers import strike
+print(strike("uid", pathlib.Path({str(tmp_path)!r})))
+"""
+    # In a group of its own, which a signal to 0 would end.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, start_new_session=True)
+    assert (done.returncode, done.stdout) == (0, "{0}\n"), done.stderr
+    assert (tmp_path / "uid" / "cgroup.kill").read_text() == "1", "the kernel ends it"
 
 
 @pytest.mark.row("N109")

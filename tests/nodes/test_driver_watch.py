@@ -66,7 +66,8 @@ def test_an_agent_that_begins_looks_after_the_drivers_that_its_pods_have(node: D
 
 def test_images_that_this_agent_had_fetched_go_when_nobody_uses_them_and_others_stay(node: DriverNode) -> None:
     assert node.program is not None
-    (node.program.parent / "registry").write_text("used:1\nunused:1\n")
+    (node.program.parent / "registry").write_text(f"used:1\nunused:1\n{IMAGE}\n")
+    Preparing(node, IMAGE, "Always", uid="older").prepare()
     for uid, image in (("web", "used:1"), ("gone", "unused:1")):
         assert node.drivers.choose(a_pod("boxed"), node.pod(uid)).name == "podman"
         Preparing(node, image, uid=uid).prepare()

@@ -73,7 +73,9 @@ def test_an_attempt_that_begins_while_the_agent_is_away_is_no_running_one_before
     with lone_runners(tmp_path / "node", podman=podman) as world:
         world.ask(lambda: adopt(world.directory, world.context, world.runners, lambda _: None))
         runner = world.runners["boxed"]
-        assert not world.status(runner).container_statuses[0].state.HasField("running"), "it has not begun"
+        found = world.status(runner).container_statuses[0]
+        assert not found.state.HasField("running"), "it has not begun"
+        assert found.container_id == "podman://boxed/main/0"
         runner.is_held = False
         world.begin_with(runner)
         (podman.parent / "slow-start").unlink()

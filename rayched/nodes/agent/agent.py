@@ -47,7 +47,6 @@ from rayched.nodes.agent.reports import Reporter, ReportOutcomes
 from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.running_pods import RunningPods
 from rayched.nodes.agent.shutdown_manager import ShutdownManager
-from rayched.nodes.agent.stats import NodeStats
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
 from rayched.nodes.agent.workers import Workers
@@ -106,12 +105,9 @@ class NodeAgent:
         of_node = self._events.of_node
         self._node_report = NodeReport(self._node, self._reporter.node, of_node, is_watched=bool(settings.eviction.thresholds))
         drivers = settings.node_drivers(client, metrics)
-        self._drivers = DriverWatch(drivers, workers, self._loop.later, self._node_report)
         running = RunningPods(self._runners, self._directory.logs)
-        remove_images = drivers.remove_unused_images if settings.podman else None
-        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics, remove_images)
-        stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"), settings.counting_cgroups)
-        self._pressure = PressureMonitor(settings.eviction, stats, ports)
+        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics, drivers.remove_unused_images)
+        self._pressure = PressureMonitor(settings.eviction, settings.node_stats(), ports)
         self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
             node=settings.node,
@@ -150,7 +146,7 @@ class NodeAgent:
             self._events.start()
             self._doors.open()
             self._follower.start()
-            self._drivers.begin()
+            DriverWatch(self._context.drivers, self._context.workers, self._loop.later, self._node_report).begin()
             self._streaming.start(agent_id)
             if settings.eviction.thresholds:
                 self._pressure.start()

@@ -20,7 +20,7 @@ from rayched.nodes.agent.machine import Machine
 from rayched.nodes.agent.node_object import NodeSize
 from rayched.nodes.agent.process_specs import RunPolicy
 from rayched.nodes.agent.shutdown import ShutdownBand
-from rayched.nodes.agent.stats import NodeBounds
+from rayched.nodes.agent.stats import NodeBounds, NodeStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,9 @@ class AgentSettings:
     def tier(self) -> ContainmentTier:
         return tier_of(self.cgroups)
 
-    @property
-    def counting_cgroups(self) -> Path | None:
-        """Where the kernel counts the memory of containers; None: nowhere."""
-        return self.cgroups if self.tier is ContainmentTier.CGROUP else None
+    def node_stats(self) -> NodeStats:
+        counting = self.cgroups if self.tier is ContainmentTier.CGROUP else None
+        return NodeStats(self.root, self.bounds, self.size.for_pods("memory"), counting)
 
     def node_drivers(self, client: Client, metrics: AgentMetrics) -> NodeDrivers:
         drivers: list[ContainerDriver] = [ProcessDriver(self.policy, self.cgroups)]

@@ -64,8 +64,8 @@ class PressurePorts:
     """Frees what the node can do without; whether there was something."""
     node_event: Callable[[PodEvent], None]
     metrics: AgentMetrics
-    remove_images: Callable[[], int] | None = None
-    """Removes images that nobody uses; how many. Called in the thread that looks, as it takes its time. None: there are none."""
+    remove_images: Callable[[], int]
+    """Removes images that nobody uses; how many. Called in the thread that looks, as it takes its time."""
 
 
 class PressureMonitor:
@@ -134,14 +134,14 @@ class PressureMonitor:
     def _free_images(self, figures: NodeFigures) -> bool:
         """Where a hard threshold of a disk is met, and what ended containers have left there is not enough: whether something was
         freed before the pass."""
-        short, remove_images = self._short_of(figures.seen), self._ports.remove_images
-        if short is None or remove_images is None or self._is_near(figures.seen):
+        short = self._short_of(figures.seen)
+        if short is None or self._is_near(figures.seen):
             # Memory that is short does not wait for that.
             return False
         has_freed = bool(self._in_loop(partial(self._ports.reclaim, short)))
         if has_freed and self._short_of(self._stats.disk(figures.pods.values(), self._ports.clock())) is None:
             return True
-        return bool(remove_images()) or has_freed
+        return bool(self._ports.remove_images()) or has_freed
 
     def _short_of(self, seen: Observations) -> Signal | None:
         for one in self._settings.thresholds:

@@ -30,7 +30,7 @@ class RunningPods:
         pressures: Callable[[Iterable[str]], None],
         node_event: Callable[[PodEvent], None],
         metrics: AgentMetrics,
-        remove_images: Callable[[], int] | None,
+        remove_images: Callable[[], int],
     ) -> PressurePorts:
         """Of whoever looks after the node's pressure."""
         return PressurePorts(
