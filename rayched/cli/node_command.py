@@ -6,6 +6,7 @@ import importlib.metadata
 import logging
 import os
 import pwd
+import shutil
 import signal
 import socket
 import time
@@ -25,9 +26,14 @@ from rayched.cli.stream_token import stream_token
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.agent import NodeAgent
 from rayched.nodes.agent.agent_settings import AgentSettings
-from rayched.nodes.agent.containment import CONTAINMENT_LABEL, ContainmentTier, tracking_root
+from rayched.nodes.agent.containment import CONTAINMENT_LABEL, ContainmentTier, tier_of, tracking_root
 from rayched.nodes.agent.control import ControlFault, ask_agent
 from rayched.nodes.agent.disk import DiskFault, default_root
+from rayched.nodes.agent.drivers.container_driver import DriverFingerprint, DriverHealth
+from rayched.nodes.agent.drivers.node_drivers import driver_labels
+from rayched.nodes.agent.drivers.podman_client import PodmanClient
+from rayched.nodes.agent.drivers.podman_driver import PODMAN, PodmanDriver
+from rayched.nodes.agent.drivers.process_driver import PROCESS, ProcessDriver
 from rayched.nodes.agent.endpoint import EndpointFault
 from rayched.nodes.agent.eviction.signals import Signal
 from rayched.nodes.agent.eviction.thresholds import DEPRECATED_FLAGS, Threshold
@@ -89,11 +95,22 @@ class NodeOptions:
         Path | None, _of_host("FILE", "The token that exec and port-forward need; none: both are off.")
     ] = None
     containment: Annotated[
-        Literal["auto", "tree", "tracking"],
+        Literal["auto", "tree", "tracking", "cgroup"],
         typer.Option(
-            help="How processes of pods are told from others: by descent, or by cgroups too, which auto takes if it can."
+            help="How processes of pods are told from others: by descent, by cgroups too, or by cgroups that keep limits; "
+            "auto takes the most that there is."
         ),
     ] = "auto"
+    default_driver: Annotated[Literal["process", "podman"], typer.Option(help="What runs pods without a RuntimeClass.")] = (
+        "process"
+    )
+    pod_pids_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Tasks that each pod may have; none: no limit. Needs the tier cgroup of --containment."
+        ),
+    ] = None
+    podman: Annotated[Path | None, _of_host("FILE", "The program of the driver podman; none: the one on $PATH, if any.")] = None
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take the node from another agent that still lives, or from another machine.")
     ] = False
@@ -148,12 +165,39 @@ class NodeOptions:
             tuple(_range("--allowed-gids", text) for text in self.allowed_gids or ()),
             _directories(self.allowed_host_paths),
             _directories(self.image_roots),
+            self.pod_pids_limit or 0,
         )
+
+    def labels(self, cgroups: Path | None) -> dict[str, str]:
+        """Of the node: what it can do, and what the user says."""
+        own = {CONTAINMENT_LABEL: tier_of(cgroups).value, **driver_labels(self.drivers())}
+        return own | dict(pair_of("--label", text) for text in self.node_label or ())
 
     def cgroups(self) -> Path | None:
         found = None if self.containment == "tree" else tracking_root(self.root())
-        if found is None and self.containment == "tracking":
-            wrong("--containment tracking: this host has no cgroup of the second version that may be written to")
+        if found is None and self.containment in ("tracking", "cgroup"):
+            wrong(f"--containment {self.containment}: this host has no cgroup of the second version that may be written to")
+        if self.containment == "cgroup" and tier_of(found) is not ContainmentTier.CGROUP:
+            wrong("--containment cgroup: the cgroup of the second version lacks one of the controllers cpu, memory and pids")
+        if self.pod_pids_limit is not None and tier_of(found) is not ContainmentTier.CGROUP:
+            wrong(f"--pod-pids-limit {self.pod_pids_limit}: needs the tier cgroup of --containment, found {tier_of(found)}")
+        return found
+
+    def podman_program(self) -> str:
+        """Empty: there is none."""
+        if self.podman is not None and not os.access(self.podman, os.X_OK):
+            wrong(f"--podman {self.podman}: this is no program")
+        return str(self.podman.absolute()) if self.podman is not None else shutil.which(PODMAN) or ""
+
+    def drivers(self) -> dict[str, DriverFingerprint]:
+        """Those that are there, as they were found. Blocks."""
+        policy, podman = self.policy(), self.podman_program()
+        found = {PROCESS: ProcessDriver(policy, None).fingerprint()}
+        if podman:
+            found[PODMAN] = PodmanDriver(PodmanClient(podman), policy, self.root()).fingerprint()
+        chosen = found.get(self.default_driver)
+        if chosen is None or chosen.health is not DriverHealth.HEALTHY:
+            wrong(f"--default-driver {self.default_driver}: {chosen.text if chosen else 'there is no such program on $PATH'}")
         return found
 
     def shutdown(self) -> tuple[ShutdownBand, ...]:
@@ -222,8 +266,6 @@ def node(
     # The directory itself is made by the agent, once all that it is told makes sense.
     machine = this_machine(next(path for path in (root, *root.parents) if path.exists()))
     cgroups = options.cgroups()
-    tier = ContainmentTier.TREE if cgroups is None else ContainmentTier.TRACKING
-    labels = {CONTAINMENT_LABEL: tier.value, **dict(pair_of("--label", text) for text in options.node_label or ())}
     settings = AgentSettings(
         node=name,
         root=root,
@@ -232,8 +274,10 @@ def node(
         size=options.size(machine, found.thresholds),
         version=importlib.metadata.version("rayched"),
         policy=options.policy(),
-        labels=labels,
+        labels=options.labels(cgroups),
         cgroups=cgroups,
+        default_driver=options.default_driver,
+        podman=options.podman_program(),
         heartbeat_seconds=options.heartbeat,
         restart_cap=options.restart_cap(),
         take_over=options.take_over,

@@ -53,6 +53,12 @@ def test_an_old_flag_names_its_successor(tmp_path: Path, flag: str) -> None:
         (("--http-address", "80"), "--http-address '80': want HOST:PORT with a host of loopback"),
         (("--pod-user", "no-such-user"), "--pod-user 'no-such-user': this host has no such user"),
         (("--allowed-uids", "a-b"), "--allowed-uids 'a-b': want FIRST-LAST or one number"),
+        (
+            ("--containment", "tree", "--pod-pids-limit", "100"),
+            "--pod-pids-limit 100: needs the tier cgroup of --containment, found tree",
+        ),
+        (("--podman", "/no/such/podman"), "--podman /no/such/podman: this is no program"),
+        (("--default-driver", "podman", "--podman", "/bin/false"), "--default-driver podman: podman info ended with 1"),
         (("--allowed-gids", "x"), "--allowed-gids 'x': want FIRST-LAST or one number"),
     ],
 )

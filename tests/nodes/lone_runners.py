@@ -14,6 +14,11 @@ from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.agent_settings import boottime_of, steady_clock
 from rayched.nodes.agent.disk import NodeDirectory
+from rayched.nodes.agent.drivers.container_driver import ContainerDriver
+from rayched.nodes.agent.drivers.node_drivers import NodeDrivers
+from rayched.nodes.agent.drivers.podman_client import PodmanClient
+from rayched.nodes.agent.drivers.podman_driver import PODMAN, PodmanDriver
+from rayched.nodes.agent.drivers.process_driver import PROCESS, ProcessDriver
 from rayched.nodes.agent.fence_guard import FenceGuard
 from rayched.nodes.agent.leftovers import Leftovers, shims_of
 from rayched.nodes.agent.loop import AgentLoop
@@ -22,6 +27,7 @@ from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.workers import Workers
 from rayched.v1.core_pb2 import Pod, PodStatus
+from rayched.v1.workloads_pb2 import RuntimeClass
 from tests.nodes.bare_shim import until
 from tests.nodes.real_node import AgentThread, a_pod, settings
 
@@ -30,9 +36,10 @@ T = TypeVar("T")
 
 
 class LoneRunners:
-    """Of one node's directory. `events`: (pod, reason). What is asked of a runner is asked in its loop, by `ask`."""
+    """Of one node's directory. `events`: (pod, reason). What is asked of a runner is asked in its loop, by `ask`. `podman`: the
+    program of that driver, which pods of any RuntimeClass have."""
 
-    def __init__(self, root: Path, cgroups: Path | None = None) -> None:
+    def __init__(self, root: Path, cgroups: Path | None = None, podman: Path | None = None) -> None:
         chosen = settings(root, "alone")
         self.loop = AgentLoop(steady_clock)
         self.directory = NodeDirectory(root, traversable=True)
@@ -46,11 +53,14 @@ class LoneRunners:
         metrics = AgentMetrics("alone", "tree")
         workers = Workers(self._pools[0], self.loop.post)
         self.leftovers = Leftovers(Workers(self._pools[1], self.loop.post), self.loop.later, cgroups, metrics)
+        drivers: list[ContainerDriver] = [ProcessDriver(chosen.policy, cgroups)]
+        if podman is not None:
+            drivers.append(PodmanDriver(PodmanClient(str(podman)), chosen.policy, root))
         self.context = RunnerContext(
             node="alone",
             address="127.0.0.1",
             memory_capacity=1 << 30,
-            policy=chosen.policy,
+            drivers=NodeDrivers(drivers, PROCESS, root / "pods", lambda _: RuntimeClass(handler=PODMAN), metrics),
             restart_cap=1.0,
             clock=steady_clock,
             boottime_of=boottime_of,
@@ -96,9 +106,13 @@ class LoneRunners:
     def ask(self, call: Callable[[], T]) -> T:
         return self.loop.ask(call, 60.0)
 
-    def run(self, name: str, *command: str, policy: str = "Always", grace: int = 1, **annotations: str) -> PodRunner:
-        """A pod that is accepted now, and that nobody has begun with; its uid is its name."""
+    def run(
+        self, name: str, *command: str, policy: str = "Always", grace: int = 1, image: str = "", **annotations: str
+    ) -> PodRunner:
+        """A pod that is accepted now, and that nobody has begun with; its uid is its name. `image`: it is one of an engine."""
         pod = a_pod("alone", name, *command, policy=policy, grace=grace)
+        if image:
+            pod.spec.runtime_class_name, pod.spec.containers[0].image = "boxed", image
         pod.metadata.uid, pod.metadata.namespace = name, "default"
         for key, text in annotations.items():
             pod.metadata.annotations[key] = text
@@ -139,9 +153,9 @@ class LoneRunners:
 
 
 @contextmanager
-def lone_runners(root: Path, cgroups: Path | None = None) -> Iterator[LoneRunners]:
+def lone_runners(root: Path, cgroups: Path | None = None, podman: Path | None = None) -> Iterator[LoneRunners]:
     """All shims of it are killed at the end, with what they run."""
-    found = LoneRunners(root, cgroups)
+    found = LoneRunners(root, cgroups, podman)
     found.begin()
     try:
         yield found

@@ -72,7 +72,9 @@ def value(found: Samples, name: str, **labels: str) -> float:
 @pytest.mark.row("K3.3")
 def test_a_scrape_shows_what_the_agent_did_and_what_its_pods_use(client: Client, tmp_path: Path) -> None:
     node = f"metrics-{next(_numbers)}"
-    client.submit(a_runtime_class(f"class-of-{node}", cpu="250m", memory="64Mi"))
+    runtime_class = a_runtime_class(f"class-of-{node}", cpu="250m", memory="64Mi")
+    runtime_class.handler = "process"
+    client.submit(runtime_class)
     thresholds = thresholds_of(EvictionFlags("memory.available<1Ki", "pid.available<1", "pid.available=1m"))
     chosen = settings(tmp_path, node, http_address="127.0.0.1:0", eviction=EvictionSettings(thresholds))
     with agent_thread(chosen, client.endpoints[0]) as agent:

@@ -145,7 +145,8 @@ def test_where_nothing_is_left_one_look_at_each_process_tells_so() -> None:
     assert not strike("nobody-has-this-uid", None)
     seen = looks.end()
     assert seen.count("/proc") == 1
-    assert [path for path in seen if path.startswith(f"/proc/{os.getpid()}/")] == [f"/proc/{os.getpid()}/environ"]
+    own = f"/proc/{os.getpid()}"
+    assert [path for path in seen if path.startswith(f"{own}/")] == [f"{own}/environ", f"{own}/cmdline"]
     assert len(seen) == len(set(seen)) > 2
 
 

@@ -111,6 +111,7 @@ NODE_METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_node_lost_containers_total": ("counter", set(), True),
     "rayched_node_leftovers_killed_total": ("counter", set(), True),
     "rayched_node_containment": ("gauge", {"tier"}, True),
+    "rayched_node_driver_healthy": ("gauge", {"driver"}, True),
     "rayched_node_signal_available": ("gauge", {"signal"}, True),
     "rayched_node_signal_capacity": ("gauge", {"signal"}, True),
     "rayched_node_signal_threshold": ("gauge", {"signal", "kind"}, True),

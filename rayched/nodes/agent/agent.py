@@ -27,6 +27,7 @@ from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.agent_settings import AgentSettings, boottime_of, steady_clock
 from rayched.nodes.agent.disk import NodeDirectory, PodDirectory
 from rayched.nodes.agent.doors import AgentDoors, AgentView
+from rayched.nodes.agent.drivers.driver_watch import DriverWatch
 from rayched.nodes.agent.event_reports import EventReporter
 from rayched.nodes.agent.fence_guard import FenceGuard
 from rayched.nodes.agent.fences import Fences
@@ -46,7 +47,6 @@ from rayched.nodes.agent.reports import Reporter, ReportOutcomes
 from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.running_pods import RunningPods
 from rayched.nodes.agent.shutdown_manager import ShutdownManager
-from rayched.nodes.agent.stats import NodeStats
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
 from rayched.nodes.agent.workers import Workers
@@ -104,16 +104,16 @@ class NodeAgent:
         self._events = EventReporter(client, self._node, self._clock, lambda: self._reporter.incarnation)
         of_node = self._events.of_node
         self._node_report = NodeReport(self._node, self._reporter.node, of_node, is_watched=bool(settings.eviction.thresholds))
+        drivers = settings.node_drivers(client, metrics)
         running = RunningPods(self._runners, self._directory.logs)
-        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics)
-        stats = NodeStats(settings.root, settings.bounds, settings.size.for_pods("memory"))
-        self._pressure = PressureMonitor(settings.eviction, stats, ports)
+        ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics, drivers.remove_unused_images)
+        self._pressure = PressureMonitor(settings.eviction, settings.node_stats(), ports)
         self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
             node=settings.node,
             address=settings.address,
             memory_capacity=settings.size.capacity["memory"],
-            policy=settings.policy,
+            drivers=drivers,
             restart_cap=settings.restart_cap,
             clock=self._clock,
             boottime_of=boottime_of,
@@ -146,6 +146,7 @@ class NodeAgent:
             self._events.start()
             self._doors.open()
             self._follower.start()
+            DriverWatch(self._context.drivers, self._context.workers, self._loop.later, self._node_report).begin()
             self._streaming.start(agent_id)
             if settings.eviction.thresholds:
                 self._pressure.start()

@@ -67,6 +67,9 @@ class AgentMetrics:
         gauge.labels(node).set(1)
         containment = Gauge("rayched_node_containment", "How processes are contained; 1.", ["tier"], registry=registry)
         containment.labels(tier).set(1)
+        self.drivers = Gauge(
+            "rayched_node_driver_healthy", "Whether a driver that pods wanted is in order.", ["driver"], registry=registry
+        )
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, labels, registry=registry)

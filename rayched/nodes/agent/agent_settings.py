@@ -7,13 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rayched.nodes.agent.containment import ContainmentTier
+from rayched.client.client import Client
+from rayched.nodes.agent.agent_metrics import AgentMetrics
+from rayched.nodes.agent.containment import ContainmentTier, tier_of
+from rayched.nodes.agent.drivers.container_driver import ContainerDriver
+from rayched.nodes.agent.drivers.node_drivers import NodeDrivers, runtime_classes
+from rayched.nodes.agent.drivers.podman_client import PodmanClient
+from rayched.nodes.agent.drivers.podman_driver import PodmanDriver
+from rayched.nodes.agent.drivers.process_driver import PROCESS, ProcessDriver
 from rayched.nodes.agent.eviction.manager import EvictionSettings
 from rayched.nodes.agent.machine import Machine
 from rayched.nodes.agent.node_object import NodeSize
 from rayched.nodes.agent.process_specs import RunPolicy
 from rayched.nodes.agent.shutdown import ShutdownBand
-from rayched.nodes.agent.stats import NodeBounds
+from rayched.nodes.agent.stats import NodeBounds, NodeStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +48,23 @@ class AgentSettings:
     eviction: EvictionSettings = field(default_factory=lambda: EvictionSettings(()))
     bounds: NodeBounds = field(default_factory=NodeBounds)
 
+    default_driver: str = PROCESS
+    podman: str = ""
+    """The path of its program; empty: this node has none."""
+
     @property
     def tier(self) -> ContainmentTier:
-        return ContainmentTier.TREE if self.cgroups is None else ContainmentTier.TRACKING
+        return tier_of(self.cgroups)
+
+    def node_stats(self) -> NodeStats:
+        counting = self.cgroups if self.tier is ContainmentTier.CGROUP else None
+        return NodeStats(self.root, self.bounds, self.size.for_pods("memory"), counting)
+
+    def node_drivers(self, client: Client, metrics: AgentMetrics) -> NodeDrivers:
+        drivers: list[ContainerDriver] = [ProcessDriver(self.policy, self.cgroups)]
+        if self.podman:
+            drivers.append(PodmanDriver(PodmanClient(self.podman), self.policy, self.root))
+        return NodeDrivers(drivers, self.default_driver, self.root / "pods", runtime_classes(client), metrics)
 
 
 def steady_clock() -> float:

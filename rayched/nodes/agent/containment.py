@@ -4,8 +4,9 @@
 |---|---|---|
 | tree | nothing | what descends from the pod's shim, or carries the pod's cookie in its environment |
 | tracking | a cgroup of the second version that may be written to | that, and what is in the container's cgroup |
+| cgroup | the same, with the controllers of cpu, memory and pids | that, and the kernel keeps limits of cpu and memory |
 
-No controllers are needed, so a host that has them in the first version still gives tracking.
+A host that has the controllers in the first version still gives tracking.
 """
 
 from __future__ import annotations
@@ -18,12 +19,26 @@ from pathlib import Path
 from typing import Final
 
 CONTAINMENT_LABEL: Final = "rayched.dev/containment"
+_CONTROLLERS: Final = frozenset({"cpu", "memory", "pids"})
+_PASSED_ON: Final = "cgroup.subtree_control"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 class ContainmentTier(enum.StrEnum):
     TREE = "tree"
     TRACKING = "tracking"
+    CGROUP = "cgroup"
+
+
+def tier_of(cgroups: Path | None) -> ContainmentTier:
+    """`cgroups` as `tracking_root` gives it."""
+    if cgroups is None:
+        return ContainmentTier.TREE
+    try:
+        passed_on = set((cgroups / _PASSED_ON).read_text(encoding="ascii").split())
+    except OSError:
+        return ContainmentTier.TRACKING
+    return ContainmentTier.CGROUP if passed_on >= _CONTROLLERS else ContainmentTier.TRACKING
 
 
 def tracking_root(root: Path, mounts: Path = _MOUNTS) -> Path | None:
@@ -33,6 +48,8 @@ def tracking_root(root: Path, mounts: Path = _MOUNTS) -> Path | None:
         probe = found / "probe"
         try:
             found.mkdir(exist_ok=True)
+            _pass_on(mount)
+            _pass_on(found)
             probe.mkdir(exist_ok=True)
             # Since Linux 5.14.
             usable = os.access(probe / "cgroup.kill", os.W_OK) and os.access(probe / "cgroup.procs", os.W_OK)
@@ -46,8 +63,19 @@ def tracking_root(root: Path, mounts: Path = _MOUNTS) -> Path | None:
     return None
 
 
+def _pass_on(cgroup: Path) -> None:
+    """Lets the cgroups in it have controllers, where that may be."""
+    with contextlib.suppress(OSError):
+        there = set((cgroup / "cgroup.controllers").read_text(encoding="ascii").split())
+        if there >= _CONTROLLERS and not there.isdisjoint(_CONTROLLERS - set((cgroup / _PASSED_ON).read_text().split())):
+            (cgroup / _PASSED_ON).write_text(" ".join(f"+{name}" for name in sorted(_CONTROLLERS)), encoding="ascii")
+
+
 def kill_cgroups(pod: Path) -> set[int]:
-    """Kills what is in a pod's cgroups, and removes those that are empty; which processes there were."""
+    """Kills what is in a pod's cgroups, and removes those that are empty; which processes there were.
+
+    0 stands for those that this process cannot see, and is nothing to send a signal to.
+    """
     found: set[int] = set()
     for cgroup in _below(pod):
         with contextlib.suppress(OSError):

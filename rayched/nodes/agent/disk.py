@@ -7,6 +7,7 @@
     <root>/pods/<uid>/accepted                     admission said yes, and when
     <root>/pods/<uid>/ending.json                  why it ends, and by when
     <root>/pods/<uid>/memory.json                  what probes and hooks said
+    <root>/pods/<uid>/driver.json                  which driver it was given, where that had to be found out
     <root>/pods/<uid>/shim/                        lock, socket and state of its shim
     <root>/pods/<uid>/containers/<name>/<attempt>/ spec.json, work/, exit.json
     <root>/pods/<uid>/volumes/<name>/              emptyDir
@@ -87,7 +88,7 @@ class PodDirectory:
         return None if values is None else float(values["at"])
 
     def save(self, name: str, values: dict[str, Any]) -> None:
-        """`name`: ending or memory."""
+        """`name`: ending, memory or driver."""
         write_json(str(self.path / f"{name}.json"), values)
 
     def load(self, name: str) -> dict[str, Any] | None:
@@ -110,6 +111,11 @@ class PodDirectory:
         if not directory.is_dir():
             return []
         return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdigit())
+
+    def has_attempts(self) -> bool:
+        """Whether any container was begun."""
+        directory = self.path / "containers"
+        return directory.is_dir() and any(directory.iterdir())
 
     def attempt_path(self, container: str, attempt: int) -> Path:
         return self.path / "containers" / container / str(attempt)

@@ -62,7 +62,8 @@ def strike(uid: str, cgroups: Path | None) -> set[int]:
         _kill(pid, signal.SIGSTOP)
     below = {pid for shim in shims for pid in proc_table.tree_of(shim)[1:] if proc_table.is_alive(pid)}
     in_cgroups = kill_cgroups(cgroups / uid) if cgroups is not None else set()
-    for pid in below | marked | in_cgroups:
+    # To kill 0 would be to kill this process.
+    for pid in below | marked | in_cgroups - {0}:
         _kill(pid, signal.SIGKILL)
     for pid in () if below else shims:
         _kill(pid, signal.SIGKILL)

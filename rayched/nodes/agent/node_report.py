@@ -13,10 +13,11 @@ from typing import Final
 
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.node_object import DISK_PRESSURE, MEMORY_PRESSURE, PID_PRESSURE, set_conditions
-from rayched.v1.core_pb2 import Node, NodeStatus
+from rayched.v1.core_pb2 import ContainerImage, Node, NodeStatus
 
 STATUS_SECONDS: Final = 10.0
 UNCHANGED_STATUS_SECONDS: Final = 300.0
+_IMAGES_MAX: Final = 50
 _READY: Final = "Ready"
 _EVENTS: Final = {
     (_READY, True): "NodeReady",
@@ -45,6 +46,7 @@ class NodeReport:
         """Whether somebody has looked."""
         self._pressures: list[str] = []
         self._faults: dict[str, str] = {}
+        self._images: list[ContainerImage] = []
         self._said = b""
         self._said_at = 0.0
         self._was: dict[str, bool] = {}
@@ -73,6 +75,10 @@ class NodeReport:
             self._note()
             self.due = 0.0
 
+    def has_images(self, images: Iterable[ContainerImage]) -> None:
+        """The largest are told, with the next status."""
+        self._images = sorted(images, key=lambda one: (-one.size_bytes, *one.names))[:_IMAGES_MAX]
+
     def registered(self) -> None:
         """What was told before may be gone."""
         self._said = b""
@@ -88,7 +94,8 @@ class NodeReport:
     def turn(self, now: float, *, may_tell: bool) -> None:
         """To be called when `due` has come."""
         self.due = now + STATUS_SECONDS
-        status = NodeStatus(conditions=[one for one in self.current.conditions if self._is_known or one.type == _READY])
+        conditions = [one for one in self.current.conditions if self._is_known or one.type == _READY]
+        status = NodeStatus(conditions=conditions, images=self._images)
         said = status.SerializeToString(deterministic=True)
         if may_tell and (said != self._said or now - self._said_at >= UNCHANGED_STATUS_SECONDS):
             self._said, self._said_at = said, now

@@ -59,6 +59,8 @@ class PodLife:
         self.fence: PodFence | None = None
         self.prepared_at: float | None = None
         self.prepare_message = ""
+        self.runtime = "process"
+        """The driver of its containers."""
         self._probe_delay = probe_delay
         self._preparing = False
         self._prepare_again = 0.0
@@ -160,6 +162,12 @@ class PodLife:
             if (one.reason, one.message) != (reason, message):
                 self._events.append(PodEvent("Warning", "Failed", f"Error: {message}"))
             one.not_configured(reason, message, now)
+
+    def not_begun(self, name: str, now: float) -> None:
+        """The pod ends before its attempt was begun."""
+        one = self._by_name[name]
+        if one.step is ContainerStep.STARTING:
+            one.not_configured(one.reason, one.message, now)
 
     def ended(self, name: str, attempt: int, found: ContainerExit) -> None:
         one = self._by_name[name]

@@ -7,7 +7,6 @@ that the pod is accepted, why it ends, which attempt begins.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -24,17 +23,17 @@ from rayched.nodes.agent.actions import (
     StartContainer,
     StopContainer,
 )
-from rayched.nodes.agent.container_life import ContainerLife
+from rayched.nodes.agent.attempts import AttemptPreparer
+from rayched.nodes.agent.container_life import ContainerLife, ContainerStep
 from rayched.nodes.agent.disk import DiskFault, PodDirectory
+from rayched.nodes.agent.drivers.process_driver import PROCESS
 from rayched.nodes.agent.handlers import carry_out
 from rayched.nodes.agent.leftovers import sweep
-from rayched.nodes.agent.oom_scores import oom_score_adj
 from rayched.nodes.agent.owed_writes import OwedWrites
 from rayched.nodes.agent.pod_life import PodEnding, PodFence, PodLife
 from rayched.nodes.agent.pod_shim import PodShim, ShimPorts
 from rayched.nodes.agent.pod_status import status_of
-from rayched.nodes.agent.process_specs import AttemptPlace, ConfigurationFault, host_path, process_spec
-from rayched.nodes.agent.recovery import exit_of, lost_exit, memory_of, presumed_running, restore
+from rayched.nodes.agent.recovery import exit_of, has_begun, lost_exit, memory_of, presumed_running, restore
 from rayched.nodes.agent.runner_context import RunnerContext
 from rayched.nodes.agent.shim_link import Answer
 from rayched.v1.core_pb2 import Pod, PodStatus
@@ -59,6 +58,7 @@ class PodRunner:
         self._saved_ending: PodEnding | None = None
         self._saved_memory: dict[str, Any] = {}
         self._owed = OwedWrites(directory.path, context.post_later)
+        self._attempts = AttemptPreparer(context, directory, self.life, self._ask_to_start, self.step)
         self.removed_from = 0.0
         """Its directory is removed then at the earliest."""
         self._armed_under = 0
@@ -75,7 +75,9 @@ class PodRunner:
         found = status_of(self.life, self._context.address, self._context.clock())
         if stop_after_seconds(self.life.pod) is not None:
             if not self.life.has_ended:
-                self._armed_under = self._context.incarnation() if self._shim.is_fence_armed else 0
+                # What an engine runs outlives a shim that is killed.
+                is_armed = self._shim.is_fence_armed and self.life.runtime == PROCESS
+                self._armed_under = self._context.incarnation() if is_armed else 0
             found.conditions.append(fence_condition(self._armed_under))
         return found
 
@@ -95,6 +97,7 @@ class PodRunner:
         """Connects to the shim, or finds out that it is gone. Blocks while leftovers are killed; those that do not die are for
         workers to see to. Before the loop runs."""
         context, now = self._context, self._context.clock()
+        self._attempts.recover()
         ending = self.directory.load("ending")
         if ending is not None:
             self._saved_ending = PodEnding(**ending)
@@ -113,6 +116,9 @@ class PodRunner:
             context.metrics.adopted_pods.inc()
         if known is not None:
             self.life.prepared(now)
+        for one in self.life.containers:
+            if one.step is ContainerStep.STARTING:
+                self._ask_to_start(one, one.attempt)
 
     def _shim_ports(self) -> ShimPorts:
         return ShimPorts(
@@ -146,7 +152,7 @@ class PodRunner:
             self._saved_ending = self.life.ending
             self._owed.write("ending", partial(self.directory.save, "ending", asdict(self.life.ending)))
         for action in actions:
-            self._do(action, now)
+            self._do(action)
         memory = memory_of(self.life)
         if memory != self._saved_memory:
             self._saved_memory = memory
@@ -175,7 +181,7 @@ class PodRunner:
         """Or will have one, or may have one."""
         return self._shim.is_there
 
-    def _do(self, action: Action, now: float) -> None:
+    def _do(self, action: Action) -> None:
         context = self._context
         match action:
             case PodEvent():
@@ -183,7 +189,7 @@ class PodRunner:
             case PreparePod():
                 self._shim.start()
             case StartContainer(name, attempt):
-                self._start(self.life.container(name), attempt, now)
+                self._attempts.prepare(self.life.container(name), attempt)
             case StopContainer(name, attempt, grace):
                 self._stop(self.life.container(name), attempt, grace)
             case RunProbe(name, attempt, kind):
@@ -202,6 +208,10 @@ class PodRunner:
     def _prepared(self) -> None:
         self._context.metrics.started_pods.inc()
         self.life.prepared(self._context.clock())
+        for one in self.life.containers:
+            if one.is_present and not self._attempts.is_preparing(one.name):
+                # It was prepared while the shim before this one went.
+                self._ask_to_start(one, one.attempt)
         self.step()
 
     def _not_prepared(self, text: str) -> None:
@@ -212,41 +222,8 @@ class PodRunner:
 
     # --------------------------------------------------------------------------------------------------------------- start
 
-    def _start(self, one: ContainerLife, attempt: int, now: float) -> None:
-        pod, directory, context = self.life.pod, self.directory, self._context
-        try:
-            path = directory.attempt_path(one.name, attempt)
-            place = AttemptPlace(
-                node=context.node,
-                address=context.address,
-                attempt=attempt,
-                work=str(path / "work"),
-                log=str(directory.log_path(pod, one.name, attempt)),
-                volumes=self._volumes(),
-                memory_capacity=context.memory_capacity,
-            )
-            spec = process_spec(pod, one.spec, place, context.policy)
-        except ConfigurationFault as fault:
-            self.life.not_configured(one.name, "CreateContainerConfigError", str(fault), now)
-            return
-        except OSError as error:
-            self.life.not_configured(one.name, "CreateContainerError", f"{error.strerror}: {error.filename}", now)
-            return
-        if context.cgroups is not None:
-            spec["cgroup"] = str(context.cgroups / self.uid / f"{one.name}-{attempt}")
-        spec["oom_score_adj"] = oom_score_adj(pod, one.spec, context.memory_capacity)
-        try:
-            directory.begin_attempt(one.name, attempt)
-            if spec["user"] is not None:
-                os.chown(path / "work", spec["user"], spec["group"])
-            directory.write_spec(one.name, attempt, {**spec, "failures": one.failures, "at": now})
-        except OSError as error:
-            self.life.not_configured(one.name, "CreateContainerError", f"{error.strerror}: {error.filename}", now)
-            return
-        self._ask_to_start(one, attempt)
-
     def _ask_to_start(self, one: ContainerLife, attempt: int) -> None:
-        """It is written down. Asked twice it begins once; where nobody answers the shim is away, and is asked again."""
+        """It is prepared. Asked twice it begins once; where nobody answers the shim is away, and is asked again."""
         context = self._context
 
         def answered(answer: Answer) -> None:
@@ -268,18 +245,6 @@ class PodRunner:
         self._owed.write(f"exit of {name}", partial(self.directory.write_exit, name, attempt, values))
         self.life.ended(name, attempt, exit_of(values))
         self.step()
-
-    def _volumes(self) -> dict[str, str]:
-        spec = self.life.pod.spec
-        context = spec.security_context
-        group = context.fs_group if context.HasField("fs_group") else None
-        found = {}
-        for volume in spec.volumes:
-            if volume.HasField("host_path"):
-                found[volume.name] = host_path(volume.host_path.path, self._context.policy)
-            else:
-                found[volume.name] = self.directory.volume(volume.name, None, group)
-        return found
 
     # ------------------------------------------------------------------------------------------------------ stop and probe
 
@@ -323,7 +288,10 @@ class PodRunner:
             self.life.is_fenced(self._context.clock())
             self.step()
         if event.get("event") == "ended":
-            self.life.ended(event["container"], event["attempt"], exit_of(event["exit"]))
+            found = exit_of(event["exit"])
+            if found.reason == "StartError":
+                self._context.metrics.container_failed(self.life.container(event["container"]), found.reason)
+            self.life.ended(event["container"], event["attempt"], found)
             self.step()
 
     def _found_again(self, states: list[Answer]) -> None:
@@ -331,11 +299,13 @@ class PodRunner:
         by_key = {(one["container"], one["attempt"]): one for one in states}
         for one in self.life.containers:
             state = by_key.get((one.name, one.attempt))
-            if one.is_present and state is None:
+            if not one.is_present or self._attempts.is_preparing(one.name):
+                continue
+            if state is None or not has_begun(state):
                 self._ask_to_start(one, one.attempt)
-            elif one.is_present and state is not None and state["exit"] is not None:
+            elif state["exit"] is not None:
                 self.life.ended(one.name, one.attempt, exit_of(state["exit"]))
-            elif one.is_present and state is not None:
+            else:
                 self.life.started(one.name, one.attempt, float(state["started_at"]))
                 one.asks_again()
         self.step()
@@ -354,7 +324,7 @@ class PodRunner:
     def _lost(self) -> None:
         now = self._context.clock()
         for one in self.life.containers:
-            if one.is_present:
+            if one.is_present and not self._attempts.is_preparing(one.name):
                 try:
                     values = self.directory.exit_of(one.name, one.attempt)
                 except DiskFault as fault:

@@ -100,7 +100,7 @@ def _container_status(one: ContainerLife, life: PodLife, now: float) -> Containe
         last = one.exit
         status.state.waiting.reason, status.state.waiting.message = _waiting(one, life)
     if one.attempts:
-        status.container_id = f"process://{life.uid}/{one.name}/{one.attempt}"
+        status.container_id = f"{life.runtime}://{life.uid}/{one.name}/{one.attempt}"
     if last is not None:
         _terminated(status.last_state, last)
     return status

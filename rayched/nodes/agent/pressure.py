@@ -23,7 +23,7 @@ from rayched.nodes.agent.admission import is_critical
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.eviction.manager import EvictionManager, EvictionSettings, Observations
 from rayched.nodes.agent.eviction.ranking import ContainerUsage, PodUsage
-from rayched.nodes.agent.eviction.signals import OF_MEMORY, RESOURCE_OF, Signal
+from rayched.nodes.agent.eviction.signals import OF_IMAGE_FS, OF_MEMORY, OF_NODE_FS, RESOURCE_OF, Signal
 from rayched.nodes.agent.eviction.storage_limits import limit_signal, storage_fault
 from rayched.nodes.agent.pod_life import PodEnding, PodLife
 from rayched.nodes.agent.stalls import StallWatch
@@ -38,6 +38,8 @@ _FASTEST_GROWTH: Final = 1 << 30
 _POLL_SECONDS: Final = 0.5
 _FAULT_SECONDS: Final = 10.0
 _LIMITS_SECONDS: Final = 1.0
+_OF_IMAGES: Final = (*OF_NODE_FS, *OF_IMAGE_FS)
+"""What images that go may help."""
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PressurePorts:
-    """What the agent gives; all but `post` are called in its loop."""
+    """What the agent gives; all but `post` and `remove_images` are called in its loop."""
 
     post: Callable[[Callable[[], None]], None]
     clock: Callable[[], float]
@@ -62,6 +64,8 @@ class PressurePorts:
     """Frees what the node can do without; whether there was something."""
     node_event: Callable[[PodEvent], None]
     metrics: AgentMetrics
+    remove_images: Callable[[], int]
+    """Removes images that nobody uses; how many. Called in the thread that looks, as it takes its time."""
 
 
 class PressureMonitor:
@@ -125,7 +129,31 @@ class PressureMonitor:
         figures = self._stats.look(places, self._ports.clock())
         if self._is_near(figures.seen):
             figures = self._stats.look(places, self._ports.clock(), exact=True)
-        return self._in_loop(partial(self._pass, figures))
+        return self._in_loop(partial(self._pass, figures, has_freed=self._free_images(figures)))
+
+    def _free_images(self, figures: NodeFigures) -> bool:
+        """Where a hard threshold of a disk is met, and what ended containers have left there is not enough: whether something was
+        freed before the pass."""
+        short = self._short_of(figures.seen)
+        if short is None or self._is_near(figures.seen):
+            # Memory that is short does not wait for that.
+            return False
+        has_freed = bool(self._in_loop(partial(self._ports.reclaim, short)))
+        if has_freed and self._short_of(self._stats.disk(figures.pods.values(), self._ports.clock())) is None:
+            return True
+        return bool(self._ports.remove_images()) or has_freed
+
+    def _short_of(self, seen: Observations) -> Signal | None:
+        for one in self._settings.thresholds:
+            found = seen.get(one.signal)
+            if (
+                one.signal in _OF_IMAGES
+                and not one.grace
+                and found is not None
+                and found.available < one.value.of(found.capacity)
+            ):
+                return one.signal
+        return None
 
     def _in_loop(self, call: Callable[[], T]) -> T | None:
         """What it gives, from the agent's loop; None: that has ended."""
@@ -158,8 +186,8 @@ class PressureMonitor:
                     return True
         return False
 
-    def _pass(self, figures: NodeFigures) -> float:
-        """Seconds until the next one."""
+    def _pass(self, figures: NodeFigures, *, has_freed: bool = False) -> float:
+        """Seconds until the next one. `has_freed`: disk, since these figures."""
         now = self._ports.clock()
         self.seen = figures.seen
         lives = {life.uid: life for life in self._ports.lives()}
@@ -169,7 +197,7 @@ class PressureMonitor:
         usages = [usage_of_life(life, figures.pods.get(uid)) for uid, life in lives.items()]
 
         def reclaim(signal: Signal) -> Observations | None:
-            if not self._ports.reclaim(signal):
+            if not (self._ports.reclaim(signal) or has_freed):
                 return None
             return self._stats.disk(figures.pods.values(), self._ports.clock())
 

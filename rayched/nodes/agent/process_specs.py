@@ -14,7 +14,7 @@ There is no isolation of mounts: a volume is where RAYCHED_VOLUME_<NAME> says, w
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,6 +47,8 @@ class RunPolicy:
     """The same, beside the group that a pod has when it names none."""
     host_paths: Sequence[str] = ()
     image_roots: Sequence[str] = ()
+    pod_pids: int = 0
+    """Processes and threads that a pod may have, where the kernel counts them; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,26 @@ def process_spec(pod: Pod, container: Container, place: AttemptPlace, policy: Ru
     """As the shim reads it, but for oom_score_adj. Raises ConfigurationFault."""
     image = _image_directory(container, policy)
     user, group, groups = _identity(pod, container, policy)
-    variables = _own_variables(pod, container, place)
+    own = _own_variables(pod, container, place)
+    variables = environment(pod, container, place, own)
+    if image:
+        variables["PATH"] = f"{image}/bin:{variables['PATH']}"
+    if not container.command:
+        raise ConfigurationFault(f'container "{container.name}" has no command, and driver process has no image to take one from')
+    return {
+        "argv": words(container, (*container.command, *container.args), variables),
+        "env": variables,
+        "cwd": container.working_dir or image or place.work,
+        "user": user,
+        "group": group,
+        "groups": groups,
+        "log": place.log,
+    }
+
+
+def environment(pod: Pod, container: Container, place: AttemptPlace, own: Mapping[str, str]) -> dict[str, str]:
+    """What the container has in it, whatever driver it has. `own`: what the manifest may replace. Raises ConfigurationFault."""
+    variables = {**_known_variables(pod, container, place), **own}
     size = 0
     for one in container.env:
         if one.HasField("value_from"):
@@ -76,25 +97,25 @@ def process_spec(pod: Pod, container: Container, place: AttemptPlace, policy: Ru
         # Counted as it grows: each may be short, and all of them more than there is memory.
         size += len(one.name) + len(variables[one.name])
         _check_size(container, size)
-    variables |= _cookie(pod, container, place)
-    if image:
-        variables["PATH"] = f"{image}/bin:{variables['PATH']}"
-    if not container.command:
-        raise ConfigurationFault(f'container "{container.name}" has no command, and driver process has no image to take one from')
-    words = []
-    for word in (*container.command, *container.args):
-        words.append(_expanded("an argument", word, variables, container))
-        size += len(words[-1])
+    return variables | _cookie(pod, container, place)
+
+
+def words(container: Container, texts: Iterable[str], variables: Mapping[str, str]) -> list[str]:
+    """Of its command or its arguments. Raises ConfigurationFault."""
+    found = []
+    size = sum(len(one.name) + len(variables[one.name]) for one in container.env)
+    for text in texts:
+        found.append(_expanded("an argument", text, variables, container))
+        size += len(found[-1])
         _check_size(container, size)
-    return {
-        "argv": words,
-        "env": variables,
-        "cwd": container.working_dir or image or place.work,
-        "user": user,
-        "group": group,
-        "groups": groups,
-        "log": place.log,
-    }
+    return found
+
+
+def check_mounts(container: Container, place: AttemptPlace) -> None:
+    """Raises ConfigurationFault."""
+    for mount in container.volume_mounts:
+        if mount.name not in place.volumes:
+            raise ConfigurationFault(f'container "{container.name}" mounts volume "{mount.name}", which the pod does not have')
 
 
 def _expanded(what: str, text: str, variables: Mapping[str, str], container: Container) -> str:
@@ -127,25 +148,33 @@ def host_path(path: str, policy: RunPolicy) -> str:
 
 
 def _own_variables(pod: Pod, container: Container, place: AttemptPlace) -> dict[str, str]:
-    metadata = pod.metadata
+    check_mounts(container, place)
     found = {
         "PATH": _PATH,
         "HOME": place.work,
         "TMPDIR": place.work,
-        "HOSTNAME": pod.spec.hostname or metadata.name,
-        "RAYCHED_POD_NAME": metadata.name,
-        "RAYCHED_POD_NAMESPACE": metadata.namespace,
-        "RAYCHED_NODE_NAME": place.node,
+        "HOSTNAME": hostname(pod),
         "RAYCHED_WORK_DIR": place.work,
     }
     for mount in container.volume_mounts:
-        if mount.name not in place.volumes:
-            raise ConfigurationFault(f'container "{container.name}" mounts volume "{mount.name}", which the pod does not have')
         if os.path.isabs(mount.sub_path) or ".." in mount.sub_path.split("/"):
             text = f"subPath {mount.sub_path!r} of volume {mount.name!r}: want a path below the volume, without '..'"
             raise ConfigurationFault(f'container "{container.name}": {text}')
         path = place.volumes[mount.name]
         found[volume_variable(mount.name)] = os.path.join(path, mount.sub_path) if mount.sub_path else path
+    return found
+
+
+def hostname(pod: Pod) -> str:
+    return pod.spec.hostname or pod.metadata.name
+
+
+def _known_variables(pod: Pod, container: Container, place: AttemptPlace) -> dict[str, str]:
+    found = {
+        "RAYCHED_POD_NAME": pod.metadata.name,
+        "RAYCHED_POD_NAMESPACE": pod.metadata.namespace,
+        "RAYCHED_NODE_NAME": place.node,
+    }
     try:
         for name, variable, number in (("memory", "MEMORY", value), ("cpu", "CPU", milli_value)):
             if name in container.resources.limits:
@@ -197,9 +226,8 @@ def _image_directory(container: Container, policy: RunPolicy) -> str:
 def _identity(pod: Pod, container: Container, policy: RunPolicy) -> tuple[int | None, int | None, list[int]]:
     """User, group and further groups; None: those of the agent."""
     own, whole = container.security_context, pod.spec.security_context
-    user = _first("run_as_user", own, whole)
-    group = _first("run_as_group", own, whole)
-    not_root = _first("run_as_non_root", own, whole)
+    user = first_of("run_as_user", own, whole)
+    group = first_of("run_as_group", own, whole)
     if policy.own_user != 0:
         for what, asked, is_own in (("runAsUser", user, policy.own_user), ("runAsGroup", group, policy.own_group)):
             if asked is not None and asked != is_own:
@@ -208,26 +236,47 @@ def _identity(pod: Pod, container: Container, policy: RunPolicy) -> tuple[int | 
         return None, None, []
     user = policy.pod_user if user is None else user
     if group is None:
-        group = policy.pod_group if user == policy.pod_user else user
+        group = group_of(user, policy)
+    check_user(pod, container, policy, user)
+    check_groups(pod, container, policy, group, group_of(user, policy))
+    return user, group, further_groups(pod)
+
+
+def further_groups(pod: Pod) -> list[int]:
+    """Beside that of the user."""
+    whole = pod.spec.security_context
+    return [*whole.supplemental_groups, *([whole.fs_group] if whole.HasField("fs_group") else [])]
+
+
+def group_of(user: int, policy: RunPolicy) -> int:
+    """Where a pod names none."""
+    return policy.pod_group if user == policy.pod_user else user
+
+
+def check_user(pod: Pod, container: Container, policy: RunPolicy, user: int) -> None:
+    """Whom an agent that is root lets a container be. Raises ConfigurationFault."""
+    own, whole = container.security_context, pod.spec.security_context
+    not_root = first_of("run_as_non_root", own, whole)
     if user == 0 and (not policy.allow_root or not_root):
         reason = "its runAsNonRoot forbids it" if not_root else "--allow-root-pods is not set on this node"
         raise ConfigurationFault(f'container "{container.name}": cannot run as user 0, {reason}')
     # Whom the node itself chose it allows.
     if user:
         _check_id(f'container "{container.name}": runAsUser', user, policy.pod_user, policy.allowed_users)
-    further = list(whole.supplemental_groups)
-    named = [("supplementalGroups", one) for one in further]
+
+
+def check_groups(pod: Pod, container: Container, policy: RunPolicy, group: int, own: int) -> None:
+    """The same of its groups; `own`: that of its user. Raises ConfigurationFault."""
+    whole = pod.spec.security_context
+    named = [("supplementalGroups", one) for one in whole.supplemental_groups]
     if whole.HasField("fs_group"):
-        further.append(whole.fs_group)
         named.append(("fsGroup", whole.fs_group))
     for what, one in (("runAsGroup", group), *named):
         if one == 0 and not policy.allow_root:
             text = f"{what} 0 is not possible, --allow-root-pods is not set on this node"
             raise ConfigurationFault(f'container "{container.name}": {text}')
         if one:
-            own_group = policy.pod_group if user == policy.pod_user else user
-            _check_id(f'container "{container.name}": {what}', one, own_group, policy.allowed_groups)
-    return user, group, further
+            _check_id(f'container "{container.name}": {what}', one, own, policy.allowed_groups)
 
 
 def _check_id(what: str, asked: int, own: int, ranges: Sequence[tuple[int, int]]) -> None:
@@ -236,7 +285,7 @@ def _check_id(what: str, asked: int, own: int, ranges: Sequence[tuple[int, int]]
         raise ConfigurationFault(f"{what} {asked} is not allowed on this node; allowed are {allowed}")
 
 
-def _first(field_name: str, *contexts: Any) -> Any:
+def first_of(field_name: str, *contexts: Any) -> Any:
     for context in contexts:
         if context.HasField(field_name):
             return getattr(context, field_name)

@@ -3,7 +3,7 @@
 | shim | last attempt | it |
 |---|---|---|
 | any | has an exit | ended so |
-| lives, and has the attempt | - | runs, or ended, as the shim says |
+| lives, and has the attempt | - | runs, or ended, or is being started, as the shim says |
 | lives, and does not have it | - | was never begun: it begins under the same number |
 | gone | has no exit | is lost: exit 137, ContainerStatusUnknown |
 """
@@ -48,6 +48,11 @@ def exit_of(values: Mapping[str, Any]) -> ContainerExit:
         float(values["finished_at"]),
         values.get("message", ""),
     )
+
+
+def has_begun(state: Mapping[str, Any]) -> bool:
+    """Of an attempt as its shim tells of it: one of an engine has no process before its program runs."""
+    return state.get("pid") != 0
 
 
 def restore(life: PodLife, directory: PodDirectory, states: list[dict[str, Any]] | None, now: float, probe_delay: float) -> int:
@@ -96,7 +101,8 @@ def _take_attempt(
     if values is None and state is not None:
         one.attempts = attempt
         one.begins()
-        one.runs(float(state["started_at"]))
+        if has_begun(state):
+            one.runs(float(state["started_at"]))
         return False
     if values is None and states is not None:
         return False

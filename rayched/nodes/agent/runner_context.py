@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_metrics import AgentMetrics
+from rayched.nodes.agent.drivers.node_drivers import NodeDrivers
 from rayched.nodes.agent.fence_guard import FenceGuard
 from rayched.nodes.agent.leftovers import Leftovers
-from rayched.nodes.agent.process_specs import RunPolicy
 from rayched.nodes.agent.shim_link import ShimLink
 from rayched.nodes.agent.workers import Workers
 from rayched.v1.core_pb2 import Pod
@@ -25,7 +25,7 @@ class RunnerContext:
     node: str
     address: str
     memory_capacity: int
-    policy: RunPolicy
+    drivers: NodeDrivers
     restart_cap: float
     clock: Callable[[], float]
     boottime_of: Callable[[float], float]

@@ -30,10 +30,12 @@ class RunningPods:
         pressures: Callable[[Iterable[str]], None],
         node_event: Callable[[PodEvent], None],
         metrics: AgentMetrics,
+        remove_images: Callable[[], int],
     ) -> PressurePorts:
         """Of whoever looks after the node's pressure."""
         return PressurePorts(
-            post, clock, self.places, self.lives, self.evict, pressures, self.kill, self.reclaim, node_event, metrics
+            *(post, clock, self.places, self.lives, self.evict, pressures, self.kill, self.reclaim, node_event, metrics),
+            remove_images,
         )
 
     def places(self) -> list[PodPlace]:

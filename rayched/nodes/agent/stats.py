@@ -1,7 +1,8 @@
 """What the node and its pods use, from /proc and the file systems. It blocks, and belongs into a thread of its own.
 
 Memory of processes is first Σ(RssAnon + RssShmem), which counts what forked workers share once for each of them. Where that would
-decide something, `exact` asks for proportional shares, which take longer.
+decide something, `exact` asks for proportional shares, which take longer. Where the kernel counts memory by cgroup, a container's
+is the working set of its own.
 
 Bounded mode: the node is smaller than the machine, and what counts is the agent, its shims and its pods alone; so several nodes
 can share a host.
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rayched.nodes.agent.eviction.machine_figures import disk, meminfo, tasks
+from rayched.nodes.agent.eviction.machine_figures import disk, meminfo, tasks, working_set
 from rayched.nodes.agent.eviction.ranking import DiskUsage
 from rayched.nodes.agent.eviction.signals import Signal, SignalObservation
 from rayched.nodes.agent.shim import proc_table
@@ -69,9 +70,11 @@ class NodeFigures:
 class NodeStats:
     """Looks at one node."""
 
-    def __init__(self, root: Path, bounds: NodeBounds, allocatable_memory: int) -> None:
-        """`allocatable_memory`: what pods may have together, without the threshold."""
+    def __init__(self, root: Path, bounds: NodeBounds, allocatable_memory: int, cgroups: Path | None = None) -> None:
+        """`allocatable_memory`: what pods may have together, without the threshold. `cgroups`: where they have those that count
+        memory; None: nowhere."""
         self._root = root
+        self._cgroups = cgroups
         self._bounds = bounds
         self._allocatable_memory = allocatable_memory
 
@@ -118,6 +121,8 @@ class NodeStats:
                 found.tasks += _tasks_of(pid)
                 name = proc_table.environment_of(pid).get(proc_table.CONTAINER_VARIABLE, "")
                 found.memory[name] = found.memory.get(name, 0) + _memory_of(pid, names)
+        if self._cgroups is not None:
+            found.memory |= _counted(self._cgroups / place.uid)
         self._files(place, found)
         return found
 
@@ -156,6 +161,19 @@ def _memory_of(pid: int, names: Sequence[str]) -> int:
             return sum(int(rest.split()[0]) << 10 for name, _, rest in pairs if name in names)
     except OSError:
         return 0
+
+
+def _counted(pod: Path) -> dict[str, int]:
+    """Working sets by container, from the cgroups of a pod; of what is gone meanwhile none."""
+    found: dict[str, int] = {}
+    for one in _children(pod):
+        container = one.name.rpartition("-")[0]
+        try:
+            current, stat = (one / "memory.current").read_text(), (one / "memory.stat").read_text()
+        except OSError:
+            continue
+        found[container] = found.get(container, 0) + working_set(current, stat)
+    return found
 
 
 def _tasks_of(pid: int) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from rayched.nodes.agent.shim import cgroup, proc_table
+from rayched.nodes.agent.shim.engine import EngineCommands
 from rayched.nodes.agent.shim.log_file import LogFile
 from rayched.nodes.agent.shim.spawning import ProcessSpec, spawn
 
@@ -48,8 +49,11 @@ class ShimContainer:
         self.attempt = attempt
         self._directory = directory
         with open(os.path.join(directory, "spec.json"), encoding="utf-8") as file:
-            values = json.load(file)
+            self.values: dict[str, Any] = json.load(file)
+        values = self.values
         self.spec = ProcessSpec.of(values)
+        self.engine = EngineCommands(**values["engine"]) if "engine" in values else None
+        """None: it is a process of the shim's own."""
         self._log = LogFile(values["log"], values.get("log_bytes_max", 10 << 20))
         self.pid = 0
         self.ticks = 0
@@ -65,6 +69,8 @@ class ShimContainer:
         self.is_unwritten = False
         """It has ended, and the disk did not take its exit yet; that is tried again."""
         self._write_at = 0.0
+        self.awaiting: list[tuple[int, Any]] = []
+        """Who asked for its start and has no answer yet: peer and request."""
 
     def start(self) -> None:
         out_read, out_write = os.pipe()
@@ -72,7 +78,7 @@ class ShimContainer:
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:
             if self.spec.cgroup is not None:
-                cgroup.make(self.spec.cgroup)
+                cgroup.make(self.spec.cgroup, self.values.get("limits"), self.values.get("pod_limits"))
             self.pid = spawn(self.spec, nothing, out_write, err_write)
         except BaseException:
             os.close(out_read)
@@ -98,6 +104,16 @@ class ShimContainer:
     def is_running(self) -> bool:
         return self._main_status is None
 
+    @property
+    def child(self) -> int:
+        """The child of the shim that ends when the main process does."""
+        return self.pid
+
+    @property
+    def has_begun(self) -> bool:
+        """Its program runs, or has run, or never will."""
+        return True
+
     def state(self) -> dict[str, Any]:
         return {
             "container": self.name,
@@ -114,24 +130,21 @@ class ShimContainer:
         """Asks it to end within `grace` seconds; repeated, the earlier end counts and the signal is sent once."""
         ends_at = now + max(grace, 0.0)
         if self._stop_at is None and grace > 0 and self.is_running:
-            if group:
-                self._signal_group(number)
-            else:
-                proc_table.kill(self.pid, number)
+            self._signal_main(number, group=group)
         self._stop_at = ends_at if self._stop_at is None else min(self._stop_at, ends_at)
 
     def signal(self, number: int) -> None:
         if self.is_running:
-            proc_table.kill(self.pid, number)
+            self._signal_main(number, group=False)
 
     def out_of_memory(self) -> None:
         """Killed for want of memory, which its exit will say."""
         self._out_of_memory = True
         self._stop_at = 0.0
 
-    def _signal_group(self, number: int) -> None:
+    def _signal_main(self, number: int, *, group: bool) -> None:
         try:
-            os.killpg(self.pid, number)
+            (os.killpg if group else os.kill)(self.pid, number)
         except ProcessLookupError:
             return
 
@@ -159,6 +172,9 @@ class ShimContainer:
             if self._stop_at is not None and now >= self._stop_at:
                 self._kill([*proc_table.tree_of(self.pid), *orphans(self)])
             return False
+        return self._tick_ended(now, orphans)
+
+    def _tick_ended(self, now: float, orphans: Callable[[ShimContainer], Iterable[int]]) -> bool:
         left = [*orphans(self), *(cgroup.members(self.spec.cgroup) if self.spec.cgroup is not None else ())]
         if left:
             self._kill(left)
@@ -179,18 +195,22 @@ class ShimContainer:
             os.close(fd)
         self.pipes.clear()
         self._log.close()
+        self.exit = self._exit_values()
         if self.spec.cgroup is not None:
             cgroup.remove(self.spec.cgroup)
+        self._write_exit(now)
+
+    def _exit_values(self) -> dict[str, Any]:
         status = self._main_status or 0
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        self.exit = {
+        by_limit = self.spec.cgroup is not None and cgroup.out_of_memory_kills(self.spec.cgroup) > 0
+        return {
             "code": 128 + number if number else os.WEXITSTATUS(status),
             "signal": number,
-            "oom": self._out_of_memory and number == signal.SIGKILL,
+            "oom": (self._out_of_memory or by_limit) and number == signal.SIGKILL,
             "started_at": self.started_at,
             "finished_at": self._finished_at,
         }
-        self._write_exit(now)
 
     def _write_exit(self, now: float) -> None:
         assert self.exit is not None
@@ -211,8 +231,11 @@ class ShimContainer:
         except BlockingIOError:
             return True
         if data:
-            self._log.write(self.pipes[fd], data)
+            self._take(self.pipes[fd], data)
             return True
         os.close(fd)
         del self.pipes[fd]
         return False
+
+    def _take(self, stream: str, data: bytes) -> None:
+        self._log.write(stream, data)

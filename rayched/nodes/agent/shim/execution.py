@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rayched.nodes.agent.shim.container import ShimContainer
-from rayched.nodes.agent.shim.supervision import kill_supervised, spawn_supervised
+from rayched.nodes.agent.shim.supervision import kill_marked, kill_supervised, spawn_supervised
 
 _OUTPUT_MAX: Final = 10 << 10
 _READ_BYTES: Final = 1 << 16
@@ -22,9 +22,17 @@ class Execution:
     """One process, from its start to its answer. `request` is what it answers."""
 
     def __init__(
-        self, request: Any, peer: int, container: ShimContainer, pid: int, ends_at: float = float("inf"), pipe: int | None = None
+        self,
+        request: Any,
+        peer: int,
+        container: ShimContainer,
+        pid: int,
+        ends_at: float = float("inf"),
+        pipe: int | None = None,
+        cookie: str = "",
     ) -> None:
-        """`pid`: of its supervisor. `pipe`: its output, which is kept; None: that is somebody else's."""
+        """`pid`: of its supervisor. `pipe`: its output, which is kept; None: that is somebody else's. `cookie`: what all that it
+        begins in an engine's container has in its environment; empty: all that it begins stays below its supervisor."""
         self.request = request
         self.peer = peer
         self.container = container
@@ -35,11 +43,16 @@ class Execution:
         """It ends with the connection of who asked for it, who has its output."""
         self.timed_out = False
         self.status: int | None = None
+        self.told: Callable[[dict[str, Any]], None] | None = None
+        """Of a command of the shim's own: gets its answer."""
         self._output = b""
+        self._cookie = cookie
 
     def kill(self) -> None:
         """All that it began."""
         kill_supervised(self.pid)
+        if self._cookie:
+            kill_marked(self._cookie)
 
     def expire(self, now: float) -> None:
         if self.status is None and now >= self.ends_at and not self.timed_out:
@@ -75,6 +88,32 @@ class Execution:
 
 def kept_execution(request: Any, peer: int, container: ShimContainer, argv: list[str], ends_at: float) -> Execution:
     """One whose output is kept. Raises SpawnError."""
+    argv, cookie = _words_of(container, argv, stdin=False, terminal=False)
+    pid, pipe = _spawned(container, argv)
+    return Execution(request, peer, container, pid, ends_at, pipe, cookie)
+
+
+def engine_command(
+    container: ShimContainer, argv: list[str], ends_at: float, told: Callable[[dict[str, Any]], None]
+) -> Execution:
+    """One of the shim's own about the container; its answer is for `told`. Raises SpawnError."""
+    pid, pipe = _spawned(container, argv)
+    found = Execution(None, NOBODY, container, pid, ends_at, pipe)
+    found.told = told
+    return found
+
+
+def _words_of(container: ShimContainer, argv: list[str], *, stdin: bool, terminal: bool) -> tuple[list[str], str]:
+    """What has to be started for it here, and its cookie."""
+    if container.engine is None:
+        return argv, ""
+    # Orphans in a container become children of its first process, and not of the supervisor.
+    cookie = os.urandom(16).hex()
+    return container.engine.exec_argv(argv, cookie, stdin=stdin, terminal=terminal), cookie
+
+
+def _spawned(container: ShimContainer, argv: list[str]) -> tuple[int, int]:
+    """Its pid, and the end of its output."""
     reading, writing = os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -86,17 +125,18 @@ def kept_execution(request: Any, peer: int, container: ShimContainer, argv: list
         os.close(nothing)
         os.close(writing)
     os.set_blocking(reading, False)
-    return Execution(request, peer, container, pid, ends_at, reading)
+    return pid, reading
 
 
 def streamed_execution(request: Any, peer: int, container: ShimContainer, argv: list[str], fds: Sequence[int]) -> Execution:
     """`fds`: its input, output and errors, or a terminal alone. They stay open here. Raises SpawnError."""
-    spec = replace(container.spec, argv=argv)
     terminal = len(fds) == 1
+    argv, cookie = _words_of(container, argv, stdin=True, terminal=terminal)
+    spec = replace(container.spec, argv=argv)
     if terminal:
         spec = replace(spec, env={"TERM": "xterm", **spec.env})
         if spec.user is not None:
             # What opens the terminal by its name has to be allowed to.
             os.fchown(fds[0], spec.user, -1)
     pid = spawn_supervised(spec, fds[0], fds[0 if terminal else 1], fds[0 if terminal else 2], terminal=terminal)
-    return Execution(request, peer, container, pid)
+    return Execution(request, peer, container, pid, cookie=cookie)

@@ -28,10 +28,13 @@ from functools import partial
 from typing import Any, Final
 
 from rayched.nodes.agent.shim import proc_table
+from rayched.nodes.agent.shim.belonging import orphans_of
 from rayched.nodes.agent.shim.boot_timer import BootTimer, boottime
 from rayched.nodes.agent.shim.container import ShimContainer, write_json
-from rayched.nodes.agent.shim.execution import NOBODY, Execution, kept_execution, streamed_execution
+from rayched.nodes.agent.shim.engine_container import Told, container_of
+from rayched.nodes.agent.shim.execution import NOBODY, Execution, engine_command, kept_execution, streamed_execution
 from rayched.nodes.agent.shim.fence import ShimFence
+from rayched.nodes.agent.shim.listening import listening
 from rayched.nodes.agent.shim.peers import DESCRIPTORS_MAX, Peers
 from rayched.nodes.agent.shim.spawning import SpawnError, become_subreaper, lower_oom_score
 from rayched.nodes.agent.shim.watchdog import FenceWatchdog
@@ -135,10 +138,10 @@ class Shim:
                 self._executed(execution)
                 continue
             for container in self._containers.values():
-                if container.pid == pid and container.is_running:
+                if container.child == pid and container.is_running:
                     container.main_ended(status, now)
                     for other in self._executions.values():
-                        if other.container is container:
+                        if other.container is container and other.told is None:
                             other.kill()
 
     def _executed(self, execution: Execution) -> None:
@@ -147,7 +150,10 @@ class Shim:
             execution.read()
             self._selector.unregister(pipe)
             execution.close()
-        self._peers.send(execution.peer, {"id": execution.request, **execution.answer()})
+        if execution.told is not None:
+            execution.told(execution.answer())
+        else:
+            self._peers.send(execution.peer, {"id": execution.request, **execution.answer()})
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -161,6 +167,14 @@ class Shim:
                     self._selector.unregister(fd)
                 self._save()
                 self._peers.broadcast({"event": "ended", **container.state()})
+            if container.awaiting and container.has_begun:
+                self._tell_begun(container)
+
+    def _tell_begun(self, container: ShimContainer) -> None:
+        asked, container.awaiting = container.awaiting, []
+        self._save()
+        for fd, request in asked:
+            self._peers.send(fd, {"id": request, "ok": True, **container.state()})
 
     def _is_fenced(self) -> bool:
         self._keep_fence()
@@ -175,26 +189,7 @@ class Shim:
                 container.stop(time.monotonic(), self._fence.grace_left(boottime()), signal.SIGTERM, group=False)
 
     def _orphans_of(self, container: ShimContainer) -> Iterator[int]:
-        """Living processes of the container that do not descend from its main process any more."""
-        own = os.getpid()
-        mains = {one.pid for one in self._containers.values() if one.is_running}
-        for child in proc_table.children_of(own):
-            if child in mains or (child in self._executions and self._executions[child].container is not container):
-                continue
-            if not proc_table.is_alive(child) or not self._belongs(child, container):
-                continue
-            yield from proc_table.tree_of(child)
-
-    def _belongs(self, pid: int, container: ShimContainer) -> bool:
-        """By its cookie, else by its session; whose is nobody's is the one's that asks."""
-        if pid in self._executions:
-            return self._executions[pid].container is container
-        environment = proc_table.environment_of(pid)
-        name = environment.get(proc_table.CONTAINER_VARIABLE)
-        if name is not None:
-            return (name, environment.get(proc_table.ATTEMPT_VARIABLE)) == (container.name, str(container.attempt))
-        session = proc_table.session_of(pid)
-        return not any(one.pid == session and one is not container for one in self._containers.values() if one.is_running)
+        return orphans_of(container, self._containers.values(), self._executions)
 
     def _log_ready(self, container: ShimContainer, fd: int) -> None:
         if not container.read(fd):
@@ -216,6 +211,8 @@ class Shim:
             self._peers.send(fd, {"id": request, **answer})
 
     def _left(self, fd: int) -> None:
+        for container in self._containers.values():
+            container.awaiting = [one for one in container.awaiting if one[0] != fd]
         for execution in self._executions.values():
             if execution.peer == fd:
                 # The next peer may have the same number.
@@ -238,7 +235,12 @@ class Shim:
                 return {"ok": True, "fenced": self._fence.is_over}
             case "start":
                 container = self._start(message["container"], message["attempt"])
-                return {"ok": False, **_FENCED} if container is None else {"ok": True, **container.state()}
+                if container is None:
+                    return {"ok": False, **_FENCED}
+                if not container.has_begun:
+                    container.awaiting.append((fd, message.get("id")))
+                    return None
+                return {"ok": True, **container.state()}
             case "stop":
                 container = self._containers[message["container"], message["attempt"]]
                 # A stop is never refused for its signal's name: the grace has to run.
@@ -274,7 +276,7 @@ class Shim:
         if found is not None or self._is_fenced():
             return found
         directory = os.path.join(self._directory, "containers", name, str(attempt))
-        container = ShimContainer(name, attempt, directory)
+        container = container_of(name, attempt, directory, self._engine_command)
         known = (*self._containers.values(), container)
         self._watchdog.cgroups = tuple(one.spec.cgroup for one in known if one.spec.cgroup is not None)
         # The disk may have taken its time.
@@ -295,7 +297,18 @@ class Shim:
 
     def _execute(self, fd: int, message: dict[str, Any]) -> None:
         container = self._running(message)
-        execution = kept_execution(message.get("id"), fd, container, message["argv"], time.monotonic() + message["seconds"])
+        ends_at = time.monotonic() + message["seconds"]
+        self._keep(kept_execution(message.get("id"), fd, container, message["argv"], ends_at))
+
+    def _engine_command(self, container: ShimContainer, argv: list[str], seconds: float, told: Told) -> None:
+        try:
+            execution = engine_command(container, argv, time.monotonic() + seconds, told)
+        except SpawnError as error:
+            told({"ok": False, "code": 127, "output": str(error)})
+            return
+        self._keep(execution)
+
+    def _keep(self, execution: Execution) -> None:
         self._executions[execution.pid] = execution
         assert execution.pipe is not None
         self._selector.register(execution.pipe, selectors.EVENT_READ, lambda _: self._output_ready(execution))
@@ -310,7 +323,7 @@ class Shim:
 
     def _running(self, message: dict[str, Any]) -> ShimContainer:
         container = self._containers[message["container"], message["attempt"]]
-        if not container.is_running:
+        if not container.is_running or not container.has_begun:
             raise ValueError(f"container {container.name!r} does not run")
         return container
 
@@ -336,7 +349,7 @@ def main(directory: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit("another shim of this pod lives")
-    listener = _listening(shim_directory)
+    listener = listening(shim_directory)
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -357,19 +370,3 @@ def main(directory: str) -> None:
     shim._save()
     shim.run()
     shim.kill_rest()
-
-
-def _listening(directory: str) -> socket.socket:
-    """At `sock` of the directory, whose path may be longer than a socket's address can be."""
-    there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    path = f"/proc/self/fd/{there}/sock"
-    try:
-        if os.path.lexists(path):
-            os.unlink(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(path)
-    finally:
-        os.close(there)
-    os.chmod(os.path.join(directory, "sock"), 0o600)
-    listener.listen(16)
-    return listener

@@ -6,6 +6,7 @@ A process is told apart by pid, start ticks and boot id together: pids are used 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -13,6 +14,10 @@ from typing import Final
 POD_VARIABLE: Final = "RAYCHED_POD_UID"
 CONTAINER_VARIABLE: Final = "RAYCHED_CONTAINER"
 ATTEMPT_VARIABLE: Final = "RAYCHED_ATTEMPT"
+RUN_VARIABLE: Final = "RAYCHED_RUN"
+"""Tells what one further process in an engine's container has begun from all else in it."""
+_MONITOR: Final = "conmon"
+"""What an engine leaves beside each of its containers, as their parent, with the container's name among its arguments."""
 
 
 def boot_id() -> str:
@@ -87,14 +92,37 @@ def environment_of(pid: int) -> dict[str, str]:
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
+def command_of(pid: int) -> list[str]:
+    """Its words; empty where that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [word.decode(errors="replace") for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def engine_name(uid: str, container: str, attempt: int) -> str:
+    """What an engine knows an attempt by; no other node and no other attempt has it."""
+    return f"rayched_{uid}_{container}_{attempt}"
+
+
+def monitored(pid: int) -> list[str]:
+    """The arguments of what an engine leaves beside a container; empty: it is something else."""
+    words = command_of(pid)
+    return words[1:] if words and os.path.basename(words[0]) == _MONITOR else []
+
+
 def _ignored(_: int) -> None:
     pass
 
 
 def processes_of_pod(uid: str, bare: Callable[[int], None] = _ignored) -> Iterator[int]:
-    """Living processes that carry the pod's cookie in their environment, wherever they are. `bare` is told of each process whose
-    environment is empty or cannot be read: those of shims are empty."""
+    """Living processes that carry the pod's cookie in their environment, wherever they are, and what is below an engine's
+    monitor of one of its containers. `bare` is told of each process whose environment is empty or cannot be read: those of
+    shims are empty."""
     wanted = f"{POD_VARIABLE}={uid}".encode()
+    # Neither names of containers nor numbers have the character that stands between them.
+    engine_names = re.compile(rf"rayched_{re.escape(uid)}_[^_]+_[0-9]+")
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -103,10 +131,14 @@ def processes_of_pod(uid: str, bare: Callable[[int], None] = _ignored) -> Iterat
                 data = file.read()
         except OSError:
             data = b""
+        pid = int(name)
         if not data:
-            bare(int(name))
-        elif wanted in data.split(b"\0") and is_alive(int(name)):
-            yield int(name)
+            bare(pid)
+        if wanted in data.split(b"\0"):
+            if is_alive(pid):
+                yield pid
+        elif any(map(engine_names.fullmatch, monitored(pid))):
+            yield from filter(is_alive, tree_of(pid))
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> bool:

@@ -54,6 +54,17 @@ def kill_supervised(pid: int) -> None:
     _killed(pid)
 
 
+def kill_marked(cookie: str) -> None:
+    """All below this process that has the cookie in its environment, also what is begun meanwhile."""
+    ends_at = time.monotonic() + _SWEEP_SECONDS_MAX
+    while time.monotonic() < ends_at:
+        below = filter(proc_table.is_alive, proc_table.tree_of(os.getpid())[1:])
+        marked = [one for one in below if proc_table.environment_of(one).get(proc_table.RUN_VARIABLE) == cookie]
+        if not [one for one in marked if _killed(one)]:
+            return
+        time.sleep(_PAUSE_SECONDS)
+
+
 def _stopped(pid: int) -> bool:
     """It is stopped, so it does not notice the end of its program; False: it has ended before."""
     ends_at = time.monotonic() + _STOPS_SECONDS
