@@ -106,9 +106,7 @@ class RayWorld:
         return {one.metadata.labels["raylet"]: one for one in ready}
 
     def until_ready(self, *raylets: str) -> dict[str, Node]:
-        found = until(
-            lambda: found if set(found := self.nodes()) == set(raylets) else None, f"{raylets}: {self.driver.said()}", SECONDS_MAX
-        )
+        found = until(lambda: found if set(found := self.nodes()) == set(raylets) else None, f"{raylets} are ready", SECONDS_MAX)
         assert isinstance(found, dict)
         return found
 
@@ -128,15 +126,18 @@ class RayWorld:
             found = self.web()
             return found if len(found) == REPLICAS and without not in found.values() else None
 
-        found = until(there, f"web runs without {without}: {self.driver.said()}", SECONDS_MAX)
+        found = until(there, f"web runs without {without}", SECONDS_MAX)
         assert isinstance(found, dict)
         return found
 
     def is_gone(self, node: str) -> bool:
         return all(one.metadata.name != node for one in self.client.list("nodes"))
 
+    def noted(self) -> str:
+        return self.notes.read_text() if self.notes.exists() else ""
+
     def lines(self, word: str) -> list[str]:
-        return [line for line in self.notes.read_text().splitlines() if line.startswith(word)]
+        return [line for line in self.noted().splitlines() if line.startswith(word)]
 
     def a_replica_set(self) -> ReplicaSet:
         """One of its pods holds one of as many slots as there may be; who finds none says so."""
@@ -174,6 +175,11 @@ def a_ray_world(root: Path) -> Iterator[RayWorld]:
         world = RayWorld(raylets, client, root)
         try:
             yield world
+        except BaseException:
+            print(f"--- what the driver said\n{world.driver.said()}\n--- what pods noted\n{world.noted()}")
+            for log in sorted(root.glob("ray-*.log")):
+                print(f"--- end of {log.name}\n{log.read_text()[-4_000:]}")
+            raise
         finally:
             for process in (world.driver.process, world.user.process):
                 process.kill()
@@ -266,7 +272,7 @@ def check_a_raylet_that_dies_alone(world: RayWorld, nodes: dict[str, Node]) -> N
             found = world.client.get("pod", pod)
             assert isinstance(found, Pod)
             assert (found.status.phase, found.status.reason) == ("Failed", "Terminated")
-        until(lambda: world.is_gone(name), f"its Node goes, as nothing runs there: {world.driver.said()}", SECONDS_MAX)
+        until(lambda: world.is_gone(name), "its Node goes, as nothing runs there", SECONDS_MAX)
 
 
 def check_the_end(world: RayWorld) -> None:
