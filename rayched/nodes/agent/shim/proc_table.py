@@ -134,7 +134,7 @@ def processes_of_pod(uid: str, bare: Callable[[int], None] = _ignored) -> Iterat
         pid = int(name)
         if not data:
             bare(pid)
-        if wanted in data.split(b"\0"):
+        elif wanted in data.split(b"\0"):
             if is_alive(pid):
                 yield pid
         elif any(map(engine_names.fullmatch, monitored(pid))):
