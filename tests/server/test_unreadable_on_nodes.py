@@ -252,7 +252,7 @@ def test_the_agent_gets_to_know_which_objects_these_are() -> None:
     bookmark = WatchResponse(events=[WatchEvent(type=WatchEvent.Type.BOOKMARK, revision=9)], revision=9)
     named = WatchResponse(unreadable=[services_pb2.ObjectKey(kind="Pod", namespace="default", name="web")])
     stream = Responses(named, bookmark, named)
-    state, later = list(NodeWatch(cast(Any, stream), "one"))
+    state, later = list(NodeWatch(cast(Any, stream), "one", 1))
     unreadable = UnreadableObject("Pod", "default", "web")
     assert state == NodeState(None, [], 9, frozenset({unreadable})) and later == unreadable
     assert isinstance(state, NodeState)
