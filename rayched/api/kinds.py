@@ -9,6 +9,7 @@ Source: the REST mappings of Kubernetes 1.34 (`kubectl api-resources`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from rayched.api.errors import quoted
@@ -111,7 +112,26 @@ def by_name(name: str) -> Kind:
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise UnknownKind(f"kind {quoted(name)} is not known; allowed are {', '.join(_BY_NAME)}") from None
+        raise UnknownKind(f"kind {quoted(name)} is not known; allowed are {', '.join(_BY_NAME)}{_advice(name)}") from None
+
+
+_WORD_LENGTH_MAX: Final = 40
+_NOT_SERVED: Final = {
+    ("deployment", "deployments", "deploy"): "a ReplicaSet keeps so many pods running here",
+    ("daemonset", "daemonsets", "ds"): "nothing makes a pod for each node here",
+    ("cronjob", "cronjobs", "cj"): "nothing starts jobs at times here; a Job runs once",
+}
+"""Kinds of Kubernetes that make pods, and what to do without them."""
+
+
+def _advice(word: str) -> str:
+    """What stands in the place of a kind that is not served, or which one may have been meant."""
+    word = word.lower().partition(".")[0]
+    for names, advice in _NOT_SERVED.items():
+        if word in names:
+            return f"; {advice}"
+    close = get_close_matches(word, _BY_WORD, n=1, cutoff=0.75) if len(word) <= _WORD_LENGTH_MAX else []
+    return f"; did you mean {quoted(_BY_WORD[close[0]].name)}?" if close else ""
 
 
 def by_word(word: str) -> Kind:
@@ -120,7 +140,7 @@ def by_word(word: str) -> Kind:
         return _BY_WORD[word.lower()]
     except KeyError:
         known = ", ".join("|".join((kind.plural, *kind.short_names)) for kind in KINDS)
-        raise UnknownKind(f"there is no kind {quoted(word)}; allowed are {known}") from None
+        raise UnknownKind(f"there is no kind {quoted(word)}; allowed are {known}{_advice(word)}") from None
 
 
 def of(item: Object) -> Kind:
@@ -134,6 +154,14 @@ def of(item: Object) -> Kind:
 def of_message(message: AnyObject) -> Kind:
     """The kind of a message."""
     return _BY_MESSAGE[type(message)]
+
+
+def by_message(message_type: type[AnyObject]) -> Kind:
+    """The kind whose messages are of this class. Raises UnknownKind."""
+    try:
+        return _BY_MESSAGE[message_type]
+    except KeyError:
+        raise UnknownKind(f"{message_type.__name__} is no kind of object; kinds are {', '.join(_BY_NAME)}") from None
 
 
 def wrap(message: AnyObject) -> Object:

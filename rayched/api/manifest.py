@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rayched.api import kinds
@@ -47,6 +47,8 @@ class ReadResult:
 
     object: Object
     warnings: tuple[FieldError, ...] = ()
+    source: str = field(default="", compare=False)
+    """Where its text stands: a file, as a rule."""
 
 
 def read_documents(text: str, source: str) -> list[Document]:
@@ -63,7 +65,7 @@ def read_text(text: str, source: str) -> list[ReadResult]:
     documents, errors = _documents(text, source)
     for document in documents:
         try:
-            results.append(read_object(document))
+            results.append(replace(read_object(document), source=source))
         except ManifestErrors as found:
             name = name_of(document)
             errors.extend(FieldError(f"{name}: {error.path}" if error.path else name, error.message) for error in found.errors)

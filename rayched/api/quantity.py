@@ -18,7 +18,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from rayched.api.errors import quoted
+from rayched.api.errors import one_of, quoted
 from rayched.api.short_texts import remembered
 
 MAX_LENGTH: Final = 64
@@ -40,6 +40,10 @@ _ONE: Final = 10**9
 
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
+
+_NEAR_MILLI: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?m+", re.ASCII)
+_NEAR_BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtTpPeE])([iI]?)[bB]?", re.ASCII)
+"""What people write elsewhere: 500mm, 1GB, 1gib, 1 Gi."""
 
 _DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -158,7 +162,7 @@ def parse(text: str) -> Amount:
     """The amount that a text stands for; raises QuantityError."""
     found = _TEXT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if found is None or not text:
-        raise QuantityError(f"{quoted(text)} is not a quantity")
+        raise QuantityError(_no_quantity(text))
     sign, whole, fraction, suffix = found[1], found[2].lstrip("0"), found[3] or "", found[4]
     number, form, power = _scale_of(text, suffix)
     digits = (whole or "0") + fraction
@@ -215,7 +219,21 @@ def text_fault(text: str) -> str | None:
         parse(text)
     except QuantityError as error:
         return str(error)
-    return None if any("0" <= character <= "9" for character in text) else f"{quoted(text)} is not a quantity"
+    return None if any("0" <= character <= "9" for character in text) else _no_quantity(text)
+
+
+def _no_quantity(text: str) -> str:
+    """What to say of a text that is none, and what may have been meant."""
+    sentence = f"{quoted(text)} is not a quantity"
+    if len(text) > MAX_LENGTH:
+        return sentence
+    if milli := _NEAR_MILLI.fullmatch(text):
+        return f'{sentence}; did you mean "{milli[1]}m"?'
+    if size := _NEAR_BYTES.fullmatch(text):
+        number, unit, binary = size[1], size[2].upper(), f"{size[1]}{size[2].upper()}i"
+        decimal = f"{number}{'k' if unit == 'K' else unit}"
+        return f"{sentence}; did you mean {quoted(binary) if size[3] else one_of([decimal, binary])}?"
+    return sentence
 
 
 def capped(text: str) -> str | None:
@@ -239,7 +257,7 @@ def _scale_of(text: str, suffix: str) -> tuple[int, Format, int]:
         return 1 << _BINARY_SUFFIXES[suffix], Format.BINARY_SI, _BINARY_SUFFIXES[suffix]
     found = _EXPONENT.fullmatch(suffix)
     if found is None or abs(int(found[1])) > _MAX_EXPONENT:
-        raise QuantityError(f"{quoted(text)} is not a quantity")
+        raise QuantityError(_no_quantity(text))
     return 1, Format.DECIMAL_EXPONENT, int(found[1])
 
 

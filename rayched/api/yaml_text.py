@@ -41,6 +41,7 @@ _FLOAT = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
     re.ASCII,
 )
+_BEGINS_AS_JSON: Final = re.compile(r"\s*[\[{]\s*[\"\[{]")
 _SCALAR_TAGS: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _INT: Final = "tag:yaml.org,2002:int"
@@ -96,10 +97,12 @@ def load_all(text: str, source: str) -> list[Any]:
     """The documents of a text, empty ones left out. Raises TextError, whose message begins with the source."""
     if len(text) > MAX_TEXT_BYTES:
         raise TextError(f"{source}: {len(text)} characters of text; at most {MAX_TEXT_BYTES} are read")
+    no_json = None
     if text.lstrip()[:1] in ("{", "["):
-        found = _load_json(text, source)
-        if found is not None:
-            return found
+        try:
+            return _load_json(text, source)
+        except json.JSONDecodeError as error:
+            no_json = error
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise TextError(f"{source}: not UTF-8 text")
     builder = _Builder(source)
@@ -108,7 +111,9 @@ def load_all(text: str, source: str) -> list[Any]:
         while parser.check_event():
             builder.take(parser.get_event())
     except yaml.YAMLError as error:
-        raise TextError(_sentence(error, source)) from None
+        if no_json is not None and (source.endswith(".json") or _BEGINS_AS_JSON.match(text)):
+            raise TextError(f"{source}, line {no_json.lineno}: not JSON: {no_json.msg}") from None
+        raise TextError(_sentence(error, source, text)) from None
     finally:
         parser.dispose()
     return [document for document in builder.documents if document is not None]
@@ -248,8 +253,8 @@ def _integer(text: str) -> int:
     return -number if plain.startswith("-") else number
 
 
-def _load_json(text: str, source: str) -> list[Any] | None:
-    """The document of a JSON text, or None: it is none, YAML may know better."""
+def _load_json(text: str, source: str) -> list[Any]:
+    """The document of a JSON text. Raises JSONDecodeError where it is none: YAML may know better."""
 
     def mapping(pairs: list[tuple[Hashable, Any]]) -> dict[Hashable, Any]:
         found = dict(pairs)
@@ -265,8 +270,11 @@ def _load_json(text: str, source: str) -> list[Any] | None:
         raise TextError(f"{source}: values are nested more than {MAX_DEPTH} levels deep") from None
     except TextError:
         raise
-    except ValueError:
-        return None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        # A number that is too long.
+        raise json.JSONDecodeError(str(error), text, 0) from None
     if _depth_exceeds(document, MAX_DEPTH):
         raise TextError(f"{source}: values are nested more than {MAX_DEPTH} levels deep")
     return [document]
@@ -288,9 +296,17 @@ def _inside(value: Any) -> Iterator[Any]:
         yield from (one for one in value if isinstance(one, dict | list))
 
 
-def _sentence(error: yaml.YAMLError, source: str) -> str:
+def _sentence(error: yaml.YAMLError, source: str, text: str) -> str:
     """PyYAML's error on one line, with the line of the text."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     where = f", line {mark.line + 1}" if mark is not None else ""
+    if mark is not None and _line_of(text, mark.line)[mark.column : mark.column + 1] == "\t":
+        problem = "a tab stands where YAML allows blanks alone"
     return f"{source}{where}: not YAML: {problem}"
+
+
+def _line_of(text: str, number: int) -> str:
+    """A line by its number from 0 on; "" where there is none."""
+    lines = text.splitlines()
+    return lines[number] if number < len(lines) else ""

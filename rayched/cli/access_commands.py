@@ -19,11 +19,11 @@ from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.options import AllNamespaces, Namespace, Server
 from rayched.cli.printing import note, out, plain_table, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
-from rayched.cli.short_options import KubectlCommand
+from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.client.client import Client
 from rayched.v1.access_pb2 import BindingLimits, RoleBinding
 
-access = typer.Typer(help="Show and change who has which role.", no_args_is_help=True, rich_markup_mode=None)
+access = typer.Typer(cls=KubectlGroup, help="Show and change who has which role.", no_args_is_help=True, rich_markup_mode=None)
 
 _VERBS: Final = {
     "get": "Submission.Get",

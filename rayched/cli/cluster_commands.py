@@ -109,9 +109,9 @@ def replica(
 
 @with_cluster_options
 def up(
-    replicas: Annotated[int, typer.Option(metavar="N", help="How many.", min=1, max=9)] = 3,
+    replicas: Annotated[int, typer.Option(metavar="N", help="Number of replicas.", min=1, max=9)] = 3,
     port: Annotated[
-        int, typer.Option(metavar="PORT", help="Of the first replica; the others count on.", min=1, max=65_000)
+        int, typer.Option(metavar="PORT", help="Port of the first replica; the others use the next ones.", min=1, max=65_000)
     ] = DEFAULT_PORT,
     http_port: Annotated[
         int | None,
@@ -168,7 +168,7 @@ def leader(
         LeaderOutput | None,
         typer.Option("--output", "-o", metavar="json|wide", help="Format; wide: its workers, too; none: a table."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on with changes as they come.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print changes.")] = False,
 ) -> None:
     """Show who leads."""
     with connected(server) as client:

@@ -50,7 +50,7 @@ Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of th
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
 ]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of the draw among equal nodes.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed for the random choice between nodes with equal scores.")]
 UnschedulableMax = Annotated[
     str,
     typer.Option(
@@ -64,13 +64,13 @@ HeadOfLineLimit = Annotated[
     typer.Option(
         "--head-of-line-limit",
         metavar="N",
-        help="After N retries the pod that waits longest has its turn, whatever its priority; 0: never, as kube-scheduler.",
+        help="After N retries of others, try the pod that has waited longest, ignoring priority; 0: off, as kube-scheduler.",
         min=0,
     ),
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Where etcd's data and logs lie.", show_default=False),
+    typer.Option(metavar="DIR", envvar="RAYCHED_HOME", help="Directory of etcd's data and of logs.", show_default=False),
 ]
 LogFormat = Annotated[str, typer.Option(metavar="text|json", help="Lines of the log: for people, or one JSON object each.")]
 LogLevel = Annotated[

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import grpc
 
 from rayched.cli.printing import fail, note, wrong
+from rayched.cli.verbosity import verbose, words_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 
@@ -49,13 +50,21 @@ def connected(
             raise SystemExit(1) from None
 
 
-def tell(error: ApiError, hint: str = "") -> None:
-    """One line for each defect, naming the object, the field and what is allowed."""
+def tell(error: ApiError, hint: str = "", source: str = "") -> None:
+    """One line for each defect, naming the file that it came from, the object, the field and what is allowed.
+
+    The name of gRPC's code is for who looks into calls, with -v.
+    """
+    before = f"{source}: " if source else ""
     if error.violations:
         for violation in error.violations:
-            _error_line(f"{violation.object}: {violation}" if violation.object else str(violation))
+            _error_line(
+                before
+                + (f"{violation.object}: {violation}" if violation.object else str(violation))
+                + (f" ({error.code.name})" if verbose() else "")
+            )
     else:
-        _error_line(f"{error}; {hint}" if hint else str(error))
+        _error_line(f"{before}{words_of(error)}{f'; {hint}' if hint else ''}")
 
 
 class ObjectFailures:
@@ -65,14 +74,14 @@ class ObjectFailures:
         self.some = False
 
     @contextmanager
-    def told(self, hint: Callable[[ApiError], str] = lambda _: "") -> Iterator[None]:
+    def told(self, hint: Callable[[ApiError], str] = lambda _: "", source: str = "") -> Iterator[None]:
         """Tells an ApiError of what happens inside; raises it where no further call has a chance."""
         try:
             yield
         except ApiError as error:
             if error.code in _NOBODY_ANSWERS:
                 raise
-            tell(error, hint(error))
+            tell(error, hint(error), source)
             self.some = True
 
     def end(self) -> None:

@@ -12,7 +12,19 @@ import typer
 from rayched.api import kinds
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.manifests import read_manifests
-from rayched.cli.options import Namespace, Recursive, Selector, Server, seconds_of
+from rayched.cli.options import (
+    AllNamespaces,
+    DryRunBy,
+    DryRunOption,
+    FieldSelector,
+    IgnoreNotFound,
+    Namespace,
+    OfManifests,
+    Recursive,
+    Selector,
+    Server,
+    seconds_of,
+)
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, references, targets, type_of
 from rayched.client.client import Client
@@ -24,42 +36,55 @@ _WAIT_SECONDS = 0.1
 
 def delete(
     words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT", hidden=True)] = None,
-    filename: Annotated[
-        list[str] | None,
-        typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="The objects of these manifests.", show_default=False),
-    ] = None,
+    filename: OfManifests = None,
     namespace: Namespace = "",
     server: Server = None,
     selector: Selector = "",
-    delete_all: Annotated[bool, typer.Option("--all", help="All objects of the type in the namespace.")] = False,
+    field_selector: FieldSelector = "",
+    all_namespaces: AllNamespaces = False,
+    delete_all: Annotated[bool, typer.Option("--all", help="Select all objects of the type in the namespace.")] = False,
     recursive: Recursive = False,
     grace_period: Annotated[
-        int, typer.Option(metavar="SECONDS", min=-1, help="Time to stop; 0: none, -1: what the pod says itself.")
+        int, typer.Option(metavar="SECONDS", min=-1, help="Seconds the pod gets to stop; 0: none, -1: the pod's own value.")
     ] = -1,
     wait: Annotated[bool, typer.Option(help="Return when the objects are gone.")] = True,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait, as in 90s or 5m.")] = "60s",
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is no error.")] = False,
+    ignore_not_found: IgnoreNotFound = False,
+    force: Annotated[bool, typer.Option("--force", help="As --grace-period 0.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="As --grace-period 1.")] = False,
+    dry_run: DryRunOption = DryRunBy.none,
 ) -> None:
     """Delete objects by name, selector or manifest.
 
     \b
       rayched delete pod web-0 web-1
       rayched delete pods -l app=web --grace-period 0
+      rayched delete pods -A --field-selector status.phase=Pending
       rayched delete -f examples/
     """
     if bool(words) == bool(filename):
         wrong("name what to delete: TYPE NAME, TYPE/NAME, or -f FILE")
-    if filename and (selector or delete_all):
-        wrong("-f cannot be combined with a selector or --all")
+    if filename and (selector or field_selector or delete_all or all_namespaces):
+        wrong("-f cannot be combined with a selector, --all or --all-namespaces")
+    if dry_run is DryRunBy.server:
+        wrong("--dry-run=server: the server judges no deletion beforehand; --dry-run=client looks whether the objects are there")
+    if now and grace_period >= 0:
+        wrong("--now and --grace-period: only one of them is possible")
+    grace_period = 1 if now else 0 if force and grace_period < 0 else grace_period
     named = list(_of_manifests(filename, namespace, recursive)) if filename else []
     failures = ObjectFailures()
     deadline = time.monotonic() + seconds_of("--timeout", timeout)
     with connected(server) as client:
         if words:
-            found = targets(client, references(words), namespace or DEFAULT_NAMESPACE, selector, delete_all)
+            where = "" if all_namespaces else namespace or DEFAULT_NAMESPACE
+            found = targets(client, references(words), where, selector, delete_all, field_selector)
             named = list(dict.fromkeys(found))
             if not named:
                 note("No resources found")
+        if dry_run is DryRunBy.client:
+            for target in named:
+                _would_delete(client, target, ignore_not_found, failures)
+            named = []
         for group in _holders_last(named):
             uids = {target: _deleted(client, target, grace_period, ignore_not_found, failures) for target in group}
             for target, uid in uids.items():
@@ -95,9 +120,23 @@ def _deleted(client: Client, target: NamedObject, grace_period: int, ignore_not_
     deleted = answer.object.WhichOneof("kind") is not None
     # Without the object an earlier attempt had no answer: it is gone, and nobody knows by whom.
     verb = "is gone" if not deleted else "force deleted" if grace_period == 0 else "deleted"
-    where = f" from {target.namespace} namespace" if target.namespace else ""
-    out(f'{type_of(target.kind)} "{target.name}" {verb}{where}')
+    out(f'{type_of(target.kind)} "{target.name}" {verb}{_place(target)}')
     return kinds.unwrap(answer.object).metadata.uid if deleted else ""
+
+
+def _would_delete(client: Client, target: NamedObject, ignore_not_found: bool, failures: ObjectFailures) -> None:
+    with failures.told():
+        try:
+            client.get(target.kind, target.name, target.namespace)
+        except ApiError as error:
+            if not (ignore_not_found and error.code is grpc.StatusCode.NOT_FOUND):
+                raise
+            return
+        out(f'{type_of(target.kind)} "{target.name}" deleted{_place(target)}{DryRunBy.client.suffix}')
+
+
+def _place(target: NamedObject) -> str:
+    return f" from {target.namespace} namespace" if target.namespace else ""
 
 
 def _wait_until_gone(client: Client, target: NamedObject, uid: str, deadline: float) -> None:

@@ -52,7 +52,7 @@ def demo(
     replicas: Annotated[int, typer.Option(metavar="N", help="Replicas.", min=2, max=5)] = 3,
     examples: Annotated[Path, typer.Option(metavar="DIR", help="Manifests to apply first.")] = Path("examples"),
     port: Annotated[
-        int, typer.Option(metavar="PORT", help="Of the first replica; the others count on.", min=1, max=65_000)
+        int, typer.Option(metavar="PORT", help="Port of the first replica; the others use the next ones.", min=1, max=65_000)
     ] = DEFAULT_PORT,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running at the end.")] = False,
 ) -> None:

@@ -11,7 +11,7 @@ from rayched.api.kinds import NODE
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.draining import NodeDrain, Ways, choose
 from rayched.cli.node_commands import node_named
-from rayched.cli.options import NodeNames, Selector, Server, seconds_of
+from rayched.cli.options import DryRunBy, DryRunOption, NodeNames, Selector, Server, seconds_of
 from rayched.cli.printing import note, nothing_found, out, progress, wrong
 from rayched.cli.references import NamedObject, Reference, targets
 from rayched.client.client import Client
@@ -25,30 +25,28 @@ def drain(
     pod_selector: Annotated[
         str, typer.Option(metavar="LABELS", help="Only pods with these labels, as in app!=db.", show_default=False)
     ] = "",
-    ignore_daemonsets: Annotated[
-        bool, typer.Option("--ignore-daemonsets", help="Leave pods of DaemonSets where they are.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also pods without a controller, which nobody replaces.")] = False,
+    ignore_daemonsets: Annotated[bool, typer.Option("--ignore-daemonsets", help="Ignore pods of DaemonSets.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also evict pods without a controller, which are not replaced.")] = False,
     delete_emptydir_data: Annotated[
-        bool, typer.Option("--delete-emptydir-data", help="For kubectl's scripts; pods have no volumes here.")
+        bool, typer.Option("--delete-emptydir-data", help="Accepted for compatibility; no effect.")
     ] = False,
     disable_eviction: Annotated[
-        bool, typer.Option("--disable-eviction", help="Delete pods in place of evicting them: budgets have no say.")
+        bool, typer.Option("--disable-eviction", help="Delete pods instead of evicting them; ignores budgets.")
     ] = False,
     grace_period: Annotated[
-        int, typer.Option(metavar="SECONDS", min=-1, help="Time to stop; 0: none, -1: what the pod says itself.")
+        int, typer.Option(metavar="SECONDS", min=-1, help="Seconds the pod gets to stop; 0: none, -1: the pod's own value.")
     ] = -1,
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="When to give up on a node, as in 90s or 5m; 0s: never.")
     ] = "0s",
     skip_wait_for_delete_timeout: Annotated[
-        int, typer.Option(metavar="SECONDS", min=0, help="Do not wait for pods that should have gone so long ago; 0: wait.")
+        int, typer.Option(metavar="SECONDS", min=0, help="Do not wait for pods that have been terminating for so long; 0: wait.")
     ] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Have everything judged and change nothing.")] = False,
+    dry_run: DryRunOption = DryRunBy.none,
 ) -> None:
     """Cordon nodes and evict their pods.
 
-    Pods go as far and as fast as disruption budgets allow it; what is held back, and by which budget, is told.
+    Pods go as far and as fast as disruption budgets allow it; what is held back, and by which budget, is shown.
 
     \b
       rayched drain node-001 --ignore-daemonsets
@@ -60,7 +58,7 @@ def drain(
         force=force,
         ignore_daemonsets=ignore_daemonsets,
         disable_eviction=disable_eviction,
-        dry_run=dry_run,
+        dry_run=dry_run is not DryRunBy.none,
         grace_period_seconds=None if grace_period < 0 else grace_period,
         timeout_seconds=seconds_of("--timeout", timeout),
         skip_wait_seconds=skip_wait_for_delete_timeout,
@@ -74,7 +72,7 @@ def drain(
         cordoned: list[NamedObject] = []
         for target in targets(client, wanted, "", selector, False):
             with failures.told():
-                _cordon(client, target, dry_run)
+                _cordon(client, target, ways.dry_run)
                 cordoned.append(target)
         if not cordoned and not failures.some:
             nothing_found("")

@@ -21,6 +21,7 @@ import grpc
 from rayched.api import kinds
 from rayched.api.disruption import controller_of
 from rayched.api.termination import FINAL_PHASES
+from rayched.cli.verbosity import words_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Pod
@@ -164,7 +165,7 @@ class NodeDrain:
                 case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
                 case _:
-                    self.failures.append(f"pod {_name(pod)}: {error}")
+                    self.failures.append(f"pod {_name(pod)}: {words_of(error)}")
                     self._refusals.pop(uid, None)
                     del self._waiting[uid]
             return

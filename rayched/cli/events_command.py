@@ -25,12 +25,14 @@ def events(
     namespace: Namespace = DEFAULT_NAMESPACE,
     server: Server = None,
     all_namespaces: AllNamespaces = False,
-    about: Annotated[str, typer.Option("--for", metavar="TYPE/NAME", help="About this object alone.", show_default=False)] = "",
-    types: Annotated[
-        str, typer.Option("--types", metavar="Normal|Warning,...", help="Of these types alone.", show_default=False)
+    about: Annotated[
+        str, typer.Option("--for", metavar="TYPE/NAME", help="Show only events about this object.", show_default=False)
     ] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on with events as they come.")] = False,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="The rows alone.")] = False,
+    types: Annotated[
+        str, typer.Option("--types", metavar="Normal|Warning,...", help="Show only these types.", show_default=False)
+    ] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print new events.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print headings.")] = False,
 ) -> None:
     """Show what happened, the latest last. Events are kept for an hour.
 
@@ -89,7 +91,7 @@ def _about(text: str) -> str:
     if not text:
         return ""
     if "/" not in text:
-        wrong(f"--for: {text!r} is not TYPE/NAME")
+        wrong(f"--for: {text!r} is not TYPE/NAME, for example pod/{text}")
     try:
         reference = named(text)
     except NoReference as error:

@@ -27,10 +27,12 @@ _READ_BYTES = 32 << 10
 def execute(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND [ARG...]", hidden=True)] = None,
-    container: Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="In this container.")] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's.")] = DEFAULT_NAMESPACE,
+    container: Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
+    ] = DEFAULT_NAMESPACE,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on.")] = False,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Allocate a terminal.")] = False,
     token_file: TokenFile = None,
     server: Server = None,
 ) -> None:

@@ -6,6 +6,7 @@ import threading
 from typing import Final
 
 from rayched.cli.printing import note, raw
+from rayched.cli.verbosity import words_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 
@@ -18,11 +19,11 @@ _LAST_SECONDS_MAX: Final = 15.0
 class FollowedLogs:
     """The attempts of one container, one after the other. Owner: the thread that waits for the pod."""
 
-    def __init__(self, client: Client, pod: str, namespace: str) -> None:
-        """The container has the pod's name."""
+    def __init__(self, client: Client, pod: str, namespace: str, container: str) -> None:
         self._client = client
         self._pod = pod
         self._namespace = namespace
+        self._container = container
         self._followed = -1
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
@@ -46,7 +47,7 @@ class FollowedLogs:
             before.join()
         try:
             stream = self._client.logs(
-                self._pod, self._namespace, container=self._pod, follow=True, patience_seconds=_PATIENCE_SECONDS
+                self._pod, self._namespace, container=self._container, follow=True, patience_seconds=_PATIENCE_SECONDS
             )
             with stream as chunks:
                 for chunk in chunks:
@@ -57,4 +58,4 @@ class FollowedLogs:
             # Nobody reads any more; the pod is waited for all the same.
             return
         except ApiError as error:
-            note(f"warning: pod/{self._pod}: what it writes cannot be shown: {error}")
+            note(f"warning: pod/{self._pod}: what it writes cannot be shown: {words_of(error)}")

@@ -23,16 +23,20 @@ _CONTAINERS_MAX = 16
 
 def logs(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
-    container: Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="Of this container.")] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's.")] = DEFAULT_NAMESPACE,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until the container ends.")] = False,
-    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the attempt that ended before the present one.")] = False,
-    tail: Annotated[int, typer.Option("--tail", metavar="N", help="The last lines; -1: all.")] = -1,
-    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Lines younger than 5s, 2m or 3h.")] = "",
-    since_time: Annotated[str, typer.Option("--since-time", metavar="TIME", help="Lines after a time of RFC 3339.")] = "",
+    container: Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
+    ] = DEFAULT_NAMESPACE,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")] = False,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Print the log of the previous attempt.")] = False,
+    tail: Annotated[int, typer.Option("--tail", metavar="N", help="Print the last N lines; -1: all.")] = -1,
+    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Print lines newer than 5s, 2m or 3h.")] = "",
+    since_time: Annotated[str, typer.Option("--since-time", metavar="TIME", help="Print lines after a time in RFC 3339.")] = "",
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
-    limit_bytes: Annotated[int, typer.Option("--limit-bytes", metavar="N", help="So many bytes at most; 0: all.")] = 0,
-    all_containers: Annotated[bool, typer.Option("--all-containers", help="Of all containers of the pod.")] = False,
+    limit_bytes: Annotated[int, typer.Option("--limit-bytes", metavar="N", help="Print at most N bytes; 0: all.")] = 0,
+    all_containers: Annotated[
+        bool, typer.Option("--all-containers", help="Print the logs of all containers of the pod.")
+    ] = False,
     server: Server = None,
 ) -> None:
     """Print what a container of a pod wrote.

@@ -11,13 +11,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from rayched.cli import (
     access_commands,
     cluster_commands,
+    create_command,
     delete_command,
     demo_command,
     drain_command,
@@ -25,24 +26,29 @@ from rayched.cli import (
     exec_command,
     explain_command,
     get_command,
+    history_command,
+    hold_commands,
     logs_command,
     node_command,
     node_commands,
     object_commands,
+    patch_command,
     plan_command,
     port_forward_command,
     queue_command,
     run_command,
     scale_command,
+    status_command,
     top_command,
     wait_command,
 )
 from rayched.cli.printing import note, out
-from rayched.cli.short_options import KubectlCommand
+from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.replica.log_lines import TextLine
 
 app = typer.Typer(
     name="rayched",
+    cls=KubectlGroup,
     help="A pod scheduler with kube-scheduler's semantics, without Kubernetes.",
     invoke_without_command=True,
     add_completion=False,
@@ -52,6 +58,7 @@ app = typer.Typer(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "apply": object_commands.apply,
+    "create": create_command.create,
     "get": get_command.get,
     "describe": object_commands.describe,
     "events": events_command.events,
@@ -68,6 +75,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "drain": drain_command.drain,
     "taint": node_commands.taint,
     "label": node_commands.label,
+    "annotate": patch_command.annotate,
+    "patch": patch_command.patch,
+    "edit": patch_command.edit,
+    "hold": hold_commands.hold,
+    "release": hold_commands.release,
+    "follow": hold_commands.follow,
+    "history": history_command.history,
+    "status": status_command.status,
+    "api-resources": object_commands.api_resources,
     "explain": explain_command.explain,
     "plan": plan_command.plan,
     "queue": queue_command.queue,
@@ -92,8 +108,13 @@ app.add_typer(access_commands.access, name="access")
 def _about(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    verbosity: Annotated[
+        int,
+        typer.Option("--v", "-v", metavar="LEVEL", help="From 1 on errors name gRPC's codes. Also behind the command.", min=0),
+    ] = 0,
 ) -> None:
     """A pod scheduler with kube-scheduler's semantics, without Kubernetes."""
+    del verbosity  # short_options.py has taken it, wherever it stood
     if version:
         out(f"rayched {importlib.metadata.version('rayched')}")
         raise typer.Exit
@@ -127,9 +148,20 @@ def main() -> None:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
+_PLAIN_WORDS: Final = (
+    ("Value error, ", ""),
+    ("Input should be a valid integer, unable to parse string as an integer", "want a whole number"),
+    ("Input should be a valid number, unable to parse string as a number", "want a number"),
+    ("Input should be ", "must be "),
+)
+"""What the library of options says, and what people say."""
+
+
 def _usage_fault(error: typer.TyperException) -> str:
     """What is wrong with the command line, and where it says how it should be."""
-    text = " ".join(error.format_message().split()).removesuffix(".").replace("Value error, ", "")
+    text = " ".join(error.format_message().split()).removesuffix(".")
+    for said, plain in _PLAIN_WORDS:
+        text = text.replace(said, plain)
     context = getattr(error, "ctx", None)
     return text if context is None else f"{text}{' ' if text.endswith('?') else '; '}see {context.command_path} --help"
 

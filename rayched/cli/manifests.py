@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
+
 from rayched.api import kinds
+from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.manifest import ManifestErrors, ReadResult, TextError, read_text
+from rayched.api.validation import validate
 from rayched.cli.printing import fail, fail_all, note
 from rayched.cli.references import label_of
+from rayched.cli.remote_files import fetched, is_url
+from rayched.client.errors import ApiError, Violation
+from rayched.v1.workloads_pb2 import Object
 
+_NO_NAMESPACE = re.compile(r"namespace (\S+) does not exist")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -51,6 +60,14 @@ def _texts(name: str, recursive: bool, errors: list[str]) -> Iterator[tuple[str,
         except UnicodeDecodeError:
             errors.append("standard input: not a text in UTF-8")
         return
+    if is_url(name):
+        try:
+            yield name, fetched(name)
+        except UnicodeDecodeError:
+            errors.append(f"{name}: not a text in UTF-8")
+        except OSError as error:
+            errors.append(f"{name}: {error}")
+        return
     path = Path(name)
     if not path.exists():
         errors.append(f"{name}: no such file or directory")
@@ -81,3 +98,22 @@ def _place(result: ReadResult, namespace: str) -> str:
         return f"{kind.name} {metadata.name}: {fault}"
     metadata.namespace = namespace
     return ""
+
+
+def namespace_hint(error: ApiError) -> str:
+    """How to make the namespace that a refused object names."""
+    found = _NO_NAMESPACE.search(error.message)
+    return f"`rayched create namespace {found[1]}` makes it" if found else ""
+
+
+def judged_here(item: Object) -> None:
+    """Raises ApiError with all that validation says of an object that is sent to nobody."""
+    copy = Object()
+    copy.CopyFrom(item)
+    message = kinds.unwrap(copy)
+    default(message)
+    faults = validate(message)
+    if faults:
+        subject = f"{kinds.of(item).name} {message.metadata.name}"
+        violations = [Violation(subject, fault.path, fault.message) for fault in faults]
+        raise ApiError(grpc.StatusCode.INVALID_ARGUMENT, f"{subject} is refused", violations)

@@ -13,10 +13,12 @@ import typer
 from rayched.api import quantity
 from rayched.api.kinds import NODE
 from rayched.cli.connection import ObjectFailures, connected
-from rayched.cli.options import Namespace, NodeNames, Overwrite, Selector, Server
-from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, wrong
+from rayched.cli.dry_runs import cordon_edit, taint_edit, would_change
+from rayched.cli.options import DryRunBy, DryRunOption, ListPairs, Namespace, NodeNames, Overwrite, Selector, Server
+from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, shown, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, kind_named, references, targets
 from rayched.client.client import Client
+from rayched.client.edits import label_edit
 from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
@@ -28,22 +30,26 @@ _A_TAINT = f"KEY[=VALUE]:EFFECT with {', '.join(_EFFECTS)}, or KEY[:EFFECT]- to 
 _PATIENCE_SECONDS = 30.0
 """Hollow nodes may be started beside the cluster that they are for."""
 
-All = Annotated[bool, typer.Option("--all", help="All of them.")]
+All = Annotated[bool, typer.Option("--all", help="Select all objects of the type.")]
 
 
-def cordon(nodes: NodeNames = None, server: Server = None, selector: Selector = "") -> None:
+def cordon(
+    nodes: NodeNames = None, server: Server = None, selector: Selector = "", dry_run: DryRunOption = DryRunBy.none
+) -> None:
     """Keep new pods off nodes.
 
     \b
       rayched cordon node-001 node-002
       rayched cordon -l topology.kubernetes.io/zone=zone-a
     """
-    _cordon(nodes or [], server, selector, True, "cordoned")
+    _cordon(nodes or [], server, selector, True, dry_run)
 
 
-def uncordon(nodes: NodeNames = None, server: Server = None, selector: Selector = "") -> None:
+def uncordon(
+    nodes: NodeNames = None, server: Server = None, selector: Selector = "", dry_run: DryRunOption = DryRunBy.none
+) -> None:
     """Let new pods on nodes again."""
-    _cordon(nodes or [], server, selector, False, "uncordoned")
+    _cordon(nodes or [], server, selector, False, dry_run)
 
 
 def taint(
@@ -52,6 +58,7 @@ def taint(
     overwrite: Overwrite = False,
     selector: Selector = "",
     every: All = False,
+    dry_run: DryRunOption = DryRunBy.none,
 ) -> None:
     """Set and remove taints of nodes.
 
@@ -62,15 +69,18 @@ def taint(
     """
     wanted, texts = named_and_changes(words)
     if any(reference.kind is not NODE for reference in wanted):
-        fail("taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT")
+        wrong("taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT")
     add, remove = taints(texts)
     failures = ObjectFailures()
     with connected(server) as client:
-        for target in _some(targets(client, wanted, "", selector, every)):
-            with failures.told(_overwrite_hint):
-                changed = client.taint(target.name, add=add, remove=remove, overwrite=overwrite).changed
+        for target in some(targets(client, wanted, "", selector, every)):
+            with failures.told(overwrite_hint):
+                if dry_run is DryRunBy.none:
+                    changed = client.taint(target.name, add=add, remove=remove, overwrite=overwrite).changed
+                else:
+                    changed = would_change(client, target, taint_edit(add, remove, overwrite), dry_run)
                 verb = ("modified" if add and remove else "tainted" if add else "untainted") if changed else "not changed"
-                out(f"{target} {verb}")
+                out(f"{target} {verb}{dry_run.suffix}")
     failures.end()
 
 
@@ -81,6 +91,8 @@ def label(
     overwrite: Overwrite = False,
     selector: Selector = "",
     every: All = False,
+    list_labels: ListPairs = False,
+    dry_run: DryRunOption = DryRunBy.none,
 ) -> None:
     """Set and remove labels of objects.
 
@@ -88,17 +100,25 @@ def label(
       rayched label node node-001 disktype=ssd
       rayched label pods web-0 web-1 tier=db --overwrite
       rayched label pods -l app=web tier-
+      rayched label pod web-0 --list
     """
     wanted, texts = named_and_changes(words)
-    add, remove = labels(texts)
+    add, remove = ({}, list[str]()) if list_labels and not texts else labels(texts)
     failures = ObjectFailures()
     with connected(server) as client:
-        for target in _some(targets(client, wanted, namespace, selector, every)):
-            with failures.told(_overwrite_hint):
-                changed = client.label(
-                    target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite
-                ).changed
-                out(f"{target} {('labeled' if add else 'unlabeled') if changed else 'not labeled'}")
+        if list_labels:
+            print_pairs(client, targets(client, wanted, namespace, selector, every), "labels")
+            if not texts:
+                return
+        for target in some(targets(client, wanted, namespace, selector, every)):
+            with failures.told(overwrite_hint):
+                if dry_run is DryRunBy.none:
+                    changed = client.label(
+                        target.kind, target.name, target.namespace, add=add, remove=remove, overwrite=overwrite
+                    ).changed
+                else:
+                    changed = would_change(client, target, label_edit(add, remove, overwrite), dry_run)
+                out(f"{target} {('labeled' if add else 'unlabeled') if changed else 'not labeled'}{dry_run.suffix}")
     failures.end()
 
 
@@ -119,13 +139,15 @@ def hollow(
     heartbeat: Annotated[float, typer.Option(metavar="SECONDS", help="Time between heartbeats.", min=0.1)] = 10.0,
     stop_after: Annotated[float, typer.Option(metavar="SECONDS", help="Time that a pod takes to stop.", min=0.0)] = 0.0,
     silent_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Then nodes fall silent, as if cut off.", min=0.0, show_default=False)
+        float | None,
+        typer.Option(metavar="SECONDS", help="After this time nodes fall silent, as if cut off.", min=0.0, show_default=False),
     ] = None,
     silent_for: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="So long; none: for good.", min=0.0, show_default=False)
+        float | None,
+        typer.Option(metavar="SECONDS", help="How long they stay silent; none: for ever.", min=0.0, show_default=False),
     ] = None,
     silent_nodes: Annotated[
-        int | None, typer.Option(metavar="N", help="The first N of them alone; none: all.", min=1, show_default=False)
+        int | None, typer.Option(metavar="N", help="Only the first N nodes fall silent; none: all.", min=1, show_default=False)
     ] = None,
 ) -> None:
     """Register nodes that run nothing, and answer for them.
@@ -189,16 +211,20 @@ def run_agents(client: Client, agents: HollowNodes, count: int, silence: Silence
         raise agents.failure
 
 
-def _cordon(names: list[str], server: str | None, selector: str, unschedulable: bool, word: str) -> None:
+def _cordon(names: list[str], server: str | None, selector: str, unschedulable: bool, dry_run: DryRunBy) -> None:
+    word = "cordoned" if unschedulable else "uncordoned"
     wanted = [node_named(name, "cordoned") for name in names] if names else [Reference(NODE)]
     if not names and not selector:
         wrong("name the nodes, or choose them with -l")
     failures = ObjectFailures()
     with connected(server) as client:
-        for target in _some(targets(client, wanted, "", selector, False)):
+        for target in some(targets(client, wanted, "", selector, False)):
             with failures.told():
-                changed = client.cordon(target.name, unschedulable).changed
-                out(f"{target} {word if changed else f'already {word}'}")
+                if dry_run is DryRunBy.none:
+                    changed = client.cordon(target.name, unschedulable).changed
+                else:
+                    changed = would_change(client, target, cordon_edit(unschedulable), dry_run)
+                out(f"{target} {word if changed else f'already {word}'}{dry_run.suffix}")
     failures.end()
 
 
@@ -210,7 +236,7 @@ def node_named(word: str, done: str) -> Reference:
     return Reference(NODE, name)
 
 
-def _some(found: Iterable[NamedObject]) -> Iterator[NamedObject]:
+def some(found: Iterable[NamedObject]) -> Iterator[NamedObject]:
     """The targets, and a word where there are none."""
     target = None
     for target in found:
@@ -219,7 +245,7 @@ def _some(found: Iterable[NamedObject]) -> Iterator[NamedObject]:
         nothing_found("")
 
 
-def _overwrite_hint(error: ApiError) -> str:
+def overwrite_hint(error: ApiError) -> str:
     return "--overwrite replaces it" if "overwrite is not set" in error.message else ""
 
 
@@ -228,10 +254,10 @@ def named_and_changes(words: Sequence[str]) -> tuple[list[Reference], list[str]]
     first = next((index for index, word in enumerate(words) if _is_change(word)), len(words))
     names, changes = words[:first], list(words[first:])
     if not names:
-        fail(f"{words[0]!r} comes before any object; name one as TYPE NAME or TYPE/NAME")
+        wrong(f"{words[0]!r} comes before any object; name one as TYPE NAME or TYPE/NAME")
     for word in changes:
         if not _is_change(word):
-            fail(f"{word!r} is neither KEY=VALUE nor KEY-; objects are named first")
+            wrong(f"{word!r} is neither KEY=VALUE nor KEY-; objects are named first")
     return references(names), changes
 
 
@@ -249,36 +275,47 @@ def taints(texts: Sequence[str]) -> tuple[list[Taint], list[Taint]]:
         found = _TAINT.fullmatch(text[:-1] if gone else text)
         effect = (found["effect"] if found else None) or ""
         if found is None or (effect and effect not in _EFFECTS) or not (gone or effect):
-            fail(f"{text!r} is no taint; want {_A_TAINT}")
+            wrong(f"{text!r} is no taint; want {_A_TAINT}")
         taint = Taint(key=found["key"], value=found["value"] or "", effect=effect)
         if not gone and any((taint.key, taint.effect) == (other.key, other.effect) for other in add):
-            fail(f"{text!r}: a node has one taint of a key and effect; this is the second one")
+            wrong(f"{text!r}: a node has one taint of a key and effect; this is the second one")
         (remove if gone else add).append(taint)
     if not texts:
-        fail(f"name at least one taint: {_A_TAINT}")
+        wrong(f"name at least one taint: {_A_TAINT}")
     return add, remove
 
 
-def labels(texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The labels to set and those to remove."""
+def labels(texts: Sequence[str], what: str = "label") -> tuple[dict[str, str], list[str]]:
+    """The labels, or annotations, to set and those to remove."""
     add: dict[str, str] = {}
     remove: list[str] = []
     for text in texts:
         key, equals, found = text.partition("=")
         if equals and key:
             if add.get(key, found) != found:
-                fail(f"{text!r}: label {key} has another value on the same command line")
+                wrong(f"{text!r}: {what} {key} has another value on the same command line")
             add[key] = found
         elif not equals and len(text) > 1 and text.endswith("-"):
             remove.append(text[:-1])
         else:
-            fail(f"{text!r} is neither KEY=VALUE nor KEY-")
+            wrong(f"{text!r} is neither KEY=VALUE nor KEY-")
     for key in remove:
         if key in add:
-            fail(f"label {key} cannot be set and removed at once")
+            wrong(f"{what} {key} cannot be set and removed at once")
     if not texts:
-        fail("name at least one label: KEY=VALUE, or KEY- to remove it")
+        wrong(f"name at least one {what}: KEY=VALUE, or KEY- to remove it")
     return add, remove
+
+
+def print_pairs(client: Client, found: Iterable[NamedObject], what: str) -> None:
+    """Labels or annotations of objects, as KEY=VALUE; where there are several objects each below its name."""
+    named = list(some(found))
+    for target in named:
+        if len(named) > 1:
+            out(f"Listing {what} for {target}:")
+        metadata = client.get(target.kind, target.name, target.namespace).metadata
+        for key, text in sorted(getattr(metadata, what).items()):
+            out(shown(f"{' ' if len(named) > 1 else ''}{key}={text}"))
 
 
 def _pairs(option: str, texts: list[str]) -> dict[str, str]:

@@ -31,16 +31,20 @@ def _duration(help_text: str, default: float) -> Any:
 
 MonitorPeriod = Annotated[float, _duration("Between two looks at heartbeats.", NODES.node_monitor_period)]
 MonitorGrace = Annotated[float, _duration("A node silent for longer is unreachable.", NODES.node_monitor_grace_period)]
-StartupGrace = Annotated[float, _duration("The same for one that never said how it is.", NODES.node_startup_grace_period)]
+StartupGrace = Annotated[float, _duration("The same for a node that has not reported yet.", NODES.node_startup_grace_period)]
 OrphanQuarantine = Annotated[float, _duration("Pods of a node gone for longer are removed.", NODES.orphan_quarantine)]
 TerminationMargin = Annotated[float, _duration("A pod not stopped so long after its time is removed.", NODES.termination_margin)]
 EvictionRate = Annotated[float, typer.Option(metavar="RATE", help="Lost nodes of a zone to be emptied per second.")]
 SecondaryEvictionRate = Annotated[float, typer.Option(metavar="RATE", help="The same when much of a large zone is lost.")]
-UnhealthyZone = Annotated[float, typer.Option(metavar="PART", help="Part of the nodes of a zone that is much of it.")]
-LargeCluster = Annotated[int, typer.Option(metavar="N", help="Nodes above which a zone is large; others then stop.")]
+UnhealthyZone = Annotated[
+    float, typer.Option(metavar="PART", help="When this share of a zone's nodes is lost, evictions slow down.")
+]
+LargeCluster = Annotated[int, typer.Option(metavar="N", help="Larger zones keep evicting slowly; smaller zones stop.")]
 TerminatedPods = Annotated[int, typer.Option(metavar="N", help="Ended pods that are kept; 0: all.", min=0)]
-NotReadySeconds = Annotated[int, typer.Option(metavar="SECONDS", help="New pods stay so long on a node not ready.", min=0)]
-UnreachableSeconds = Annotated[int, typer.Option(metavar="SECONDS", help="New pods stay so long on an unreachable node.", min=0)]
+NotReadySeconds = Annotated[
+    int, typer.Option(metavar="SECONDS", help="How long new pods stay on a node that is not ready.", min=0)
+]
+UnreachableSeconds = Annotated[int, typer.Option(metavar="SECONDS", help="How long new pods stay on an unreachable node.", min=0)]
 
 
 def node_flags(nodes: NodeSettings, tolerations: DefaultTolerations) -> list[str]:

@@ -14,6 +14,19 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 _SECONDS_OF: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
+class DryRunBy(enum.StrEnum):
+    """Who judges a change that is not made; as kubectl's."""
+
+    none = "none"
+    client = "client"
+    server = "server"
+
+    @property
+    def suffix(self) -> str:
+        """Behind what a command says it has done."""
+        return {"none": "", "client": " (dry run)", "server": " (server dry run)"}[self.value]
+
+
 class Output(enum.StrEnum):
     """What `get` prints."""
 
@@ -23,6 +36,15 @@ class Output(enum.StrEnum):
     name = "name"
 
 
+DryRunOption = Annotated[
+    DryRunBy,
+    typer.Option(
+        "--dry-run",
+        metavar="none|client|server",
+        help="Change nothing: judged here or by the server; without a value by the server.",
+        show_default=False,
+    ),
+]
 Server = Annotated[
     str | None,
     typer.Option(
@@ -35,14 +57,14 @@ Server = Annotated[
     ),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the objects.")]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Objects of all namespaces.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Select objects of all namespaces.")]
 Words = Annotated[list[str], typer.Argument(metavar="OBJECT", hidden=True)]
 """TYPE[,TYPE...], TYPE NAME... or TYPE/NAME...; each command's own text shows the forms by example, as kubectl's does."""
 
 Selector = Annotated[
     str,
     typer.Option(
-        "--selector", "-l", metavar="LABELS", help="By labels, as in app=web,tier!=db,env in (a,b).", show_default=False
+        "--selector", "-l", metavar="LABELS", help="Select by labels, as in app=web,tier!=db,env in (a,b).", show_default=False
     ),
 ]
 FieldSelector = Annotated[
@@ -50,11 +72,17 @@ FieldSelector = Annotated[
     typer.Option(
         "--field-selector",
         metavar="FIELDS",
-        help="By fields, as in spec.nodeName=node-001,status.phase!=Running.",
+        help="Select by fields, as in spec.nodeName=node-001,status.phase!=Running.",
         show_default=False,
     ),
 ]
-Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Directories with all that is below them.")]
+OfManifests = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", metavar="FILE|DIR|URL|-", help="Select the objects of these manifests.", show_default=False),
+]
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Include subdirectories.")]
+IgnoreNotFound = Annotated[bool, typer.Option("--ignore-not-found", help="Treat a missing object as success.")]
+ListPairs = Annotated[bool, typer.Option("--list", help="Print what is set.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a value that is there already.")]
 NodeNames = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True)]
 

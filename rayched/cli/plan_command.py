@@ -19,6 +19,7 @@ from rayched.cli.connection import connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import Namespace, Recursive, Server
 from rayched.cli.printing import counted, fail, out, shown
+from rayched.client.client import Client
 from rayched.v1.core_pb2 import Node
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ class PlanOutput(StrEnum):
 def plan(
     filename: Annotated[
         list[str] | None,
-        typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="Manifests that would be applied.", show_default=False),
+        typer.Option("--filename", "-f", metavar="FILE|DIR|URL|-", help="Manifests that would be applied.", show_default=False),
     ] = None,
     namespace: Namespace = "",
     server: Server = None,
     recursive: Recursive = False,
     add_nodes: Annotated[
         int | None,
-        typer.Option("--add-nodes", metavar="N", min=1, help="So many more nodes, of --like's shape.", show_default=False),
+        typer.Option("--add-nodes", metavar="N", min=1, help="Add N nodes like the one of --like.", show_default=False),
     ] = None,
     like: Annotated[str, typer.Option("--like", metavar="NODE", help="The node that --add-nodes copies.")] = "",
     drain: Annotated[
@@ -71,11 +72,15 @@ def plan(
     output: Annotated[
         PlanOutput | None, typer.Option("--output", "-o", metavar="json", help="Print JSON.", show_default=False)
     ] = None,
+    saved_as: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Save the plan, for apply --at-plan.", show_default=False)
+    ] = None,
 ) -> None:
     """Show where pods would go, changing nothing.
 
     \b
       rayched plan -f web.yaml                          what applying it would place
+      rayched plan -f web.yaml --out plan.json          for apply --at-plan, which does that or nothing
       rayched plan --add-nodes 20 --like node-001       what would become of the pods that wait
       rayched plan --drain node-001                     where its pods would go
       rayched plan -f web.yaml --config profiles.yaml   with other plugins or weights
@@ -89,12 +94,23 @@ def plan(
         results = read_manifests(filename, recursive=recursive, namespace=namespace) if filename else []
         start = _start(server, kubectl)
         found = _planned(results, start, config, add_nodes or 0, like, drain or ())
+        text = json.dumps({"revision": start.revision, **asdict(found)}, indent=2)
+        if saved_as is not None:
+            _save(saved_as, text)
     if output is PlanOutput.json:
-        out(json.dumps({"revision": start.revision, **asdict(found)}, indent=2))
+        out(text)
     else:
         _print(found, start)
     if not found.is_empty:
         raise SystemExit(PLACES)
+
+
+def planned(results: Sequence[ReadResult], client: Client) -> WhatIfPlan:
+    """What would happen to the manifests on the cluster as it is."""
+    # See _planned.
+    from rayched.cli.plan_inputs import from_cluster
+
+    return _planned(results, from_cluster(client), None, 0, "", ())
 
 
 def _start(server: str | None, kubectl: list[str] | None) -> Start:
@@ -129,6 +145,13 @@ def _planned(
     for name in drained:
         planner.drain(name)
     return planner.plan(pods)
+
+
+def _save(file: Path, text: str) -> None:
+    try:
+        file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        fail(f"--out {file}: {error.strerror}")
 
 
 def _node(cluster: Cluster, name: str, option: str) -> Node:

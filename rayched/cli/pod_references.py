@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from rayched.cli.printing import fail, note, wrong
 from rayched.client.client import Client
 from rayched.v1.core_pb2 import Pod
@@ -20,7 +18,7 @@ def pod_name(word: str, what: str) -> str:
 
 
 def pod_of(client: Client, name: str, namespace: str) -> Pod:
-    return cast(Pod, client.get("pod", name, namespace))
+    return client.get("pod", name, namespace)
 
 
 def container_names(pod: Pod) -> list[str]:

@@ -22,7 +22,9 @@ _PORTS: Final = re.compile(r"(?:(\d{0,5}):)?(\d{1,5})")
 def port_forward(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
     ports: Annotated[list[str], typer.Argument(metavar="[LOCAL:]REMOTE", hidden=True)],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's.")] = DEFAULT_NAMESPACE,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
+    ] = DEFAULT_NAMESPACE,
     address: Annotated[str, typer.Option("--address", metavar="IP", help="Of this host, to listen at.")] = "127.0.0.1",
     token_file: TokenFile = None,
     server: Server = None,

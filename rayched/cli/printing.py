@@ -39,6 +39,11 @@ def out(text: str) -> None:
     _write(printable.lines(text if text.endswith("\n") else text + "\n"))
 
 
+def out_text(text: str) -> None:
+    """A result as it is, without a line break of the command's own; as with kubectl's templates."""
+    _write(printable.lines(text))
+
+
 def out_json(text: str) -> None:
     """A JSON document."""
     _write(printable.json_text(text if text.endswith("\n") else text + "\n"))

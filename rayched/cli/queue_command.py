@@ -15,16 +15,19 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from rayched.api.yaml_text import dump_all
+from rayched.api import kinds
 from rayched.cli.connection import connected
-from rayched.cli.options import Server
-from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table
+from rayched.cli.options import Selector, Server
+from rayched.cli.output_formats import OutputForm, OutputFormat, OutputOption, order, output_format
+from rayched.cli.printing import GrowingTable, clear_screen, counted, note, out, out_json, plain_table, wrong
 from rayched.cli.schedulers import NotServed, waiting_for_others
+from rayched.cli.wake_words import in_words
 from rayched.client.client import Client
 from rayched.v1.services_pb2 import ListQueueResponse, PendingPod
 
@@ -33,45 +36,109 @@ POLLS_A_LIST = 30
 LIMIT = 500
 GONE = "<gone>"
 _NONE = "<none>"
-_HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY", "WOULD WAKE IT"]
+_HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY"]
+_WIDE_HEADINGS = ["SINCE", "RETRIED IN", "NOMINATED NODE", "RETRIED WHEN"]
 
 
-class QueueOutput(enum.StrEnum):
-    yaml = "yaml"
-    json = "json"
+class QueueFilter(enum.StrEnum):
+    """Where a pod is in the queue."""
+
+    active = "active"
+    backoff = "backoff"
+    error_backoff = "error_backoff"
+    unschedulable = "unschedulable"
+    gated = "gated"
+    in_flight = "in_flight"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """Which pods are shown, and how."""
+
+    namespace: str
+    name: str
+    limit: int
+    states: frozenset[str]
+    selector: str
+    sort_by: str
+    form: OutputFormat
+
+    @property
+    def headings(self) -> list[str]:
+        return [*_HEADINGS, *_WIDE_HEADINGS] if self.form.form is OutputForm.wide else _HEADINGS
+
+    def row(self, pod: PendingPod) -> list[str]:
+        return _row(pod, wide=self.form.form is OutputForm.wide)
+
+    def asked(self, client: Client) -> ListQueueResponse:
+        """The answer, of which what is not wanted is left out."""
+        found = client.queue(namespace=self.namespace, name=self.name, limit=self.limit)
+        pods = [pod for pod in found.pods if not self.states or pod.queue in self.states]
+        if self.selector:
+            named = client.list(kinds.POD, namespace=self.namespace, label_selector=self.selector)
+            uids = {pod.metadata.uid for pod in named}
+            pods = [pod for pod in pods if pod.uid in uids]
+        if self.sort_by and pods:
+            pods = [pods[place] for place in order([_plain(pod) for pod in pods], self.sort_by)]
+        left_out = len(found.pods) - len(pods)
+        kept = ListQueueResponse(pods=pods, total=found.total - left_out)
+        for place, count in found.counts.items():
+            kept.counts[place] = count
+        return kept
 
 
 def queue(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)] = "",
     server: Server = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Pods of one namespace; none: of all.", show_default=False)
+        str,
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", help="Namespace of the pods; none: all namespaces.", show_default=False
+        ),
     ] = "",
-    output: Annotated[
-        QueueOutput | None, typer.Option("--output", "-o", metavar="json|yaml", help="Format; none: a table.")
+    selector: Selector = "",
+    states: Annotated[
+        list[QueueFilter] | None,
+        typer.Option(
+            "--state", "-t", metavar="STATE", help="Show only active, backoff, unschedulable, gated, ... May be repeated."
+        ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, as pods move.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", help="So many pods at most.", min=1, max=2000)] = LIMIT,
+    sort_by: Annotated[
+        str, typer.Option("--sort-by", metavar="JSONPATH", help="Sort by a field, as in .since_seconds.", show_default=False)
+    ] = "",
+    output: OutputOption = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print changes.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="Show at most N pods.", min=1, max=2000)] = LIMIT,
 ) -> None:
     """Show pods that wait for a node.
 
     \b
       rayched queue                    in the order in which they will be tried
-      rayched queue web-0 -n shop      one pod: what holds it, and what would wake it
+      rayched queue web-0 -n shop      one pod
+      rayched queue -o wide            and after which changes they are tried again
+      rayched queue -t gated -l app=web --sort-by .priority
+      rayched queue -o custom-columns=NAME:.name,ATTEMPTS:.attempts
       rayched queue -w                 live
-      rayched queue -o json            with all that is known of each
     """
+    form = output_format(output)
+    if form.form is OutputForm.name and watch:
+        wrong("--output name cannot be combined with --watch")
+    choice = QueueChoice(namespace, name, limit, frozenset(one.value for one in states or ()), selector, sort_by, form)
     with connected(server) as client:
         if watch:
-            _watch(client, namespace, name, limit, output)
+            _watch(client, choice)
             return
-        found = client.queue(namespace=namespace, name=name, limit=limit)
+        found = choice.asked(client)
         elsewhere = waiting_for_others(client, namespace, name)
-    if output is not None:
-        (out_json if output is QueueOutput.json else out)(_document(found, elsewhere, output))
+    if form.form is OutputForm.name:
+        for pod in found.pods:
+            out(f"pod/{pod.name}")
+        return
+    if not form.is_table:
+        form.print_documents([_plain(pod) for pod in found.pods], _document(found, elsewhere))
         return
     if found.pods:
-        plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
+        plain_table(choice.headings, [choice.row(pod) for pod in found.pods])
         _tell_of_more(found)
     for one in elsewhere:
         note(str(one))
@@ -79,36 +146,46 @@ def queue(
         note("No pending pods found")
 
 
-def _watch(client: Client, namespace: str, name: str, limit: int, output: QueueOutput | None) -> None:
+def _watch(client: Client, choice: QueueChoice) -> None:
     """Until interrupted."""
     known: dict[str, PendingPod] = {}
-    table = GrowingTable(len(_HEADINGS))
-    headings = [_HEADINGS]
+    table = GrowingTable(len(choice.headings))
+    headings = [choice.headings]
     elsewhere: list[str] = []
+    is_table = choice.form.is_table
     for poll in itertools.count():
-        found = client.queue(namespace=namespace, name=name, limit=limit)
+        found = choice.asked(client)
         told = elsewhere
         if poll % POLLS_A_LIST == 0:
-            elsewhere = [str(one) for one in waiting_for_others(client, namespace, name)]
-        if output is None and sys.stdout.isatty():
+            elsewhere = [str(one) for one in waiting_for_others(client, choice.namespace, choice.name)]
+        if is_table and sys.stdout.isatty():
             clear_screen()
             out(_summary(found))
-            plain_table(_HEADINGS, [_row(pod) for pod in found.pods])
+            plain_table(choice.headings, [choice.row(pod) for pod in found.pods])
             _tell_of_more(found)
             told = []
         else:
             # Where there are more than were told, who is missing may still be there.
             news = _news(known, found.pods, complete=found.total <= len(found.pods))
-            if output is None:
-                table.print([*headings, *(_row(pod) for pod in news)])
+            if is_table:
+                table.print([*headings, *(choice.row(pod) for pod in news)])
                 headings = []
             else:
                 for pod in news:
-                    (out_json if output is QueueOutput.json else out)(_one(pod, output))
+                    _print_one(_plain(pod), choice.form)
         for sentence in elsewhere:
             if sentence not in told:
                 note(sentence)
         time.sleep(POLL_SECONDS)
+
+
+def _print_one(plain: dict[str, Any], form: OutputFormat) -> None:
+    if form.form is OutputForm.json:
+        out_json(json.dumps(plain, ensure_ascii=False))
+        return
+    if form.form is OutputForm.yaml:
+        out("---")
+    form.print_documents([plain], plain, show_headings=False)
 
 
 def _news(known: dict[str, PendingPod], pods: Iterable[PendingPod], *, complete: bool) -> list[PendingPod]:
@@ -132,8 +209,8 @@ def _state(pod: PendingPod) -> tuple[Any, ...]:
     return pod.queue, pod.attempts, pod.priority, tuple(pod.held_by), pod.nominated_node_name
 
 
-def _row(pod: PendingPod) -> list[str]:
-    return [
+def _row(pod: PendingPod, *, wide: bool = False) -> list[str]:
+    row = [
         str(pod.position or "-"),
         pod.namespace,
         pod.name,
@@ -142,8 +219,11 @@ def _row(pod: PendingPod) -> list[str]:
         str(pod.attempts),
         f"{pod.backoff_left_seconds:.0f}s" if pod.backoff_left_seconds else "-",
         ",".join(pod.held_by) or _NONE,
-        ",".join(pod.would_wake) or _NONE,
     ]
+    if wide:
+        tried = f"{pod.tried_in_seconds:.0f}s" if pod.HasField("tried_in_seconds") else "-"
+        row += [f"{pod.since_seconds:.0f}s", tried, pod.nominated_node_name or _NONE, in_words(pod.would_wake) or _NONE]
+    return row
 
 
 def _summary(found: ListQueueResponse) -> str:
@@ -157,15 +237,10 @@ def _tell_of_more(found: ListQueueResponse) -> None:
         note(f"and {counted(more, 'more pod')}; --limit shows up to 2000, --namespace or a name others")
 
 
-def _document(found: ListQueueResponse, elsewhere: Sequence[NotServed], output: QueueOutput) -> str:
+def _document(found: ListQueueResponse, elsewhere: Sequence[NotServed]) -> dict[str, Any]:
     counts = {place: found.counts[place] for place in sorted(found.counts)}
     not_served = [{"scheduler": one.scheduler, "pods": list(one.pods), "served": list(one.served)} for one in elsewhere]
-    whole = {"counts": counts, "items": [_plain(pod) for pod in found.pods], "not_served": not_served, "total": found.total}
-    return json.dumps(whole, indent=4, ensure_ascii=False) if output is QueueOutput.json else dump_all([whole])
-
-
-def _one(pod: PendingPod, output: QueueOutput) -> str:
-    return json.dumps(_plain(pod), ensure_ascii=False) if output is QueueOutput.json else "---\n" + dump_all([_plain(pod)])
+    return {"counts": counts, "items": [_plain(pod) for pod in found.pods], "not_served": not_served, "total": found.total}
 
 
 def _plain(pod: PendingPod) -> dict[str, Any]:

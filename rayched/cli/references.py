@@ -83,20 +83,25 @@ def _references(words: Sequence[str]) -> list[Reference]:
 
 
 def targets(
-    client: Client, wanted: Sequence[Reference], namespace: str, selector: str, everything: bool
+    client: Client,
+    wanted: Sequence[Reference],
+    namespace: str,
+    selector: str,
+    everything: bool,
+    field_selector: str = "",
 ) -> Iterator[NamedObject]:
     """The objects themselves: those named, or those that a selector or --all finds."""
     if everything and selector:
         wrong("--all cannot be combined with a selector")
     for reference in wanted:
         if reference.name:
-            if selector or everything:
+            if selector or everything or field_selector:
                 wrong(f"{reference}: a name cannot be combined with a selector or --all")
             yield NamedObject(reference.kind, namespace if reference.kind.namespaced else "", reference.name)
-        elif not selector and not everything:
+        elif not selector and not everything and not field_selector:
             wrong(f"{reference}: name the objects, or choose them with -l, or --all")
         else:
-            for item in client.list(reference.kind, namespace=namespace, label_selector=selector):
+            for item in client.list(reference.kind, namespace=namespace, label_selector=selector, field_selector=field_selector):
                 yield NamedObject(reference.kind, item.metadata.namespace, item.metadata.name, item.metadata.uid)
 
 

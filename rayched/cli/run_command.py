@@ -1,83 +1,149 @@
-"""run: a pod from one line, what it writes, and what it ends with: `rayched run hello -- echo hello`."""
+"""run: pods from one line, what they write, and what they end with: `rayched run hello -- echo hello`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Annotated
 
 import grpc
 import typer
 
-from rayched.api.kinds import POD, AnyObject
-from rayched.api.termination import FINAL_PHASES
+from rayched.api.kinds import JOB, AnyObject, Kind, of_message
 from rayched.cli.connection import connected
-from rayched.cli.followed_logs import FollowedLogs
+from rayched.cli.following import WEEK_SECONDS, code_of, follow_job, follow_pod
 from rayched.cli.options import Server, seconds_of
-from rayched.cli.printing import fail, note, out, wrong
-from rayched.cli.references import DEFAULT_NAMESPACE
+from rayched.cli.printing import note, out, wrong
+from rayched.cli.references import DEFAULT_NAMESPACE, label_of
+from rayched.cli.verbosity import words_of
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Pod
+from rayched.v1.workloads_pb2 import Job, ReplicaSet
 
-_WEEK_SECONDS = 7 * 24 * 3600.0
+HOLD_GATE = "rayched.dev/hold"
+"""Of pods that are held from their creation on."""
 _RESTARTS = ("Always", "OnFailure", "Never")
+_COUNT_MAX = 100_000
 
 
 def run(
     name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True)] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pod's.")] = DEFAULT_NAMESPACE,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
+    ] = DEFAULT_NAMESPACE,
     server: Server = None,
+    count: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=_COUNT_MAX, help="An indexed Job of N pods; with --restart Always a ReplicaSet."),
+    ] = 0,
+    parallelism: Annotated[int, typer.Option(metavar="N", min=0, help="With --count: run N at a time; 0: all at once.")] = 0,
     restart: Annotated[
         str, typer.Option(metavar="|".join(_RESTARTS), help="When it is started again; Always: it is made and not waited for.")
     ] = "Never",
     image: Annotated[str, typer.Option(metavar="IMAGE", help="Nodes that have it are preferred; processes need none.")] = "",
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of its environment.")] = None,
-    labels: Annotated[str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Besides run=NAME.")] = "",
-    requests: Annotated[str, typer.Option(metavar="RESOURCE=AMOUNT,...", help="As in cpu=500m,memory=1Gi.")] = "",
-    detach: Annotated[bool, typer.Option("--detach", help="Return when the pod is made.")] = False,
-    remove: Annotated[bool, typer.Option("--rm", help="Delete the pod when it has ended.")] = False,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set a variable of its environment. May be repeated.")
+    ] = None,
+    labels: Annotated[str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Labels besides run=NAME.")] = "",
+    requests: Annotated[
+        str, typer.Option(metavar="RESOURCE=AMOUNT,...", help="Requested resources, as in cpu=500m,memory=1Gi.")
+    ] = "",
+    hold: Annotated[bool, typer.Option("--hold", help="Keep it waiting until `rayched release`; implies --detach.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when it is made.")] = False,
+    remove: Annotated[bool, typer.Option("--rm", help="Delete it when it has ended.")] = False,
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="When to give up, as in 90s or 5m; 0s: never.")] = "0s",
 ) -> None:
-    """Run a command as a pod, and end as it ends.
+    """Run a command as pods, and end as it ends.
 
     \b
       rayched run hello -- echo hello
       rayched run build --requests cpu=2,memory=4Gi --rm -- make all
-      rayched run web --restart Always -- python3 -m http.server
+      rayched run array --count 100 --parallelism 10 -- sh -c 'echo $JOB_COMPLETION_INDEX'
+      rayched run web --restart Always --count 3 -- python3 -m http.server
 
-    What it writes is printed as it comes. The exit code is the command's own; 1 when the pod could not run or was
-    deleted, or when the time is over.
+    What one pod writes is printed as it comes, of several how many have ended. The exit code is the command's own, of several 0
+    when all have succeeded; 1 when a pod could not run or was deleted, or when the time is over.
     """
     if restart not in _RESTARTS:
         wrong(f"--restart {restart!r}: want one of {', '.join(_RESTARTS)}")
     if not command and not image:
         wrong("name what to run: rayched run NAME -- COMMAND")
-    seconds = seconds_of("--timeout", timeout) or _WEEK_SECONDS
-    if remove and (detach or restart == "Always"):
-        wrong("--rm deletes a pod that has ended, so it cannot be combined with --detach or --restart Always")
-    pod = Pod(metadata={"name": name, "namespace": namespace, "labels": {"run": name, **_pairs("--labels", labels)}})
+    if parallelism and not count:
+        wrong("--parallelism says how many of --count run at a time; name that too")
+    seconds = seconds_of("--timeout", timeout) or WEEK_SECONDS
+    is_left = detach or hold or restart == "Always"
+    if remove and is_left:
+        wrong("--rm deletes what has ended, so it cannot be combined with --detach, --hold or --restart Always")
+    pod = _pod(name, restart, image, command or (), env or (), _pairs("--labels", labels), _pairs("--requests", requests))
+    item = _several(pod, namespace, count, parallelism, hold) if count else _single(pod, namespace, hold)
+    kind = of_message(item)
+    with connected(server) as client:
+        uid = client.submit(item).uid
+        if is_left:
+            out(f"{label_of(kind, name)} created")
+            return
+        deadline = time.monotonic() + seconds
+        follow = follow_job if kind is JOB else follow_pod
+        ended = follow(client, name, namespace, uid, deadline)
+        if remove:
+            _remove(client, kind, name, namespace, uid)
+    code = code_of(ended)
+    if code:
+        raise SystemExit(code)
+
+
+def _pod(
+    name: str,
+    restart: str,
+    image: str,
+    command: Sequence[str],
+    env: Sequence[str],
+    labels: dict[str, str],
+    requests: dict[str, str],
+) -> Pod:
+    pod = Pod(metadata={"name": name, "labels": {"run": name, **labels}})
     pod.spec.restart_policy = restart
-    container = pod.spec.containers.add(name=name, image=image, command=command or ())
-    for variable in env or ():
+    container = pod.spec.containers.add(name=name, image=image, command=command)
+    for variable in env:
         key, equals, text = variable.partition("=")
         if not equals:
             wrong(f"--env {variable!r}: want NAME=VALUE")
         container.env.add(name=key, value=text)
-    for resource, amount in _pairs("--requests", requests).items():
+    for resource, amount in requests.items():
         container.resources.requests[resource].string = amount
-    with connected(server) as client:
-        uid = client.submit(pod).uid
-        if detach or restart == "Always":
-            out(f"pod/{name} created")
-            return
-        ended = _follow(client, name, namespace, uid, time.monotonic() + seconds)
-        if remove:
-            _remove(client, name, namespace, uid)
-    code = _code_of(ended)
-    if code:
-        raise SystemExit(code)
+    return pod
+
+
+def _single(pod: Pod, namespace: str, hold: bool) -> AnyObject:
+    pod.metadata.namespace = namespace
+    if hold:
+        pod.spec.scheduling_gates.add(name=HOLD_GATE)
+    return pod
+
+
+def _several(pod: Pod, namespace: str, count: int, parallelism: int, hold: bool) -> AnyObject:
+    """A ReplicaSet of pods that are always started again, or a Job of pods that end."""
+    name = pod.metadata.name
+    item: ReplicaSet | Job
+    if pod.spec.restart_policy == "Always":
+        item = ReplicaSet(metadata={"name": name, "namespace": namespace})
+        item.spec.replicas = count
+        item.spec.selector.match_labels["run"] = name
+        if hold:
+            pod.spec.scheduling_gates.add(name=HOLD_GATE)
+    else:
+        item = Job(metadata={"name": name, "namespace": namespace})
+        item.spec.completions, item.spec.parallelism = count, parallelism or count
+        item.spec.completion_mode = "Indexed"
+        if hold:
+            item.spec.suspend = True
+    for key, text in pod.metadata.labels.items():
+        item.metadata.labels[key] = text
+        item.spec.template.metadata.labels[key] = text
+    item.spec.template.spec.CopyFrom(pod.spec)
+    return item
 
 
 def _pairs(option: str, text: str) -> dict[str, str]:
@@ -90,62 +156,10 @@ def _pairs(option: str, text: str) -> dict[str, str]:
     return found
 
 
-def _follow(client: Client, name: str, namespace: str, uid: str, deadline: float) -> Pod:
-    """Prints what the command writes until the pod has ended; the pod. Fails where it goes, or the time is over."""
-    told = ""
-    logs = FollowedLogs(client, name, namespace)
-
-    def has_ended(found: AnyObject | None) -> bool:
-        nonlocal told
-        if not _is_there(found, uid) or not isinstance(found, Pod):
-            return True
-        for condition in found.status.conditions:
-            if condition.type == "PodScheduled" and condition.status == "False" and condition.message != told:
-                told = condition.message
-                note(f"pod/{name} waits for a node: {told}")
-        for status in found.status.container_statuses:
-            if status.state.HasField("running") or status.state.HasField("terminated"):
-                logs.begun(status.restart_count)
-        return found.status.phase in FINAL_PHASES
-
-    ended = _waited(client, name, namespace, has_ended, deadline)
-    if not isinstance(ended, Pod) or not _is_there(ended, uid):
-        fail(f"pod/{name} was deleted before it had ended")
-    logs.end()
-    return ended
-
-
-def _waited(
-    client: Client, name: str, namespace: str, until: Callable[[AnyObject | None], bool], deadline: float
-) -> AnyObject | None:
-    try:
-        left = max(deadline - time.monotonic(), 0.001)
-        return client.wait_for(POD, name, namespace, until=until, timeout_seconds=left)
-    except ApiError as error:
-        if error.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise
-        fail(f"timed out waiting for the condition on pods/{name}; it goes on")
-
-
-def _is_there(found: AnyObject | None, uid: str) -> bool:
-    return found is not None and found.metadata.uid == uid
-
-
-def _code_of(pod: Pod) -> int:
-    """The command's own; fails where that says nothing of why the pod did."""
-    statuses = pod.status.container_statuses
-    code = next((one.state.terminated.exit_code for one in statuses if one.state.HasField("terminated")), 0)
-    if not code and pod.status.phase != "Succeeded":
-        # As one that was evicted, or whose deadline was over: the command may have ended well when it was told to.
-        reason = ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
-        fail(f"pod/{pod.metadata.name} failed{f': {reason}' if reason else ''}")
-    return code
-
-
-def _remove(client: Client, name: str, namespace: str, uid: str) -> None:
+def _remove(client: Client, kind: Kind, name: str, namespace: str, uid: str) -> None:
     """What the command ended with is told whatever becomes of this."""
     try:
-        client.delete(POD, name, namespace, uid=uid)
+        client.delete(kind, name, namespace, uid=uid)
     except ApiError as error:
         if error.code is not grpc.StatusCode.NOT_FOUND:
-            note(f"warning: pod/{name} was not deleted: {error}")
+            note(f"warning: {label_of(kind, name)} was not deleted: {words_of(error)}")

@@ -16,13 +16,13 @@ _REPLICAS_MAX = 2**31 - 1
 
 def scale(
     words: Annotated[list[str], typer.Argument(metavar="OBJECT", hidden=True)],
-    replicas: Annotated[int, typer.Option("--replicas", metavar="N", min=0, max=_REPLICAS_MAX, help="How many there are to be.")],
+    replicas: Annotated[int, typer.Option("--replicas", metavar="N", min=0, max=_REPLICAS_MAX, help="The new number of pods.")],
     namespace: Namespace = "",
     server: Server = None,
     selector: Selector = "",
-    scale_all: Annotated[bool, typer.Option("--all", help="All objects of the type in the namespace.")] = False,
+    scale_all: Annotated[bool, typer.Option("--all", help="Select all objects of the type in the namespace.")] = False,
     current_replicas: Annotated[
-        int, typer.Option("--current-replicas", metavar="N", min=-1, help="Only those that are to have so many now; -1: all.")
+        int, typer.Option("--current-replicas", metavar="N", min=-1, help="Scale only if this is the present number; -1: always.")
     ] = -1,
 ) -> None:
     """Set how many pods a ReplicaSet is to have.

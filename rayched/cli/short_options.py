@@ -1,34 +1,109 @@
-"""Commands that take kubectl's `-n=x`, where an equals sign stands between a short option and its value."""
+"""Command lines as kubectl takes them.
+
+* `-n=x`: an equals sign between a short option and its value.
+* `--all=true`, `-w=false`: a value for what is a flag.
+* `--dry-run`: without a value the server's judgement is meant.
+* `rayched -n x get pods`: options before the verb.
+* `-v LEVEL` anywhere.
+* A command that others have, and rayched not: what to do in its place (foreign_commands.py).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rayched.cli.foreign_commands import advice
+from rayched.cli.verbosity import set_verbosity
 
 _SHORT_WITH_EQUALS: Final = re.compile(r"-([A-Za-z]*)([A-Za-z])=(.*)", re.DOTALL)
+_VERBOSITY: Final = re.compile(r"(?:-v|--v)(?:=(.*)|(\d+))?")
+_DRY_RUN: Final = "--dry-run"
+_TRUTH: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
+"""Go's words for it, of which case does not count here."""
 
 
 class KubectlCommand(TyperCommand):
-    """A command whose short options may have `=` before their value, as long ones do; `-n=` gives an empty one."""
+    """A command whose words may be written as kubectl's. Words after `--` are as they are."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._without_equals(args))
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*self._plain(_without_verbosity(args[:end])), *args[end:]])
 
-    def _without_equals(self, words: list[str]) -> list[str]:
-        """Words after `--` are no options."""
-        flags: set[str] = set()
-        valued: set[str] = set()
-        for parameter in self.params:
-            names = {name[1] for name in parameter.opts if len(name) == 2}
-            (flags if getattr(parameter, "is_flag", False) else valued).update(names)
-        end = words.index("--") if "--" in words else len(words)
+    def _plain(self, words: Iterable[str]) -> list[str]:
+        flags, valued = _names_of([self])
         found: list[str] = []
-        for word in words[:end]:
-            match = _SHORT_WITH_EQUALS.fullmatch(word)
-            if match and set(match[1]) <= flags and match[2] in valued:
-                found += [f"-{match[1]}{match[2]}", match[3]]
+        for word in words:
+            short = _SHORT_WITH_EQUALS.fullmatch(word)
+            name, equals, text = word.partition("=")
+            if short and {f"-{one}" for one in short[1]} <= flags and f"-{short[2]}" in valued:
+                found += [f"-{short[1]}{short[2]}", short[3]]
+            elif equals and name in flags and text.lower() in _TRUTH:
+                found += self._flag(name, _TRUTH[text.lower()])
+            elif word == _DRY_RUN and _DRY_RUN in valued:
+                found.append(f"{_DRY_RUN}=server")
             else:
                 found.append(word)
-        return found + words[end:]
+        return found
+
+    def _flag(self, name: str, value: bool) -> list[str]:
+        """What says that the flag of this name has this value."""
+        if value:
+            return [name]
+        return next((parameter.secondary_opts[:1] for parameter in self.params if name in parameter.opts), [])
+
+
+class KubectlGroup(TyperGroup):
+    """The commands, before whose names options may stand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        set_verbosity(0)
+        args = self.verb_first(args)
+        return super().parse_args(ctx, args if args and args[0] in self.commands else _without_verbosity(args))
+
+    def verb_first(self, args: list[str]) -> list[str]:
+        """The words with the options that stand before the verb behind it."""
+        own, _ = _names_of([self])
+        flags, _ = _names_of(self.commands.values())
+        place = 0
+        while place < len(args) and args[place].startswith("-") and args[place] not in own | {"--", "--help"}:
+            verbosity = _VERBOSITY.fullmatch(args[place])
+            takes_next = not any(verbosity.groups()) if verbosity else "=" not in args[place] and args[place] not in flags
+            place += 2 if takes_next else 1
+        return [args[place], *args[:place], *args[place + 1 :]] if place < len(args) else args
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and (text := advice(args[0])):
+            ctx.fail(text)
+        return super().resolve_command(ctx, args)
+
+
+def _names_of(commands: Iterable[Any]) -> tuple[set[str], set[str]]:
+    """Of flags, and of options with a value."""
+    flags: set[str] = set()
+    valued: set[str] = set()
+    for command in commands:
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                (flags if parameter.is_flag else valued).update((*parameter.opts, *parameter.secondary_opts))
+    return flags - valued, valued
+
+
+def _without_verbosity(words: list[str]) -> list[str]:
+    """The other words; the level is set."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        match = _VERBOSITY.fullmatch(word)
+        if match is None:
+            found.append(word)
+            continue
+        level = match[1] or match[2] or next(rest, "")
+        if not level.isdecimal():
+            raise typer.BadParameter(f"{level!r} is no level; want a number, as in -v=1", param_hint="-v")
+        set_verbosity(int(level))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -40,14 +40,16 @@ class _Row:
 def top(
     kind: Annotated[str, typer.Argument(metavar="nodes|pods", hidden=True)],
     name: Annotated[str, typer.Argument(metavar="[NAME]", hidden=True)] = "",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Of the pods.")] = DEFAULT_NAMESPACE,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pods.")
+    ] = DEFAULT_NAMESPACE,
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
-    containers: Annotated[bool, typer.Option("--containers", help="Each container of the pods.")] = False,
+    containers: Annotated[bool, typer.Option("--containers", help="Show each container.")] = False,
     sort_by: Annotated[
-        SortBy | None, typer.Option("--sort-by", metavar="cpu|memory", help="Not by name.", show_default=False)
+        SortBy | None, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, largest first.", show_default=False)
     ] = None,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Without headings.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print headings.")] = False,
     server: Server = None,
 ) -> None:
     """Show what nodes and pods use.
@@ -83,9 +85,9 @@ def top(
 
 def _nodes(client: Client, found: UsageResponse, name: str, selector: str) -> list[_Row]:
     if name:
-        nodes = [cast(Node, client.get("node", name))]
+        nodes = [client.get("node", name)]
     else:
-        nodes = [cast(Node, node) for node in client.list("nodes", label_selector=selector)]
+        nodes = list(client.list("nodes", label_selector=selector))
     by_name = {one.node: one for one in found.nodes}
     return [_node(node, by_name.get(node.metadata.name)) for node in sorted(nodes, key=lambda one: one.metadata.name)]
 

@@ -31,7 +31,7 @@ def wait(
     namespace: Namespace = "",
     server: Server = None,
     selector: Selector = "",
-    wait_all: Annotated[bool, typer.Option("--all", help="All objects of the type in the namespace.")] = False,
+    wait_all: Annotated[bool, typer.Option("--all", help="Select all objects of the type in the namespace.")] = False,
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="How long, as in 90s or 5m; 0s: look once; negative: a week.")
     ] = "30s",

@@ -11,6 +11,7 @@ from rayched.client.errors import ApiError, Violation
 from rayched.client.executing import ExecOutput, ExecStream
 from rayched.client.forwarding import PortForwarder
 from rayched.client.log_following import LogChunk
+from rayched.client.objects import new_job, new_node, new_pod
 from rayched.client.streaming import LogStream
 from rayched.client.submissions import NotAllSubmitted, Submitted
 from rayched.client.watch import LeaderStream, WatchStream
@@ -39,4 +40,7 @@ __all__ = [
     "Submitted",
     "Violation",
     "WatchStream",
+    "new_job",
+    "new_node",
+    "new_pod",
 ]

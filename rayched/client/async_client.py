@@ -10,8 +10,7 @@ A client belongs to the event loop in which it is used. Any call may be cancelle
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, overload
 
 from google.protobuf.message import Message
@@ -20,12 +19,14 @@ from rayched.api.kinds import AnyObject, Kind
 from rayched.client import calls, pinned
 from rayched.client.async_access import AsyncAccessCalls
 from rayched.client.async_bulk_submission import AsyncBulkSubmission
+from rayched.client.async_editing import AsyncEditingCalls, async_followed
+from rayched.client.async_reading import AsyncReadingCalls
 from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncLeaderStream, AsyncWatchStream
 from rayched.client.async_workloads import AsyncWorkloadCalls
 from rayched.client.bindings import BoundWait, PodReference
-from rayched.client.calls import Listing, UnaryCall
+from rayched.client.calls import UnaryCall
 from rayched.client.client import BOUND_SECONDS
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
@@ -45,7 +46,6 @@ from rayched.v1.services_pb2 import (
     GetSchedulerStatusResponse,
     LabelResponse,
     ListQueueResponse,
-    ListResponse,
     PodStatusUpdate,
     RegisterNodeResponse,
     SubmitResponse,
@@ -57,7 +57,7 @@ from rayched.v1.workloads_pb2 import Object
 R = TypeVar("R")
 
 
-class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncAccessCalls):
+class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, AsyncReadingCalls, AsyncAccessCalls):
     """Connections to all replicas. Close it, or use it in an `async with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:
@@ -127,60 +127,6 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncAccessCalls):
     ) -> ApplyResponse:
         """Creates the object, or changes the one that is there."""
         return await self._do(calls.apply(item, dry_run), timeout_seconds)
-
-    async def get(
-        self, kind: str | Kind, name: str, namespace: str = "default", *, timeout_seconds: float | None = None
-    ) -> AnyObject:
-        """The object as it is now."""
-        return await self._do(calls.get(kind, name, namespace), timeout_seconds)
-
-    async def list(
-        self,
-        kind: str | Kind,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
-    ) -> AsyncIterator[AnyObject]:
-        """The objects, page by page; all pages show the same revision. No namespace: all of them."""
-        async for page in self.pages(
-            kind,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            timeout_seconds=timeout_seconds,
-        ):
-            for item in calls.listing_of([page]).objects:
-                yield item
-
-    async def list_all(
-        self, kind: str | Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "", revision: int = 0
-    ) -> Listing:
-        """The objects and their revision, to go on with a watch; `revision`: as they were at that one."""
-        pages = self.pages(
-            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, revision=revision
-        )
-        return calls.listing_of([page async for page in pages])
-
-    async def pages(
-        self,
-        kind: str | Kind,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        revision: int = 0,
-        timeout_seconds: float | None = None,
-    ) -> AsyncIterator[ListResponse]:
-        """The pages of a list; each call of the network has its own time."""
-        request = calls.list_request(kind, namespace, label_selector, field_selector, limit, revision)
-        while True:
-            page: ListResponse = await self._transport.call("Submission.List", request, total_seconds=timeout_seconds)
-            yield page
-            if not calls.has_next_page(request, page):
-                return
 
     def watch(
         self,
@@ -364,21 +310,7 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncAccessCalls):
         return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
 
     async def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:
-        """Carries out the calls of a generator; the time is that of all of them."""
-        total = self._transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
-        ends_at = asyncio.get_running_loop().time() + total
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    result = await self._do(call, max(ends_at - asyncio.get_running_loop().time(), 0.001))
-                except ApiError as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(result)
-        except StopIteration as done:
-            found: R = done.value
-            return found
+        return await async_followed(self._transport, steps, timeout_seconds)
 
     async def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
         """What would become of one object."""

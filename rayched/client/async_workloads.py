@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rayched.api.kinds import AnyObject, Kind
+from rayched.api.kinds import POD, AnyObject, Kind
 from rayched.client import calls
 from rayched.client.async_transport import AsyncTransport
 from rayched.client.async_watch import AsyncWatchStream
-from rayched.client.object_wait import WAIT_SECONDS, ObjectWait, Wanted
+from rayched.client.object_wait import WAIT_SECONDS, ObjectWait, Wanted, has_ended, has_run, is_gone, pod_or_gone
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import ScaleResponse
 
 
@@ -50,3 +51,16 @@ class AsyncWorkloadCalls:
                 if wait.is_done:
                     return wait.current
         raise wait.too_late(timeout_seconds)
+
+    async def wait_running(self, name: str, namespace: str = "default", *, timeout_seconds: float = WAIT_SECONDS) -> Pod:
+        found = await self.wait_for(POD, name, namespace, until=has_run, timeout_seconds=timeout_seconds)
+        return pod_or_gone(found, name, namespace)
+
+    async def wait_ended(self, name: str, namespace: str = "default", *, timeout_seconds: float = WAIT_SECONDS) -> Pod:
+        found = await self.wait_for(POD, name, namespace, until=has_ended, timeout_seconds=timeout_seconds)
+        return pod_or_gone(found, name, namespace)
+
+    async def wait_deleted(
+        self, kind: str | Kind, name: str, namespace: str = "default", *, timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        await self.wait_for(kind, name, namespace, until=is_gone, timeout_seconds=timeout_seconds)

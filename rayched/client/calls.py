@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from rayched.api.kinds import AnyObject, Kind, by_word, unwrap, wrap
+from rayched.api.kinds import AnyObject, Kind, by_message, by_word, unwrap, wrap
 from rayched.client.batches import batches
 from rayched.client.errors import ApiError, outcome_error
 from rayched.v1 import access_pb2 as access
@@ -25,6 +25,8 @@ NODES_A_HEARTBEAT: Final = 1_000
 UPDATES_A_CALL: Final = 500
 
 R = TypeVar("R")
+AnyKind = str | Kind | type[AnyObject]
+"""A kind by a word for it, as the table has it, or by the class of its messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,18 @@ def apply(item: AnyObject | Object, dry_run: bool) -> UnaryCall[messages.ApplyRe
     return UnaryCall("Submission.Apply", messages.ApplyRequest(object=as_object(item), dry_run=dry_run))
 
 
-def get(kind: str | Kind, name: str, namespace: str) -> UnaryCall[AnyObject]:
+def update(item: AnyObject | Object, dry_run: bool) -> UnaryCall[messages.ApplyResponse]:
+    request = messages.ApplyRequest(object=as_object(item), dry_run=dry_run, replace=True)
+    return UnaryCall("Submission.Apply", request)
+
+
+def get(kind: AnyKind, name: str, namespace: str) -> UnaryCall[AnyObject]:
     request = messages.GetRequest(key=key_of(kind, name, namespace))
     return UnaryCall("Submission.Get", request, lambda response: unwrap(response.object))
 
 
 def delete(
-    kind: str | Kind, name: str, namespace: str, uid: str, grace_period_seconds: int | None
+    kind: AnyKind, name: str, namespace: str, uid: str, grace_period_seconds: int | None
 ) -> UnaryCall[messages.DeleteResponse]:
     """Bound to a uid by pinned.py."""
     key = key_of(kind, name, namespace)
@@ -96,7 +103,7 @@ def listing_of(pages: Sequence[messages.ListResponse]) -> Listing:
 
 
 def list_request(
-    kind: str | Kind, namespace: str, label_selector: str, field_selector: str, limit: int = 0, revision: int = 0
+    kind: AnyKind, namespace: str, label_selector: str, field_selector: str, limit: int = 0, revision: int = 0
 ) -> messages.ListRequest:
     found = _kind(kind)
     return messages.ListRequest(
@@ -117,7 +124,7 @@ def has_next_page(request: messages.ListRequest, page: messages.ListResponse) ->
 
 
 def watch_request(
-    kind: str | Kind | None, namespace: str, label_selector: str, field_selector: str, start_revision: int
+    kind: AnyKind | None, namespace: str, label_selector: str, field_selector: str, start_revision: int
 ) -> messages.WatchRequest:
     found = _kind(kind) if kind is not None else None
     if found is None and not start_revision:
@@ -168,14 +175,14 @@ def taint(node: str, add: Iterable[Taint], remove: Iterable[Taint], overwrite: b
 
 
 def label(
-    kind: str | Kind, name: str, namespace: str, add: Mapping[str, str] | None, remove: Iterable[str], overwrite: bool
+    kind: AnyKind, name: str, namespace: str, add: Mapping[str, str] | None, remove: Iterable[str], overwrite: bool
 ) -> UnaryCall[messages.LabelResponse]:
     key = key_of(kind, name, namespace)
     return UnaryCall("Admin.Label", messages.LabelRequest(key=key, set=add or {}, remove=remove, overwrite=overwrite))
 
 
 def scale(
-    kind: str | Kind, name: str, namespace: str, replicas: int, current_replicas: int | None
+    kind: AnyKind, name: str, namespace: str, replicas: int, current_replicas: int | None
 ) -> UnaryCall[messages.ScaleResponse]:
     key = key_of(kind, name, namespace)
     return UnaryCall("Admin.Scale", messages.ScaleRequest(key=key, replicas=replicas, current_replicas=current_replicas))
@@ -208,7 +215,7 @@ def plan_basis() -> UnaryCall[messages.GetPlanBasisResponse]:
 # -------------------------------------------------------------------------------------------------------------- objects
 
 
-def key_of(kind: str | Kind, name: str, namespace: str) -> messages.ObjectKey:
+def key_of(kind: AnyKind, name: str, namespace: str) -> messages.ObjectKey:
     found = _kind(kind)
     return messages.ObjectKey(kind=found.name, namespace=namespace if found.namespaced else "", name=name)
 
@@ -236,8 +243,10 @@ def new_uid() -> str:
     return str(uuid.uuid4())
 
 
-def _kind(kind: str | Kind) -> Kind:
-    return by_word(kind) if isinstance(kind, str) else kind
+def _kind(kind: AnyKind) -> Kind:
+    if isinstance(kind, Kind):
+        return kind
+    return by_word(kind) if isinstance(kind, str) else by_message(kind)
 
 
 # --------------------------------------------------------------------------------------------------------------- access

@@ -14,8 +14,7 @@ AsyncClient has the same calls for asyncio.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar, overload
 
 from google.protobuf.message import Message
@@ -25,10 +24,12 @@ from rayched.client import calls, pinned
 from rayched.client.access import AccessCalls
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.bulk_submission import BulkSubmission
-from rayched.client.calls import Listing, UnaryCall
+from rayched.client.calls import UnaryCall
+from rayched.client.editing import EditingCalls, followed
 from rayched.client.endpoints import Patience, endpoints_of
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
+from rayched.client.reading import ReadingCalls
 from rayched.client.sources import Manifest, Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS, StreamingCalls
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
@@ -47,7 +48,6 @@ from rayched.v1.services_pb2 import (
     GetSchedulerStatusResponse,
     LabelResponse,
     ListQueueResponse,
-    ListResponse,
     PodStatusUpdate,
     RegisterNodeResponse,
     SubmitResponse,
@@ -61,7 +61,7 @@ BOUND_SECONDS: Final = 60.0
 R = TypeVar("R")
 
 
-class Client(StreamingCalls, WorkloadCalls, AccessCalls):
+class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCalls):
     """Connections to all replicas. Close it, or use it in a `with`."""
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:
@@ -129,57 +129,6 @@ class Client(StreamingCalls, WorkloadCalls, AccessCalls):
     def apply(self, item: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None) -> ApplyResponse:
         """Creates the object, or changes the one that is there."""
         return self._do(calls.apply(item, dry_run), timeout_seconds)
-
-    def get(self, kind: str | Kind, name: str, namespace: str = "default", *, timeout_seconds: float | None = None) -> AnyObject:
-        """The object as it is now."""
-        return self._do(calls.get(kind, name, namespace), timeout_seconds)
-
-    def list(
-        self,
-        kind: str | Kind,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: float | None = None,
-    ) -> Iterator[AnyObject]:
-        """The objects, page by page; all pages show the same revision. No namespace: all of them."""
-        for page in self.pages(
-            kind,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            timeout_seconds=timeout_seconds,
-        ):
-            yield from calls.listing_of([page]).objects
-
-    def list_all(
-        self, kind: str | Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "", revision: int = 0
-    ) -> Listing:
-        """The objects and their revision, to go on with a watch; `revision`: as they were at that one."""
-        pages = self.pages(
-            kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, revision=revision
-        )
-        return calls.listing_of(tuple(pages))
-
-    def pages(
-        self,
-        kind: str | Kind,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        revision: int = 0,
-        timeout_seconds: float | None = None,
-    ) -> Iterator[ListResponse]:
-        """The pages of a list; each call of the network has its own time."""
-        request = calls.list_request(kind, namespace, label_selector, field_selector, limit, revision)
-        while True:
-            page: ListResponse = self._transport.call("Submission.List", request, total_seconds=timeout_seconds)
-            yield page
-            if not calls.has_next_page(request, page):
-                return
 
     def watch(
         self,
@@ -362,21 +311,7 @@ class Client(StreamingCalls, WorkloadCalls, AccessCalls):
         return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
 
     def _follow(self, steps: Steps[R], timeout_seconds: float | None) -> R:
-        """Carries out the calls of a generator; the time is that of all of them."""
-        total = self._transport.patience.total_seconds if timeout_seconds is None else timeout_seconds
-        ends_at = time.monotonic() + total
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    result = self._do(call, max(ends_at - time.monotonic(), 0.001))
-                except ApiError as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(result)
-        except StopIteration as done:
-            found: R = done.value
-            return found
+        return followed(self._transport, steps, timeout_seconds)
 
     def _try(self, item: Object, timeout_seconds: float | None) -> Submitted:
         """What would become of one object."""

@@ -8,15 +8,37 @@ from typing import Final
 import grpc
 
 from rayched.api.kinds import AnyObject, Kind, by_word
+from rayched.api.termination import FINAL_PHASES
 from rayched.client.calls import watch_request
 from rayched.client.errors import ApiError
 from rayched.client.watching import Event, EventType
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import WatchRequest
 
 WAIT_SECONDS: Final = 60.0
 
 Wanted = Callable[[AnyObject | None], bool]
 """Whether an object, or None where it is not there, is what is waited for."""
+
+
+def is_gone(found: AnyObject | None) -> bool:
+    return found is None
+
+
+def has_run(found: AnyObject | None) -> bool:
+    """A pod that is gone will not run any more."""
+    return not isinstance(found, Pod) or found.status.phase in ("Running", *FINAL_PHASES)
+
+
+def has_ended(found: AnyObject | None) -> bool:
+    return not isinstance(found, Pod) or found.status.phase in FINAL_PHASES
+
+
+def pod_or_gone(found: AnyObject | None, name: str, namespace: str) -> Pod:
+    """Raises ApiError (NOT_FOUND) where the pod went away."""
+    if not isinstance(found, Pod):
+        raise ApiError(grpc.StatusCode.NOT_FOUND, f"Pod {namespace}/{name} is not there any more")
+    return found
 
 
 class ObjectWait:

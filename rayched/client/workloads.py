@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rayched.api.kinds import AnyObject, Kind
+from rayched.api.kinds import POD, AnyObject, Kind
 from rayched.client import calls
-from rayched.client.object_wait import WAIT_SECONDS, ObjectWait, Wanted
+from rayched.client.object_wait import WAIT_SECONDS, ObjectWait, Wanted, has_ended, has_run, is_gone, pod_or_gone
 from rayched.client.transport import Transport
 from rayched.client.watch import WatchStream
+from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import ScaleResponse
 
 
@@ -55,3 +56,19 @@ class WorkloadCalls:
                 if wait.is_done:
                     return wait.current
         raise wait.too_late(timeout_seconds)
+
+    def wait_running(self, name: str, namespace: str = "default", *, timeout_seconds: float = WAIT_SECONDS) -> Pod:
+        """Waits until a pod runs, or has run. Raises ApiError: NOT_FOUND when it goes away, DEADLINE_EXCEEDED after the time."""
+        found = self.wait_for(POD, name, namespace, until=has_run, timeout_seconds=timeout_seconds)
+        return pod_or_gone(found, name, namespace)
+
+    def wait_ended(self, name: str, namespace: str = "default", *, timeout_seconds: float = WAIT_SECONDS) -> Pod:
+        """Waits until a pod has ended, well (Succeeded) or not (Failed). Raises ApiError as wait_running."""
+        found = self.wait_for(POD, name, namespace, until=has_ended, timeout_seconds=timeout_seconds)
+        return pod_or_gone(found, name, namespace)
+
+    def wait_deleted(
+        self, kind: str | Kind, name: str, namespace: str = "default", *, timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        """Waits until there is no object of this name. Raises ApiError with DEADLINE_EXCEEDED."""
+        self.wait_for(kind, name, namespace, until=is_gone, timeout_seconds=timeout_seconds)

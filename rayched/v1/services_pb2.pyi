@@ -115,12 +115,14 @@ class SubmitManyResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[SubmitManyResponse.Result, _Mapping]]] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("object", "dry_run")
+    __slots__ = ("object", "dry_run", "replace")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
     object: _workloads_pb2.Object
     dry_run: bool
-    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    replace: bool
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., dry_run: _Optional[bool] = ..., replace: _Optional[bool] = ...) -> None: ...
 
 class ApplyResponse(_message.Message):
     __slots__ = ("action", "revision", "object", "warnings")

@@ -38,6 +38,10 @@ def test_an_unknown_word_is_refused_with_the_words_that_are_known() -> None:
         kinds.by_word("deploy")
     with pytest.raises(kinds.UnknownKind, match="allowed are Pod, Node"):
         kinds.by_name("pods")
+    with pytest.raises(kinds.UnknownKind, match=r'; did you mean "Pod"[?]$'):
+        kinds.by_name("pod")
+    with pytest.raises(kinds.UnknownKind, match="a ReplicaSet keeps so many pods running here"):
+        kinds.by_word("deployments.apps")
 
 
 def test_wrapping_copies_and_unwrapping_does_not() -> None:

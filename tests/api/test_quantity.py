@@ -113,6 +113,24 @@ def test_a_text_that_is_no_quantity_is_refused_with_the_text(text: str) -> None:
     assert "is not a quantity" in (quantity.fault(text) or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1GB", '"1G" or "1Gi"'),
+        ("1.5gb", '"1.5G" or "1.5Gi"'),
+        ("512K", '"512k" or "512Ki"'),
+        ("1GiB", '"1Gi"'),
+        ("1 Gi", '"1Gi"'),
+        ("500mm", '"500m"'),
+        ("5 m", '"5m"'),
+    ],
+)
+def test_what_people_write_elsewhere_is_told_as_it_is_written_here(text: str, meant: str) -> None:
+    assert quantity.fault(text) == f'"{text}" is not a quantity; did you mean {meant}?'
+    for one in meant.split(" or "):
+        assert quantity.fault(one.strip('"')) is None
+
+
 @pytest.mark.parametrize("text", ["9223372036854775808", "1e19", "16Ei", "8Ei", "-8Ei", "9223372036854775807.5", "10000000000Gi"])
 def test_an_object_carries_no_quantity_beyond_an_int64(text: str) -> None:
     assert "beyond the largest quantity" in (quantity.fault(text) or "")

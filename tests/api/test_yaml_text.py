@@ -78,6 +78,8 @@ def test_documents_are_taken_apart(text: str, documents: list[Any]) -> None:
         ("? [1]\n: 2", "f, line 1: a key must be a string"),
         ("<<: 1", "f, line 1: <<: needs a mapping"),
         ("a: \x01", "not YAML"),
+        ("a:\n\tb: 1", "f, line 2: not YAML: a tab stands where YAML allows blanks alone"),
+        ('{"a": 1,\n"b" "c"}', "f, line 2: not JSON: Expecting ':' delimiter"),
         ("a: \udc80", "f: not UTF-8 text"),
         ("[" * 200, f"f, line 1: values are nested more than {MAX_DEPTH} levels deep"),
         ("[" * 100_000 + "]" * 100_000, f"values are nested more than {MAX_DEPTH} levels deep"),

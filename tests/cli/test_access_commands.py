@@ -61,7 +61,7 @@ def test_a_role_is_granted_listed_asked_about_and_revoked(command: Run) -> None:
     assert told(command("access", "revoke", id)) == [[name, "revoked"]]
     until(lambda: not can("create", "pods", "-n", "team-a"))
     gone = command("access", "revoke", name)
-    assert gone.code == 1 and gone.errors == [f"error: RoleBinding {id} not found (NOT_FOUND)"]
+    assert gone.code == 1 and gone.errors == [f"error: RoleBinding {id} not found"]
     empty = command("access", "list")
     assert (empty.code, empty.out, empty.errors) == (0, "", ["No role bindings found"])
 

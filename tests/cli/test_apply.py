@@ -62,7 +62,7 @@ def test_one_refused_object_leaves_the_others_applied(rayched: Commands, namespa
     result = rayched("apply", "-f", "-", stdin="---\n".join(texts))
     assert (result.code, result.lines) == (1, [f"pod/{name}-a created", f"pod/{name}-c created"])
     (line,) = result.errors
-    assert line.startswith(f"error: Pod {namespace}/{name}-b: spec.priorityClassName: ")
+    assert line.startswith(f"error: standard input: Pod {namespace}/{name}-b: spec.priorityClassName: ")
 
 
 def test_what_is_wrong_in_one_file_keeps_all_files_from_being_applied(rayched: Commands, tmp_path: Path, name: str) -> None:

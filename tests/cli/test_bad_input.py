@@ -39,13 +39,26 @@ FILES = {
     "an empty file": Case("apply -f FILE", ("FILE: no object in there",), ""),
     "comments alone": Case("apply -f FILE", ("FILE: no object in there",), "# nothing\n---\n"),
     "YAML that ends too early": Case("apply -f FILE", ("FILE, line 3: not YAML",), "a: b\nc: [1,\n"),
-    "YAML with a tab": Case("apply -f FILE", ("FILE, line 2: not YAML",), "a:\n\tb: c\n"),
+    "YAML with a tab": Case("apply -f FILE", ("FILE, line 2: not YAML: a tab stands where YAML allows blanks",), "a:\n\tb: c\n"),
+    "JSON that breaks off": Case("apply -f FILE", ("FILE, line 3: not JSON: Expecting",), '{"kind":\n"Pod",\n"metadata" "a"}'),
+    "a kind in small letters": Case(
+        "apply -f FILE", ('kind "pod" is not known', 'did you mean "Pod"?'), "{apiVersion: v1, kind: pod, metadata: {name: a}}"
+    ),
+    "a quantity with a B": Case(
+        "apply -f FILE", ('"1GB" is not a quantity; did you mean "1G" or "1Gi"?',), a_pod_text("a", cpu="1GB")
+    ),
+    "a name that the server refuses": Case("apply -f FILE", ("FILE: Pod default/Web_0: metadata.name: ",), a_pod_text("Web_0")),
+    "an address that does not answer": Case(
+        "apply -f http://127.0.0.1:1/a.yaml", ("http://127.0.0.1:1/a.yaml: cannot be reached (Connection refused)",)
+    ),
     "YAML with a wrong indent": Case("apply -f FILE", ("FILE, line 4: not YAML",), "a: b\nc:\n  d: e\n   f: g\n"),
     "a key that occurs twice": Case("apply -f FILE", ('FILE, line 2: key "kind" occurs twice',), "kind: Pod\nkind: Pod\n"),
     "a text that is none": Case("apply -f FILE", ("FILE: not a text in UTF-8",), b"\xff\xfe\x00"),
     "no object but a list": Case("apply -f FILE", ("FILE, document 1: must be an object, not a list",), "[1, 2]\n"),
     "a kind that is not served": Case(
-        "apply -f FILE", ("Deployment nginx-deployment: kind: ", '"Deployment" is not known; allowed are Pod, Node'), DEPLOYMENT
+        "apply -f FILE",
+        ("Deployment nginx-deployment: kind: ", '"Deployment" is not known; allowed are Pod, Node', "a ReplicaSet keeps so many"),
+        DEPLOYMENT,
     ),
     "no kind": Case("apply -f FILE", ("kind: is required; allowed are Pod, Node",), "{apiVersion: v1, metadata: {name: a}}"),
     "another version of a kind": Case(
@@ -66,27 +79,27 @@ FILES = {
     ),
     "a generated name": Case(
         "apply -f FILE",
-        ("metadata.generateName: apply needs a metadata.name instead",),
+        ("metadata.generateName: apply needs a metadata.name instead; `rayched create -f` makes a name",),
         "{apiVersion: v1, kind: Pod, metadata: {generateName: a-}, spec: {containers: [{name: c}]}}",
     ),
     "a pod of 1 MiB": Case(
         "apply -f FILE",
-        ("Pod default/large: ", "at most 262144 (256 KiB) are allowed (RESOURCE_EXHAUSTED)"),
+        ("Pod default/large: ", "at most 262144 (256 KiB) are allowed"),
         f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: large\n  annotations:\n    a: {'x' * (1 << 20)}\n"
         "spec: {containers: [{name: c}]}",
     ),
     "a pod of 2 MiB": Case(
         "apply -f FILE",
-        ("Submission.Apply: a request of 2097", "at most 1310720 are allowed; send less in one call (RESOURCE_EXHAUSTED)"),
+        ("Submission.Apply: a request of 2097", "at most 1310720 are allowed; send less in one call"),
         f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: large\n  annotations:\n    a: {'x' * (2 << 20)}\n"
         "spec: {containers: [{name: c}]}",
     ),
     "a namespace that does not exist": Case(
-        "apply -f FILE -n none-such", ("Pod none-such/a: namespace none-such does not exist (NOT_FOUND)",), a_pod_text("a")
+        "apply -f FILE -n none-such",
+        ("FILE: Pod none-such/a: namespace none-such does not exist; `rayched create namespace none-such` makes",),
+        a_pod_text("a"),
     ),
-    "a file of what is not there": Case(
-        "delete -f FILE", ("Pod default/none-such not found (NOT_FOUND)",), a_pod_text("none-such")
-    ),
+    "a file of what is not there": Case("delete -f FILE", ("Pod default/none-such not found",), a_pod_text("none-such")),
 }
 
 
@@ -103,40 +116,40 @@ def test_a_wrong_file_is_told_in_one_line_with_file_line_or_field(rayched: Comma
 
 
 COMMANDS = {
-    "get pod none-such": "error: Pod default/none-such not found (NOT_FOUND)",
-    "get node/none-such": "error: Node none-such not found (NOT_FOUND)",
-    "get pods none-such -n nowhere": "error: Pod nowhere/none-such not found (NOT_FOUND)",
+    "get pod none-such": "error: Pod default/none-such not found",
+    "get node/none-such": "error: Node none-such not found",
+    "get pods none-such -n nowhere": "error: Pod nowhere/none-such not found",
     "get deployments": 'error: there is no kind "deployments"; allowed are pods|po, nodes|no, namespaces|ns, ',
     "get pods a -l app=b": "error: a name cannot be combined with a selector or --all-namespaces",
     "get pods a -A": "error: a name cannot be combined with a selector or --all-namespaces",
     "get pods,nodes -w": "error: --watch follows one type of object, or one object",
-    "get pods -l a>b": 'error: operator Gt needs exactly one value, an integer; found "b" (INVALID_ARGUMENT)',
-    "get pods -l (": 'error: parentheses of "(" do not match (INVALID_ARGUMENT)',
+    "get pods -l a>b": 'error: operator Gt needs exactly one value, an integer; found "b"',
+    "get pods -l (": 'error: parentheses of "(" do not match',
     "get pods -l a~b": 'error: key: "a~b" is not a valid key; allowed are letters, digits',
     "get pods --field-selector a=b": 'error: field "a" of pods cannot be selected by; allowed are metadata.name',
-    "describe pod none-such": "error: Pod default/none-such not found (NOT_FOUND)",
+    "describe pod none-such": "error: Pod default/none-such not found",
     "delete": "error: name what to delete: TYPE NAME, TYPE/NAME, or -f FILE",
     "delete pods": "error: pods: name the objects, or choose them with -l, or --all",
     "delete pod a --all": "error: pod/a: a name cannot be combined with a selector or --all",
     "delete pods --all -l a=b": "error: --all cannot be combined with a selector",
-    "delete pod none-such": "error: Pod default/none-such not found (NOT_FOUND)",
+    "delete pod none-such": "error: Pod default/none-such not found",
     "delete namespace kube-system": "error: Namespace kube-system: cannot be deleted, it belongs to the system",
-    "cordon none-such": "error: Node none-such not found (NOT_FOUND)",
+    "cordon none-such": "error: Node none-such not found",
     "cordon": "error: name the nodes, or choose them with -l",
     "cordon pod/a": "error: 'pod/a' is no node; only nodes are cordoned",
-    "uncordon none-such": "error: Node none-such not found (NOT_FOUND)",
-    "taint nodes none-such a=b:NoSchedule": "error: Node none-such not found (NOT_FOUND)",
+    "uncordon none-such": "error: Node none-such not found",
+    "taint nodes none-such a=b:NoSchedule": "error: Node none-such not found",
     "taint pods a a=b:NoSchedule": "error: taints are set on nodes: taint nodes NAME KEY=VALUE:EFFECT",
     "taint nodes a=b:NoSchedule": "error: nodes: name the objects, or choose them with -l, or --all",
     "taint nodes node-000": "error: name at least one taint: KEY[=VALUE]:EFFECT with NoSchedule, PreferNoSchedule, NoExecute",
     "taint nodes node-000 a=b:Sometimes": "error: 'a=b:Sometimes' is no taint; want KEY[=VALUE]:EFFECT with NoSchedule",
-    "taint nodes node-000 a-": 'error: Node node-000: taint "a": the node does not have it (FAILED_PRECONDITION)',
+    "taint nodes node-000 a-": 'error: Node node-000: taint "a": the node does not have it',
     "taint nodes node-000 a=b:NoSchedule a-": 'error: Node node-000: taint "a": cannot be added and removed at once',
-    "label node none-such a=b": "error: Node none-such not found (NOT_FOUND)",
+    "label node none-such a=b": "error: Node none-such not found",
     "label node node-000": "error: name at least one label: KEY=VALUE, or KEY- to remove it",
     "label node node-000 a=b a-": "error: label a cannot be set and removed at once",
     "label node node-000 disktype=tape": 'error: Node node-000: label "disktype": has value "ssd" already, and overwrite is '
-    "not set (FAILED_PRECONDITION); --overwrite replaces it",
+    "not set; --overwrite replaces it",
     "label node node-000 a=b_": 'error: Node node-000: metadata.labels["a"]: "b_" is not a valid label value',
     "label node node-000 a=b/c": 'error: Node node-000: metadata.labels["a"]: "b/c" is not a valid label value',
     "hollow-nodes 1 --cpu 2x": 'error: --cpu: "2x" is not a quantity, want one such as 500m, 16 or 64Gi',
@@ -150,7 +163,8 @@ COMMANDS = {
 WRONG_OPTIONS = {
     *("get pods a -l app=b", "get pods a -A", "get pods,nodes -w", "delete", "delete pods", "delete pod a --all", "cordon"),
     *("delete pods --all -l a=b", "taint nodes a=b:NoSchedule", "hollow-nodes 1 --cpu 2x", "hollow-nodes 1 --silent-for 5"),
-    "hollow-nodes 1 --resource gpu",
+    *("hollow-nodes 1 --resource gpu", "taint pods a a=b:NoSchedule", "taint nodes node-000"),
+    *("taint nodes node-000 a=b:Sometimes", "label node node-000", "label node node-000 a=b a-"),
 }
 """Of those: what the options alone tell, before anybody is asked."""
 

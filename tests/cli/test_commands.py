@@ -89,7 +89,7 @@ def test_taints_are_set_replaced_and_removed_by_effect_or_by_key(rayched: Comman
     assert taints() == ["<none>"]
     with rayched.nothing_changes():
         missing = rayched("taint", "nodes", cordoned, "other-")
-    assert missing.errors == [f'error: Node {cordoned}: taint "other": the node does not have it (FAILED_PRECONDITION)']
+    assert missing.errors == [f'error: Node {cordoned}: taint "other": the node does not have it']
 
 
 def test_labels_are_set_replaced_and_removed_on_any_kind(rayched: Commands, web: str, cordoned: str) -> None:

@@ -208,7 +208,7 @@ def test_bad_calls_of_drain_are_one_line(rayched: Commands) -> None:
     table = {
         "drain": "error: name the nodes, or choose them with -l",
         "drain node-001 -l a=b": "error: name the nodes, or choose them with -l",
-        "drain none-such": "error: Node none-such not found (NOT_FOUND)",
+        "drain none-such": "error: Node none-such not found",
         "drain pod/a": "error: 'pod/a' is no node; only nodes are drained",
         "drain node-001 --timeout soon": "error: --timeout 'soon': is no duration",
     }

@@ -31,26 +31,32 @@ def test_a_bound_pod_shows_the_decision_as_it_was(rayched: Commands, web: str) -
     assert then["node"] == found["node"] and then["ties"] >= 1 and 2 <= len(totals) <= 5
     assert list(totals.values()) == sorted(totals.values(), reverse=True)
     shown = rayched.ok("explain", "web-0", "-n", web)
-    (line,) = (line for line in shown if line.startswith("Best Then:"))
+    (line,) = (line for line in shown if line.startswith("  Best nodes:"))
     assert line.split(":", 1)[1].split()[0] == then["best"][0]["node"]
+    assert [line for line in shown if line.startswith("When it was placed (decision ")]
+    assert [line for line in shown if line.startswith("If it were placed now (revision ")]
+    assert max(map(len, shown)) <= 80
 
 
 def test_a_waiting_pod_shows_what_holds_it_and_what_would_wake_it(rayched: Commands, web: str) -> None:
     lines = rayched.ok("explain", "pod/db", "-n", web)
     shown = {head.strip(): rest.strip() for head, _, rest in (line.partition(":") for line in lines) if rest}
-    assert shown["Held By"] == "NodeResourcesFit"
-    assert "NodeAdd" in shown["Would Wake It"]
+    assert shown["Held by"] == "NodeResourcesFit"
+    assert "a node is added" in shown["Retried when"]
     assert shown["Feasible"].startswith("0 of ")
     assert any("Insufficient cpu" in line for line in lines)
-    assert "Insufficient cpu" in shown["Then"] and shown["Rejected By"].startswith("NodeResourcesFit ")
+    assert "Insufficient" in shown["Result"] and shown["Rejected by"].startswith("NodeResourcesFit ")
+    assert max(map(len, lines)) <= 80
+    (grouped,) = (line.split() for line in lines if line.startswith("  NodeResourcesFit "))
+    assert grouped[2:5] == ["nodes", "cannot", "help"]
 
 
 def test_one_node_can_be_asked_about(rayched: Commands, web: str, cordoned: str) -> None:
     rayched.ok("cordon", cordoned)
     lines = rayched.ok("explain", "web-0", "-n", web, "--why-not", cordoned)
-    line = next(line for line in lines if line.startswith(cordoned))
-    assert line.split()[:3] == [cordoned, "NodeUnschedulable", "no"]
-    assert line.endswith("node(s) were unschedulable")
+    line = next(line for line in lines if line.startswith(f"  {cordoned}"))
+    assert line.split()[:4] == [cordoned, "NodeUnschedulable", "cannot", "help"]
+    assert any(line.endswith("node(s) were unschedulable") for line in lines)
     assert not any("not shown" in line for line in lines), "others were not asked for"
 
 
@@ -65,7 +71,7 @@ def test_explaining_changes_nothing(rayched: Commands, web: str) -> None:
     [
         (("nobody",), 'pods "default/nobody" not found'),
         (("node/node-001",), "only pods can be explained"),
-        (("nobody", "-o", "yaml"), "json is"),
+        (("nobody", "-o", "yaml"), "'yaml' is not one of 'wide', 'json'"),
     ],
 )
 def test_what_cannot_be_explained_is_said_in_one_line(rayched: Commands, words: tuple[str, ...], said: str) -> None:

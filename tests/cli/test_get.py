@@ -76,7 +76,7 @@ def test_nothing_found_is_no_error_and_is_told_on_the_side(rayched: Commands, na
 def test_what_is_there_is_shown_also_where_something_else_is_not(rayched: Commands, web: str) -> None:
     result = rayched("get", "pods", "none-such", "web-0", "-n", web, "-o", "name")
     assert (result.code, result.lines) == (1, ["pod/web-0"])
-    assert result.errors == [f"error: Pod {web}/none-such not found (NOT_FOUND)"]
+    assert result.errors == [f"error: Pod {web}/none-such not found"]
 
 
 def test_a_watch_shows_what_is_there_and_goes_on_with_each_change(rayched: Commands, web: str) -> None:
@@ -110,7 +110,7 @@ def test_describe_says_where_a_pod_is_or_why_it_is_not(rayched: Commands, web: s
     assert "Total Requests:   cpu 100m" in web_0
     assert not any(line != line.rstrip() for line in text.splitlines() if not line.endswith(":"))
     both = rayched("describe", "pod", "web-0", "none-such", "-n", web)
-    assert (both.code, both.errors) == (1, [f"error: Pod {web}/none-such not found (NOT_FOUND)"])
+    assert (both.code, both.errors) == (1, [f"error: Pod {web}/none-such not found"])
     assert both.lines[0] == "Name:             web-0"
 
 

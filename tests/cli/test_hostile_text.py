@@ -41,6 +41,20 @@ SHOWING = [
     "queue -o json",
     "plan --drain node-000",
     "label pod db odd=yes",
+    "annotate pod db odd=yes",
+    "annotate pod db --list",
+    "annotate pod none-such odd=\x1b[2J --dry-run",
+    "patch pod none-such -p {}",
+    'patch pod db -p {"metadata":{"labels":{"a":"\x1b[2J"}}}',
+    "edit pod none-such",
+    "hold job none-such",
+    "release job none-such",
+    "follow pod none-such",
+    "history",
+    "status",
+    "create namespace \x1b[2J",
+    "get pods -o jsonpath={.items[*].metadata.annotations.note}",
+    "get pods -o custom-columns=\x1b[2J:.metadata.annotations.note",
     "taint node none-such a=b:NoSchedule",
     "cordon none-such",
     "uncordon none-such",
@@ -61,8 +75,27 @@ SHOWING = [
     "wait pod db --for jsonpath={.metadata.annotations.note}=x --timeout 0s",
     "run NOT_A_NAME -- true",
 ]
-NAMESPACED = ("get", "describe", "events", "explain", "queue", "label", "delete", "logs", "port-forward", "scale", "wait")
-WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node", "whoami", "can-i")
+NAMESPACED = (
+    "get",
+    "describe",
+    "events",
+    "explain",
+    "queue",
+    "label",
+    "annotate",
+    "patch",
+    "edit",
+    "hold",
+    "release",
+    "follow",
+    "history",
+    "delete",
+    "logs",
+    "port-forward",
+    "scale",
+    "wait",
+)
+WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node", "api-resources", "whoami", "can-i")
 
 
 def printable(result: Result) -> bool:

@@ -163,7 +163,7 @@ def test_a_priority_class_is_resolved_when_the_pod_comes_and_an_unknown_one_refu
     with rayched.nothing_changes():
         refused = rayched("apply", "-f", "-", stdin=a_pod_text(name, namespace=namespace, spec=spec))
     assert refused.code == 1
-    assert refused.errors[0].startswith(f"error: Pod {namespace}/{name}: spec.priorityClassName: ")
+    assert refused.errors[0].startswith(f"error: standard input: Pod {namespace}/{name}: spec.priorityClassName: ")
     apply(rayched, a_priority_class(name, 1000))
     apply(rayched, a_pod_text(name, namespace=namespace, spec=spec))
     assert rayched.running(name, namespace).spec.priority == 1000

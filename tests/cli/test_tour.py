@@ -72,7 +72,7 @@ def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, mo
                 said.append((line, result))
                 if words[1] == "label" or (words[1] == "apply" and len(said) > 2):
                     wait_until(lambda: node_of(client) != "", "the pod has a node", START_SECONDS_MAX)
-    waiting, bound = (result.out for line, result in said if line == "rayched explain thrifty")
+    waiting, bound = (result.out for line, result in said if line.startswith("rayched explain thrifty"))
     assert "Cheap" in waiting and "node(s) had no price" in waiting
     assert "Cheap x10" in bound and "900 (90, raw 90)" in bound
     first, second = (result.lines[1].split() for line, result in said if line == "rayched get pod thrifty -o wide")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from rayched.cli.foreign_commands import _ELSEWHERE
 from rayched.cli.node_commands import labels, named_and_changes, taints
 from rayched.cli.references import references
 from rayched.v1.core_pb2 import Taint
 from tests.cli.cluster import run_here
 
 
-def refusal(capsys: pytest.CaptureFixture[str], what: object, *arguments: object) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], what: object, *arguments: object, code: int = 2) -> str:
     """The one line that a refused command line ends with."""
     assert callable(what)
     with pytest.raises(SystemExit) as end:
         what(*arguments)
-    assert end.value.code == 1
+    assert end.value.code == code
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
@@ -52,7 +55,7 @@ def test_objects_are_named_in_kubectls_forms(words: str, named: list[str]) -> No
     ],
 )
 def test_other_forms_are_refused_with_what_is_allowed(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
-    assert said in refusal(capsys, references, words.split())
+    assert said in refusal(capsys, references, words.split(), code=1)
 
 
 ADD, REMOVE = "add", "remove"
@@ -145,12 +148,17 @@ def test_objects_after_the_changes_are_refused(capsys: pytest.CaptureFixture[str
     ("words", "said"),
     [
         ("gett", "No such command 'gett'. Did you mean 'get'? see rayched --help"),
-        ("get", "Missing argument 'OBJECT'; see rayched get --help"),
-        ("get pods -o xml", "'xml' is not one of 'wide', 'yaml', 'json', 'name'; see rayched get --help"),
+        ("get pods -o xml", "--output 'xml': want one of wide, yaml, json, name, jsonpath=..., custom-columns=..."),
+        ("get pods -o jsonpath", "--output jsonpath: has nothing behind an equals sign, as in -o jsonpath="),
+        ("get pods -o go-template={{.a}}", "templates of Go are not read, jsonpath is"),
+        ("get", "name what to show: TYPE, TYPE NAME, TYPE/NAME, or -f FILE"),
         ("get pods --nonsense", "No such option: --nonsense; see rayched get --help"),
         ("apply", "Missing option '--filename' / '-f'; see rayched apply --help"),
         ("apply -f", "Option '-f' requires an argument"),
-        ("hollow-nodes 0", "greater than or equal to 1; see rayched hollow-nodes --help"),
+        ("hollow-nodes 0", "must be greater than or equal to 1; see rayched hollow-nodes --help"),
+        ("hollow-nodes ten", "want a whole number; see rayched hollow-nodes --help"),
+        ("sinfo", "there is no command 'sinfo' here: `rayched status` shows how full the cluster is"),
+        ("get pods -v=much", "'much' is no level; want a number, as in -v=1"),
         ("up --replicas 10", "less than or equal to 9; see rayched up --help"),
         ("leader -o yaml", "json"),
     ],
@@ -164,8 +172,9 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str)
 
 
 COMMANDS = (
-    "apply get describe events logs exec port-forward top delete run scale wait cordon uncordon drain taint label explain plan "
-    "queue leader whoami can-i node hollow-nodes up demo replica access"
+    "apply create get describe events logs exec port-forward top delete run scale wait cordon uncordon drain taint "
+    "label annotate patch edit hold release follow history status api-resources explain plan queue leader whoami "
+    "can-i node hollow-nodes up demo replica access"
 )
 
 
@@ -176,6 +185,22 @@ def test_every_command_explains_itself_in_words_for_a_person(command: str) -> No
     assert result.lines[0].startswith(f"Usage: rayched {command}")
     # What a person sees is no type of Python's.
     assert not any(word in result.out for word in ("<str>", "<int", "list[", "<path>", "<float"))
+
+
+@pytest.mark.parametrize("command", sorted(_ELSEWHERE))
+def test_what_others_call_otherwise_is_pointed_to_what_is_there(command: str) -> None:
+    assert command not in COMMANDS.split()
+    result = run_here([command, "x"])
+    (line,) = result.errors
+    assert (result.code, result.out) == (2, "") and line.startswith(f"error: there is no command '{command}' here: ")
+    assert set(re.findall(r"rayched ([a-z-]+)", line.partition("; see rayched --help")[0])) <= set(COMMANDS.split())
+
+
+def test_the_kinds_are_listed_as_kubectl_lists_them() -> None:
+    rows = [line.split() for line in run_here(["api-resources"]).lines]
+    assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
+    assert ["pods", "po", "v1", "true", "Pod"] in rows and ["jobs", "batch/v1", "true", "Job"] in rows
+    assert len(run_here(["api-resources", "--no-headers"]).lines) == len(rows) - 1
 
 
 def test_without_a_command_all_of_them_are_listed_each_with_a_whole_sentence() -> None:

@@ -43,6 +43,15 @@ DOCUMENT = {
         (".metadata.labels['example.com/a']", ["x"]),
         (".metadata.labels", [{"example.com/a": "x"}]),
         (".nothing.here", []),
+        (".status.conditions[*]['type','status']", ["Ready", "True", "Odd", "False"]),
+        (".status.conditions[0,1].type", ["Ready", "Odd"]),
+        (".status.conditions[0:1].type", ["Ready"]),
+        (".status.conditions[:].type", ["Ready", "Odd"]),
+        ("..type", ["Ready", "Odd"]),
+        (".status..count", [3]),
+        (".status.conditions[?(@.count)].type", ["Odd"]),
+        (".status.conditions[?(@.count>2)].type", ["Odd"]),
+        (".status.conditions[?(@.count<10)].type", ["Odd"]),
         (".status.phase.deeper", []),
     ],
 )
@@ -50,7 +59,7 @@ def test_a_path_leads_to_values(path: str, found: list[Any]) -> None:
     assert compiled(path)(DOCUMENT) == found
 
 
-@pytest.mark.parametrize("path", ["", "{}", ".a[", ".a[?(b)]", ".a..b", "{.a}{.b}", "[1:2]"])
+@pytest.mark.parametrize("path", ["", "{}", ".a[", ".a[?(b)]", "{.a}{.b}", "[1:2:3]", ".a[?(@.b=~1)]"])
 def test_what_is_no_path_is_told(path: str) -> None:
     with pytest.raises(PathFault, match=r"names no field|cannot be read"):
         compiled(path)
@@ -68,7 +77,10 @@ def test_what_is_no_path_is_told(path: str) -> None:
         ("run a --restart Sometimes -- true", "--restart 'Sometimes': want one of Always, OnFailure, Never"),
         ("run a --env x -- true", "--env 'x': want NAME=VALUE"),
         ("run a --labels x -- true", "--labels 'x': want KEY=VALUE"),
-        ("run a --rm --detach -- true", "--rm deletes a pod that has ended"),
+        ("run a --parallelism 2 -- true", "--parallelism says how many of --count run at a time"),
+        ("follow pods", "name one pod or job, as in pod/hello or job/count"),
+        ("follow node/a", "name one pod or job, as in pod/hello or job/count"),
+        ("run a --rm --detach -- true", "--rm deletes what has ended"),
     ],
 )
 def test_wrong_options_are_told_before_anything_happens(words: str, text: str) -> None:

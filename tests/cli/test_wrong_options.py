@@ -26,6 +26,12 @@ COMPLETE = {
     "node": "node-1",
     "hollow-nodes": "1",
     "run": "a --image web:1",
+    "create": "-f none.yaml",
+    "annotate": "pod a x=y",
+    "patch": "pod a -p {}",
+    "hold": "job a",
+    "release": "job a",
+    "follow": "pod/a",
     "scale": "rs a --replicas 1",
     "wait": "pod/a --for=delete",
 }
@@ -61,7 +67,6 @@ def test_the_table_has_options_of_each_sort_and_what_is_left_out_exists() -> Non
         "delete --timeout",
         "up --timeout",
         "up --node-monitor-period",
-        "get --output",
     }
     assert flags >= {"drain --grace-period", "demo --replicas", "up --node-eviction-rate", "plan --add-nodes", "plan --output"}
 
@@ -88,7 +93,7 @@ def test_a_wrong_value_is_told_in_a_line_with_the_option_and_exit_code_2(option:
         ("hollow-nodes 1 --cpu=many", "--cpu: "),
         ("hollow-nodes 1 --label=a", "--label 'a': want NAME=VALUE"),
         ("events --types=Odd", "--types: found 'odd', allowed are Normal, Warning"),
-        ("events --for=web", "--for: 'web' is not TYPE/NAME"),
+        ("events --for=web", "--for: 'web' is not TYPE/NAME, for example pod/web"),
         ("events --for=pod/web -A", "cannot be combined with --all-namespaces"),
         ("delete -f none.yaml --all", "-f cannot be combined"),
         ("delete", "name what to delete"),

@@ -149,4 +149,4 @@ def test_the_command_says_deleted_of_what_it_has_deleted_alone(api: Serving, dir
             found = run_here(["delete", "pod", "web-0", "-s", address])
         assert (found.code, found.lines) == (0, [f'pod "web-0" {said} from default namespace'])
     found = run_here(["delete", "pod", "web-0", "-s", f"{NOBODY},{api.address}"])
-    assert (found.code, found.errors) == (1, ["error: Pod default/web-0 not found (NOT_FOUND)"])
+    assert (found.code, found.errors) == (1, ["error: Pod default/web-0 not found"])

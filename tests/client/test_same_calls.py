@@ -10,9 +10,13 @@ import pytest
 from rayched.client.access import AccessCalls
 from rayched.client.async_access import AsyncAccessCalls
 from rayched.client.async_client import AsyncClient
+from rayched.client.async_editing import AsyncEditingCalls
+from rayched.client.async_reading import AsyncReadingCalls
 from rayched.client.async_streaming import AsyncStreamingCalls
 from rayched.client.async_workloads import AsyncWorkloadCalls
 from rayched.client.client import Client
+from rayched.client.editing import EditingCalls
+from rayched.client.reading import ReadingCalls
 from rayched.client.streaming import StreamingCalls
 from rayched.client.workloads import WorkloadCalls
 from rayched.store.io.async_client import AsyncStoreClient
@@ -45,9 +49,17 @@ def test_a_stream_takes_the_same_arguments(name: str) -> None:
     assert [one[:2] for one in parameters(sync)] == [one[:2] for one in parameters(asynchronous)]
 
 
-@pytest.mark.parametrize("parts", [(WorkloadCalls, AsyncWorkloadCalls), (AccessCalls, AsyncAccessCalls)])
-def test_each_part_has_the_same_calls_in_both(parts: tuple[type, type]) -> None:
-    sync, asynchronous = map(calls, parts)
+@pytest.mark.parametrize(
+    ("part", "asynchronous_part"),
+    [
+        (WorkloadCalls, AsyncWorkloadCalls),
+        (EditingCalls, AsyncEditingCalls),
+        (ReadingCalls, AsyncReadingCalls),
+        (AccessCalls, AsyncAccessCalls),
+    ],
+)
+def test_each_part_has_the_same_calls_in_both(part: type, asynchronous_part: type) -> None:
+    sync, asynchronous = calls(part), calls(asynchronous_part)
     assert sync and {name: parameters(call) for name, call in sync.items()} == {
         name: parameters(call) for name, call in asynchronous.items()
     }

@@ -27,6 +27,7 @@ class WrongCommand(AssertionError):
 def parsed(words: Sequence[str]) -> dict[str, Any]:
     """The parameters of `rayched WORDS...`; raises WrongCommand."""
     line = " ".join(("rayched", *words))
+    words = _GROUP.verb_first(list(words))
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name in ("--version", "--help"):
         return {}

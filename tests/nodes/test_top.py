@@ -97,7 +97,7 @@ def test_top_shows_what_nodes_and_pods_use(client: Client, tmp_path: Path) -> No
     assert client.usage(NODE).nodes[0].node == NODE
     with pytest.raises(ApiError, match="Node hollow: node hollow has no agent that runs pods"):
         client.usage("hollow")
-    assert run(address, "top", "pod", "none")[::2] == (1, "error: Pod default/none not found (NOT_FOUND)\n")
+    assert run(address, "top", "pod", "none")[::2] == (1, "error: Pod default/none not found\n")
     with silent(client, tmp_path) as node:
         code, out, errors = run(address, "top", "pods")
         assert (code, errors) == (0, f"warning: node {node} does not say what it and its pods use\n")

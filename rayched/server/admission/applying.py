@@ -31,7 +31,7 @@ from rayched.server.reports import register
 from rayched.v1.core_pb2 import Node, Pod, Taint, Toleration
 from rayched.v1.workloads_pb2 import Job
 
-_IDENTITY: Final = ("uid", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation")
+IDENTITY: Final = ("uid", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation")
 _GIVEN_AT_CREATION: Final = ("priority", "preemption_policy", "priority_class_name")
 
 
@@ -44,7 +44,7 @@ def step(stored: AnyObject, manifest: AnyObject, classes: Classes, now: Timestam
     errors, best = min(judged, key=lambda pair: len(pair[0]))
     if not errors:
         last_applied.renew_note(manifest.metadata, best.metadata, best == stored)
-        if _desire(best) != _desire(stored):
+        if desire(best) != desire(stored):
             best.metadata.generation = stored.metadata.generation + 1
         stored.CopyFrom(best)  # type: ignore[arg-type]
     return errors
@@ -61,7 +61,7 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
         if manifest.spec.unschedulable:
             node.spec.unschedulable = True
         if manifest.spec.taints:
-            _replace_taints(node, manifest.spec.taints)
+            replace_taints(node, manifest.spec.taints)
         last_applied.merge(stored.metadata, manifest.metadata, node.metadata)
         default(node)
         return node
@@ -74,8 +74,8 @@ def _plain(stored: AnyObject, manifest: AnyObject, now: Timestamp) -> AnyObject:
     return result
 
 
-def _replace_taints(node: Node, wanted: Iterable[Taint]) -> None:
-    """What the manifest says, with the times that stored taints have, and with those that the leader sets from conditions."""
+def replace_taints(node: Node, wanted: Iterable[Taint]) -> None:
+    """What is wanted, with the times that stored taints have, and with those that the leader sets from conditions."""
     stored = {(taint.key, taint.value, taint.effect): taint for taint in node.spec.taints}
     result = []
     for taint in wanted:
@@ -117,25 +117,25 @@ def _keep_tolerations(stored: AnyObject, result: Pod) -> None:
 
 def _keep(stored: AnyObject, manifest: AnyObject, result: AnyObject) -> None:
     """Takes over from the stored object what the manifest cannot say or leaves open."""
-    _copy(stored.metadata, result.metadata, _IDENTITY)
+    copy_fields(stored.metadata, result.metadata, IDENTITY)
     result.metadata.resource_version = stored.metadata.resource_version
     result.metadata.generate_name = stored.metadata.generate_name
     last_applied.merge(stored.metadata, manifest.metadata, result.metadata)
     if "status" in stored.DESCRIPTOR.fields_by_name:
-        _copy(stored, result, ("status",))
+        copy_fields(stored, result, ("status",))
     if isinstance(stored, Pod) and isinstance(result, Pod):
         if not result.spec.node_name:
             result.spec.node_name = stored.spec.node_name
         for name in _GIVEN_AT_CREATION:
             unset = not result.spec.priority_class_name if name == "priority_class_name" else not result.spec.HasField(name)
             if unset:
-                _copy(stored.spec, result.spec, (name,))
+                copy_fields(stored.spec, result.spec, (name,))
         if not result.spec.overhead:
             for resource, amount in stored.spec.overhead.items():
                 result.spec.overhead[resource].CopyFrom(amount)
 
 
-def _copy(source: Any, target: Any, names: tuple[str, ...]) -> None:
+def copy_fields(source: Any, target: Any, names: tuple[str, ...]) -> None:
     """Fields as they are in the source, absence included."""
     for name in names:
         descriptor = source.DESCRIPTOR.fields_by_name[name]
@@ -147,7 +147,7 @@ def _copy(source: Any, target: Any, names: tuple[str, ...]) -> None:
             setattr(target, name, getattr(source, name))
 
 
-def _desire(message: AnyObject) -> bytes:
+def desire(message: AnyObject) -> bytes:
     """The part of an object whose changes its generation counts: all but metadata and status."""
     rest = type(message)()
     rest.CopyFrom(message)  # type: ignore[arg-type]

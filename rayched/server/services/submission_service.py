@@ -24,6 +24,7 @@ from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import Deleter
 from rayched.server.admission.large_objects import REQUEST_BYTES_MAX
 from rayched.server.admission.object_judge import ObjectJudge
+from rayched.server.admission.replacing import replace
 from rayched.server.call_guard import CallGuard
 from rayched.server.errors import ApiFailure, Code, conflict, invalid_fields, over_limit
 from rayched.server.listing import PAGE_MAX, list_page
@@ -111,7 +112,7 @@ class SubmissionService:
             try:
                 return await self._update(request, judge, call)
             except ApiFailure as failure:
-                if failure.code is not Code.NOT_FOUND or metadata.resource_version:
+                if failure.code is not Code.NOT_FOUND or metadata.resource_version or request.replace:
                     raise
             item = Object()
             item.CopyFrom(request.object)
@@ -178,7 +179,7 @@ class SubmissionService:
             if metadata.uid and metadata.uid != stored.metadata.uid:
                 raise conflict(f"{target}: has uid {stored.metadata.uid}, not {metadata.uid[:80]}; it is another object")
             old = type(stored).FromString(stored.SerializeToString())
-            errors = step(stored, manifest, classes, timestamp_now())
+            errors = replace(stored, manifest) if request.replace else step(stored, manifest, classes, timestamp_now())
             if not errors:
                 judge.refuse_update(str(target), old, stored, world)
                 if not request.dry_run and stored != old:

@@ -1,0 +1,190 @@
+"""The three patches of Kubernetes, on plain documents: strategic, merge and JSON. Pure; documents that come in stay as they are.
+
+Source: RFC 7386 (merge), RFC 6902 (JSON), and the strategic merge of apimachinery 1.34, of which `$setElementOrder` and
+`$retainKeys` are passed over: they keep an order and drop fields that no object here has.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rayched.api.errors import quoted
+
+Document = dict[str, Any]
+
+_MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "addresses": ("type",),
+    "conditions": ("type",),
+    "containers": ("name",),
+    "env": ("name",),
+    "hostAliases": ("ip",),
+    "imagePullSecrets": ("name",),
+    "initContainers": ("name",),
+    "ownerReferences": ("uid",),
+    "ports": ("containerPort", "port"),
+    "taints": ("key",),
+    "topologySpreadConstraints": ("topologyKey",),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+}
+"""By what items of a list are known; of several keys the one that the items have. Other lists are replaced as a whole."""
+_MERGED_SETS: Final = frozenset({"finalizers", "podCIDRs"})
+_DIRECTIVE: Final = "$patch"
+_DELETED_ITEMS: Final = "$deleteFromPrimitiveList/"
+_PASSED_OVER: Final = ("$setElementOrder/", "$retainKeys")
+_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
+
+
+class PatchFault(ValueError):
+    """A patch that is none, or does not fit the document; one line."""
+
+
+def merge_patch(document: Any, patch: Any) -> Any:
+    """Maps are merged, null removes, all else replaces."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def strategic_patch(document: Any, patch: Any) -> Any:
+    """As merge_patch, but lists of objects that have a key are merged by it. Raises PatchFault."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    directive = patch.get(_DIRECTIVE)
+    rest = {key: value for key, value in patch.items() if key != _DIRECTIVE and not key.startswith(_PASSED_OVER)}
+    if directive == "replace":
+        return copy.deepcopy(rest)
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise PatchFault(f"{_DIRECTIVE}: found {quoted(str(directive))}, allowed are merge, replace and delete")
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in rest.items():
+        if key.startswith(_DELETED_ITEMS):
+            name = key.removeprefix(_DELETED_ITEMS)
+            result[name] = [one for one in result.get(name) or [] if one not in value]
+        elif value is None:
+            result.pop(key, None)
+        elif isinstance(value, list):
+            result[key] = _merged_list(key, result.get(key) or [], value)
+        else:
+            result[key] = strategic_patch(result.get(key), value)
+    return result
+
+
+def _merged_list(name: str, items: list[Any], patch: list[Any]) -> list[Any]:
+    if name in _MERGED_SETS:
+        return [*items, *(one for one in patch if one not in items)]
+    changes = [one for one in patch if not (isinstance(one, dict) and set(one) == {_DIRECTIVE})]
+    if len(changes) < len(patch):
+        # {"$patch": "replace"} as an item of its own is about the list as a whole.
+        return [copy.deepcopy(one) for one in changes]
+    key = next(
+        (one for one in _MERGE_KEYS.get(name, ()) if all(isinstance(item, dict) and one in item for item in changes)), None
+    )
+    if key is None:
+        if name in _MERGE_KEYS:
+            raise PatchFault(f"{name}: each item needs its {' or '.join(_MERGE_KEYS[name])}, by which it is known")
+        return copy.deepcopy(patch)
+    result = list(items)
+    for change in changes:
+        places = [place for place, item in enumerate(result) if isinstance(item, dict) and item.get(key) == change[key]]
+        if change.get(_DIRECTIVE) == "delete":
+            result = [item for place, item in enumerate(result) if place not in places]
+        elif places:
+            result[places[0]] = strategic_patch(result[places[0]], change)
+        else:
+            result.append(strategic_patch({}, change))
+    return result
+
+
+def json_patch(document: Any, operations: Any) -> Any:
+    """Each operation in turn, all or none. Raises PatchFault."""
+    if not isinstance(operations, list):
+        raise PatchFault('a JSON patch is a list of operations, as in [{"op": "replace", "path": "/spec/priority", "value": 5}]')
+    result = copy.deepcopy(document)
+    for number, operation in enumerate(operations):
+        where = f"operation {number}"
+        if not isinstance(operation, dict) or operation.get("op") not in _OPERATIONS:
+            raise PatchFault(f"{where}: op: want one of {', '.join(_OPERATIONS)}")
+        result = _operated(result, operation, where)
+    return result
+
+
+def _operated(document: Any, operation: Document, where: str) -> Any:
+    name, path = operation["op"], _pointer(operation, "path", where)
+    if name in ("add", "replace", "test") and "value" not in operation:
+        raise PatchFault(f"{where}: value: is required to {name}")
+    if name == "test":
+        if _at(document, path, where) != operation["value"]:
+            raise PatchFault(f"{where}: the value at {operation['path']} is another one")
+        return document
+    if name in ("move", "copy"):
+        source = _pointer(operation, "from", where)
+        value = copy.deepcopy(_at(document, source, where))
+        if name == "move":
+            document = _removed(document, source, where)
+        return _added(document, path, value, where)
+    if name == "add":
+        return _added(document, path, copy.deepcopy(operation["value"]), where)
+    _at(document, path, where)
+    if name == "remove":
+        return _removed(document, path, where)
+    if not path:
+        return copy.deepcopy(operation["value"])
+    parent = _at(document, path[:-1], where)
+    parent[_index(parent, path[-1], where) if isinstance(parent, list) else path[-1]] = copy.deepcopy(operation["value"])
+    return document
+
+
+def _pointer(operation: Document, name: str, where: str) -> list[str]:
+    text = operation.get(name)
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise PatchFault(f"{where}: {name}: want a path such as /metadata/labels/app")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _at(document: Any, path: list[str], where: str) -> Any:
+    for part in path:
+        if isinstance(document, list):
+            document = document[_index(document, part, where)]
+        elif isinstance(document, dict) and part in document:
+            document = document[part]
+        else:
+            raise PatchFault(f"{where}: there is no {quoted(part)} in /{'/'.join(path)}")
+    return document
+
+
+def _index(items: list[Any], part: str, where: str, end: int = 0) -> int:
+    if not part.isdecimal() or int(part) >= len(items) + end:
+        raise PatchFault(f"{where}: {quoted(part)} is no place in a list of {len(items)}")
+    return int(part)
+
+
+def _added(document: Any, path: list[str], value: Any, where: str) -> Any:
+    if not path:
+        return value
+    parent = _at(document, path[:-1], where)
+    if isinstance(parent, list):
+        parent.insert(len(parent) if path[-1] == "-" else _index(parent, path[-1], where, end=1), value)
+    elif isinstance(parent, dict):
+        parent[path[-1]] = value
+    else:
+        raise PatchFault(f"{where}: /{'/'.join(path[:-1])} is a plain value, and has nothing inside")
+    return document
+
+
+def _removed(document: Any, path: list[str], where: str) -> Any:
+    if not path:
+        return None
+    parent = _at(document, path[:-1], where)
+    del parent[_index(parent, path[-1], where) if isinstance(parent, list) else path[-1]]
+    return document

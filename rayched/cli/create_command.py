@@ -1,0 +1,98 @@
+"""create: new objects of manifests, with names that the server makes where they say so, and a few by name alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import grpc
+import typer
+
+from rayched.api import kinds
+from rayched.api.kinds import AnyObject
+from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.manifests import judged_here, namespace_hint, read_manifests
+from rayched.cli.options import DryRunBy, DryRunOption, Namespace, Recursive, Server
+from rayched.cli.output_formats import OutputOption, output_format
+from rayched.cli.printing import note, out, wrong
+from rayched.cli.references import kind_named, label_of
+from rayched.client.client import Client
+from rayched.client.errors import ApiError
+from rayched.v1.core_pb2 import Namespace as NamespaceObject
+from rayched.v1.workloads_pb2 import Object, PriorityClass
+
+_FORMS = "name what to create: -f FILE, `namespace NAME`, or `priorityclass NAME --value N`"
+
+
+def create(
+    words: Annotated[list[str] | None, typer.Argument(metavar="TYPE NAME", hidden=True)] = None,
+    filename: Annotated[
+        list[str] | None,
+        typer.Option("--filename", "-f", metavar="FILE|DIR|URL|-", help="Manifests. May be repeated.", show_default=False),
+    ] = None,
+    namespace: Namespace = "",
+    server: Server = None,
+    recursive: Recursive = False,
+    value: Annotated[
+        int | None, typer.Option("--value", metavar="N", help="The priority of a PriorityClass.", show_default=False)
+    ] = None,
+    output: OutputOption = "",
+    dry_run: DryRunOption = DryRunBy.none,
+) -> None:
+    """Create objects; one that is there already is an error.
+
+    \b
+      rayched create -f job.yaml                      again and again, where it has metadata.generateName
+      rayched create namespace shop
+      rayched create priorityclass urgent --value 1000
+    """
+    form = output_format(output)
+    if bool(words) == bool(filename) or (words and len(words) != 2):
+        wrong(_FORMS)
+    if words:
+        made = [(_made(words[0], words[1], value), "")]
+    else:
+        results = read_manifests(filename or [], recursive=recursive, namespace=namespace)
+        made = [(result.object, result.source) for result in results]
+    failures = ObjectFailures()
+    created: list[AnyObject] = []
+    with connected(server) as client:
+        for item, source in made:
+            with failures.told(_hint, source):
+                found = _created(client, item, dry_run)
+                if output:
+                    created.append(found)
+                else:
+                    out(f"{label_of(kinds.of_message(found), _name(found))} created{dry_run.suffix}")
+    if created:
+        form.print(created, one=len(made) == 1)
+    failures.end()
+
+
+def _created(client: Client, item: Object, dry_run: DryRunBy) -> AnyObject:
+    if dry_run is DryRunBy.client:
+        judged_here(item)
+        return kinds.unwrap(item)
+    response = client.submit(item, dry_run=dry_run is DryRunBy.server)
+    found = kinds.unwrap(response.object)
+    for warning in response.warnings:
+        note(f"Warning: {label_of(kinds.of_message(found), _name(found))}: {warning}")
+    return found
+
+
+def _name(item: AnyObject) -> str:
+    return item.metadata.name or item.metadata.generate_name
+
+
+def _hint(error: ApiError) -> str:
+    if error.code is grpc.StatusCode.ALREADY_EXISTS:
+        return "`rayched apply` changes what is there"
+    return namespace_hint(error)
+
+
+def _made(word: str, name: str, value: int | None) -> Object:
+    kind = kind_named(word)
+    if not ((kind is kinds.NAMESPACE and value is None) or (kind is kinds.PRIORITY_CLASS and value is not None)):
+        wrong(f"{word} {name}: {_FORMS}; all else is made of manifests")
+    return kinds.wrap(
+        NamespaceObject(metadata={"name": name}) if value is None else PriorityClass(metadata={"name": name}, value=value)
+    )

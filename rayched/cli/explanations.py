@@ -1,0 +1,195 @@
+"""What `explain` prints, in lines of at most 80 columns: what the pod is doing, when it was placed, if it were placed now.
+
+Pure. Scores stand with plugins as rows and nodes as columns, as many side by side as fit; reasons of the same plugin are one row.
+Names longer than the width make a line longer, for they are never cut.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rayched.cli.printing import counted, shown, widths
+from rayched.cli.printing import line as table_line
+from rayched.cli.wake_words import in_words
+from rayched.v1.services_pb2 import ExplainResponse, NodeVerdict, PastDecision, PendingPod, PluginScore
+
+WIDTH: Final = 80
+NAMES_SHOWN: Final = 5
+_INDENT: Final = "  "
+_GAP: Final = 2
+
+Row = tuple[str, str]
+
+
+class ExplanationPage:
+    """An answer, and how it is to be told."""
+
+    def __init__(
+        self, found: ExplainResponse, waiting: PendingPod | None, *, shown: int | None, one_by_one: bool, wide: bool = False
+    ) -> None:
+        """`shown`: so many feasible nodes at most; None: all. `one_by_one`: rejected nodes are named, not counted."""
+        self._found = found
+        self._waiting = waiting
+        self._feasible = [one for one in found.verdicts if not one.rejections][:shown]
+        self._rejected = [one for one in found.verdicts if one.rejections]
+        self._one_by_one = one_by_one
+        self._wide = wide
+
+    @property
+    def has_scores(self) -> bool:
+        return any(verdict.scores for verdict in self._feasible)
+
+    def lines(self, pod: str, of: int) -> Iterator[str]:
+        """`of`: so many nodes were asked for."""
+        found, waiting = self._found, self._waiting
+        yield from _block([("Pod", pod), ("Node", found.node or "<none>"), *_place(found, waiting)], "")
+        if found.HasField("decision"):
+            yield from ("", _decision_heading(found.decision), *_block(_decided(found.decision), _INDENT))
+        elif found.node or (waiting is not None and waiting.attempts):
+            yield from ("", "When it was placed: not remembered, by an earlier leader or too long ago")
+        yield from ("", f"If it were placed now (revision {found.revision})", *_block(self._now(), _INDENT))
+        if self.has_scores:
+            yield from ("", *self._scores())
+        if self._rejected:
+            yield from ("", *(self._rejections_by_node() if self._one_by_one else self._rejections()))
+        told = len(self._feasible) + len(self._rejected)
+        if told < of:
+            yield from ("", f"{_INDENT}{counted(of - told, 'more node')} not shown; --nodes 0 shows all.")
+
+    def _now(self) -> list[Row]:
+        found = self._found
+        if found.rejected:
+            return [("Rejected", found.rejected)]
+        rows = [("Feasible", f"{found.feasible} of {counted(found.nodes, 'node')}")]
+        if len(found.best) == 1:
+            rows.append(("Best", found.best[0]))
+        elif found.best:
+            rows.append(("Best", f"{len(found.best)} nodes with the same total, one is drawn: {_some(found.best)}"))
+        return rows
+
+    def _scores(self) -> Iterator[str]:
+        """As many nodes side by side as fit, and then the next ones."""
+        plugins = list(dict.fromkeys(score.plugin for verdict in self._feasible for score in verdict.scores))
+        weights = {score.plugin: score.weight for verdict in self._feasible for score in verdict.scores}
+        heads = [f"{plugin} x{weights[plugin]}" for plugin in plugins]
+        first = max(len(head) for head in (*heads, "POINTS"))
+        columns = [self._column(verdict, plugins) for verdict in self._feasible]
+        while columns:
+            count, used = 0, len(_INDENT) + first
+            for column in columns:
+                used += _GAP + max(map(len, column))
+                if count and used > WIDTH:
+                    break
+                count += 1
+            here, columns = columns[:count], columns[count:]
+            sizes = [max(map(len, column)) for column in here]
+            for number, head in enumerate(("POINTS", "total", *heads)):
+                cells = "".join(" " * _GAP + column[number].rjust(size) for column, size in zip(here, sizes, strict=True))
+                yield f"{_INDENT}{head.ljust(first)}{cells}"
+            if columns:
+                yield ""
+
+    def _column(self, verdict: NodeVerdict, plugins: Sequence[str]) -> list[str]:
+        by_plugin = {score.plugin: score for score in verdict.scores}
+        return [shown(verdict.node), str(verdict.total), *(self._cell(by_plugin.get(plugin)) for plugin in plugins)]
+
+    def _cell(self, score: PluginScore | None) -> str:
+        if score is None:
+            return "-"
+        return f"{score.weighted} ({score.normalized}, raw {score.raw})" if self._wide else str(score.weighted)
+
+    def _rejections(self) -> Iterator[str]:
+        """One row for all nodes that the same plugin rejects for the same reasons."""
+        groups: dict[tuple[str, bool, str], int] = {}
+        for verdict in self._rejected:
+            for one in verdict.rejections:
+                key = (one.plugin, one.resolvable, "; ".join(one.reasons))
+                groups[key] = groups.get(key, 0) + 1
+        rows = [
+            [f"{_INDENT}{plugin}", counted(count, "node"), _help(resolvable)]
+            for (plugin, resolvable, _), count in sorted(groups.items(), key=lambda group: -group[1])
+        ]
+        reasons = [reasons for _, _, reasons in sorted(groups, key=lambda key: -groups[key])]
+        yield from _with_reasons([f"{_INDENT}REJECTED BY", "NODES", "PREEMPTION"], rows, reasons)
+
+    def _rejections_by_node(self) -> Iterator[str]:
+        rows, reasons = [], []
+        for verdict in self._rejected:
+            for place, one in enumerate(verdict.rejections):
+                rows.append([f"{_INDENT}{verdict.node}" if place == 0 else _INDENT, one.plugin, _help(one.resolvable)])
+                reasons.append("; ".join(one.reasons))
+        yield from _with_reasons([f"{_INDENT}NODE", "REJECTED BY", "PREEMPTION"], rows, reasons)
+
+
+def _help(resolvable: bool) -> str:
+    return "could help" if resolvable else "cannot help"
+
+
+def _with_reasons(headings: list[str], rows: list[list[str]], reasons: list[str]) -> Iterator[str]:
+    """Each row with its reason below it where that does not fit behind it."""
+    sizes = widths(headings, rows)
+    room = WIDTH - sum(sizes) - 3 * len(sizes)
+    beside = all(len(shown(reason)) <= room for reason in reasons)
+    yield table_line([*headings, "REASON"], [*sizes, 0]) if beside else table_line(headings, sizes)
+    for row, reason in zip(rows, reasons, strict=True):
+        if beside:
+            yield table_line([*row, reason], [*sizes, 0])
+        else:
+            yield table_line(row, sizes)
+            yield from _wrapped(shown(reason), _INDENT * 3)
+
+
+def _place(found: ExplainResponse, waiting: PendingPod | None) -> list[Row]:
+    rows = [("Nominated node", found.nominated_node)] if found.nominated_node else []
+    if waiting is None:
+        return rows
+    rows += [("Queue", f"{waiting.queue}, after {counted(waiting.attempts, 'attempt')}")]
+    rows += [("Held by", ", ".join(waiting.held_by) or "<none>")]
+    return [*rows, ("Retried when", in_words(waiting.would_wake))] if waiting.would_wake else rows
+
+
+def _decision_heading(decision: PastDecision) -> str:
+    when = "When it was placed" if decision.node else "When it was last tried"
+    took = f", {decision.seconds * 1000:.2f} ms" if decision.seconds else ""
+    return f"{when} (decision {decision.number}, seed {decision.seed}, revision {decision.revision}{took})"
+
+
+def _decided(decision: PastDecision) -> Iterator[Row]:
+    """The last attempt as it was."""
+    if not decision.node:
+        yield "Result", decision.message
+        if decision.nominated_node:
+            yield "Preempting", f"{counted(decision.victims, 'pod')} on node {decision.nominated_node}"
+    elif decision.ties == 0:
+        yield "Result", f"{decision.node}, to which the pod was nominated"
+    else:
+        yield "Result", decision.node + (f", drawn among {decision.ties} with the same total" if decision.ties > 1 else "")
+        ranked = ", ".join(f"{one.node} {one.total}" if one.HasField("total") else f"{one.node} alone" for one in decision.best)
+        yield "Best nodes", ranked
+    if decision.rejections:
+        rejected = sorted(decision.rejections.items(), key=lambda item: (-item[1], item[0]))
+        told = ", ".join(f"{plugin} {counted(count, 'node')}" for plugin, count in rejected)
+        later = decision.rejections_revision != decision.revision
+        yield "Rejected by", told + (f" (at revision {decision.rejections_revision})" if later else "")
+
+
+def _block(rows: Sequence[Row] | Iterator[Row], indent: str) -> Iterator[str]:
+    """Names and values, values wrapped."""
+    found = list(rows)
+    size = max(len(name) for name, _ in found) + 1
+    for name, value in found:
+        first, *more = list(_wrapped(shown(value), " " * (len(indent) + size + _GAP)))
+        yield f"{indent}{f'{name}:'.ljust(size + _GAP)}{first.lstrip()}"
+        yield from more
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [indent]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")

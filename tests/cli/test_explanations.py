@@ -1,0 +1,98 @@
+"""What explain prints: within 80 columns whatever the number of plugins and nodes, and without gaps."""
+
+from __future__ import annotations
+
+import pytest
+
+from rayched.cli.explanations import WIDTH, ExplanationPage
+from rayched.cli.wake_words import in_words
+from rayched.v1.services_pb2 import ExplainResponse, PendingPod
+
+PLUGINS = ["NodeResourcesBalancedAllocation", "ImageLocality", "Cheap", *(f"PluginOfSomebody{number}" for number in range(12))]
+
+
+def an_answer(nodes: int, rejected: int = 0) -> ExplainResponse:
+    found = ExplainResponse(node="node-000", revision=132, nodes=nodes + rejected, feasible=nodes)
+    for number in range(nodes):
+        verdict = found.verdicts.add(node=f"node-{number:03}", total=1000 - number)
+        for place, plugin in enumerate(PLUGINS):
+            verdict.scores.add(plugin=plugin, weight=place + 1, raw=7, normalized=100, weighted=100 * (place + 1))
+    for number in range(rejected):
+        verdict = found.verdicts.add(node=f"full-{number:03}")
+        verdict.rejections.add(plugin="NodeResourcesFit", reasons=["Insufficient cpu", "Insufficient memory"], resolvable=True)
+        verdict.rejections.add(plugin="NodeAffinity", reasons=["node(s) didn't match Pod's node affinity/selector"])
+    found.best.extend(verdict.node for verdict in found.verdicts[:7])
+    decision = found.decision
+    decision.revision, decision.number, decision.node, decision.ties = 119, 3, "node-000", 7
+    for number in range(5):
+        decision.best.add(node=f"node-{number:03}", total=1000)
+    return found
+
+
+def lines(
+    found: ExplainResponse, waiting: PendingPod | None = None, shown: int | None = 10, one_by_one: bool = False
+) -> list[str]:
+    return list(ExplanationPage(found, waiting, shown=shown, one_by_one=one_by_one).lines("default/web", of=found.nodes))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_line_is_longer_than_80_columns_and_every_node_and_plugin_is_there(wide: bool) -> None:
+    found = an_answer(10, 20)
+    told = list(ExplanationPage(found, None, shown=10, one_by_one=False, wide=wide).lines("default/web", of=found.nodes))
+    assert max(map(len, told)) <= WIDTH
+    text = "\n".join(told)
+    for verdict in found.verdicts[:10]:
+        assert verdict.node in text
+    for place, plugin in enumerate(PLUGINS):
+        assert f"{plugin} x{place + 1}" in text
+    assert ("100 (100, raw 7)" in text) is wide
+
+
+def test_two_headed_blocks_say_when() -> None:
+    told = lines(an_answer(2))
+    assert "When it was placed (decision 3, seed 0, revision 119)" in told
+    assert "If it were placed now (revision 132)" in told
+    assert "  Result:      node-000, drawn among 7 with the same total" in told
+
+
+def test_reasons_are_grouped_unless_nodes_are_asked_for() -> None:
+    found = an_answer(0, 12)
+    rows = [line.split() for line in lines(found)]
+    assert ["NodeResourcesFit", "12", "nodes", "could", "help"] in rows
+    assert ["NodeAffinity", "12", "nodes", "cannot", "help"] in rows
+    assert not any("full-003" in row for row in rows)
+    one_by_one = [line.split() for line in lines(found, one_by_one=True)]
+    assert ["full-003", "NodeResourcesFit", "could", "help"] in one_by_one
+    assert max(map(len, lines(found, one_by_one=True))) <= WIDTH
+
+
+def test_what_is_not_shown_is_counted() -> None:
+    found = an_answer(30)
+    assert lines(found)[-1] == "  20 more nodes not shown; --nodes 0 shows all."
+    assert "more node" not in lines(found, shown=None)[-1]
+
+
+def test_a_pod_that_waits_says_what_it_waits_for() -> None:
+    found = an_answer(0, 3)
+    found.node = ""
+    found.decision.Clear()
+    found.decision.message = "0/3 nodes are available: " + "1 node(s) had an untolerated taint, " * 6
+    waiting = PendingPod(
+        queue="unschedulable", attempts=1, held_by=["NodeAffinity"], would_wake=["NodeAdd", "NodeUpdateNodeLabel"]
+    )
+    told = lines(found, waiting)
+    assert "Queue:         unschedulable, after 1 attempt" in told
+    assert "Retried when:  a node is added; labels of a node change" in told
+    assert any(line.startswith("When it was last tried (decision 0") for line in told)
+    assert max(map(len, told)) <= WIDTH
+
+
+def test_events_that_nobody_knows_are_told_as_they_are() -> None:
+    assert in_words(["NodeAdd", "NodeAdd", "example.com/QuotaUpdate"]) == "a node is added; example.com/quota update"
+
+
+def test_hostile_names_stay_in_their_lines() -> None:
+    found = an_answer(1, 1)
+    found.verdicts[0].node = "a\x1b[2J\nb"
+    found.rejected = "x\ny\x1b[2J"
+    assert all(line.isprintable() for line in lines(found))
