@@ -8,10 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 
 from rayched.api import kinds
+from rayched.api.kinds import Kind
 from rayched.client import Client
+from rayched.client.errors import ApiError
 from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.cluster.local_cluster import LocalCluster
@@ -76,9 +79,17 @@ def namespace(rayched: Commands) -> Iterator[str]:
         for kind in kinds.KINDS:
             if kind.namespaced and kind is not kinds.EVENT:
                 names = [item.metadata.name for item in rayched.client.list(kind, namespace=found)]
-                delete = partial(rayched.client.delete, kind, namespace=found, grace_period_seconds=0)
-                list(threads.map(delete, names))
+                list(threads.map(partial(_delete, rayched.client, kind, found), names))
     rayched.client.delete(kinds.NAMESPACE, found)
+
+
+def _delete(client: Client, kind: Kind, namespace: str, name: str) -> None:
+    """Its owner may have gone before it, and it with the owner."""
+    try:
+        client.delete(kind, name, namespace, grace_period_seconds=0)
+    except ApiError as problem:
+        if problem.code is not grpc.StatusCode.NOT_FOUND:
+            raise
 
 
 @pytest.fixture
