@@ -33,6 +33,7 @@ def test_an_array_is_one_line_and_its_end_the_exit_code(rayched: Commands, names
     assert (result.code, result.out) == (0, "")
     assert result.errors[-1] == "job.batch/array: 3 of 3 succeeded, 0 running"
     wait_until(lambda: not list(rayched.client.list(kinds.JOB, namespace=namespace)), "the job is deleted")
+    wait_until(lambda: not pods(rayched, namespace), "its pods are gone")
 
 
 def test_a_count_that_is_always_started_again_is_a_replica_set(rayched: Commands, namespace: str) -> None:
