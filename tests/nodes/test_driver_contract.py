@@ -222,7 +222,8 @@ def test_when_its_shim_is_killed_nothing_of_it_outlives_the_sweep_and_it_can_beg
     assert pod.start(attempt=1)["ok"]
     pod.said("ready", attempt=1)
     pod.quit()
-    assert backend.driver.collect(()) == 0, "what the first attempt left was removed before the second"
+    left = 1 if backend.driver.capabilities.images else 0
+    assert backend.driver.collect(()) == left, "what the first attempt left was removed before the second; the other had none"
     assert not pod.processes()
 
 

@@ -42,15 +42,13 @@ def write_json(path: str, value: dict[str, Any]) -> None:
 
 
 class ShimContainer:
-    """`directory` is that of the attempt. Made by `start`, which raises SpawnError."""
+    """`directory` is that of the attempt, `values` what its spec.json says. Made by `start`, which raises SpawnError."""
 
-    def __init__(self, name: str, attempt: int, directory: str) -> None:
+    def __init__(self, name: str, attempt: int, directory: str, values: dict[str, Any]) -> None:
         self.name = name
         self.attempt = attempt
         self._directory = directory
-        with open(os.path.join(directory, "spec.json"), encoding="utf-8") as file:
-            self.values: dict[str, Any] = json.load(file)
-        values = self.values
+        self.values = values
         self.spec = ProcessSpec.of(values)
         self.engine = EngineCommands(**values["engine"]) if "engine" in values else None
         """None: it is a process of the shim's own."""

@@ -46,8 +46,8 @@ RunCommand = Callable[[ShimContainer, list[str], float, Told], None]
 class EngineContainer(ShimContainer):
     """Its specification has `engine`, and as `argv` the client that starts it and stays attached to it."""
 
-    def __init__(self, name: str, attempt: int, directory: str, run: RunCommand) -> None:
-        super().__init__(name, attempt, directory)
+    def __init__(self, name: str, attempt: int, directory: str, values: dict[str, Any], run: RunCommand) -> None:
+        super().__init__(name, attempt, directory, values)
         assert self.engine is not None
         self._engine = self.engine
         self._run = run
@@ -204,8 +204,10 @@ class EngineContainer(ShimContainer):
 def container_of(name: str, attempt: int, directory: str, run: RunCommand) -> ShimContainer:
     """An attempt by its specification: one process, or one of an engine."""
     with open(os.path.join(directory, "spec.json"), encoding="utf-8") as file:
-        by_engine = "engine" in json.load(file)
-    return EngineContainer(name, attempt, directory, run) if by_engine else ShimContainer(name, attempt, directory)
+        values: dict[str, Any] = json.load(file)
+    if "engine" in values:
+        return EngineContainer(name, attempt, directory, values, run)
+    return ShimContainer(name, attempt, directory, values)
 
 
 def _state_of(answer: dict[str, Any]) -> dict[str, Any] | None:
