@@ -16,7 +16,8 @@ from rayched.nodes.agent.leftovers import shims_of
 from rayched.nodes.agent.pod_life import PodEnding
 from rayched.nodes.agent.pod_runner import PodRunner
 from rayched.nodes.agent.shim import proc_table
-from tests.nodes.bare_shim import until
+from rayched.nodes.agent.shim_link import ShimLink
+from tests.nodes.bare_shim import bare_shim, until
 from tests.nodes.lone_runners import LoneRunners, lone_runners
 from tests.nodes.real_node import condition, sh
 
@@ -41,6 +42,18 @@ def test_a_connection_that_ends_while_the_shim_lives_changes_nothing(tmp_path: P
             until(lambda: world.ask(lambda: runner._shim.is_linked), "it is reached again")
             world.runs(runner)
         assert marked("slow") == pids and shims_of("slow") == shim
+
+
+def test_the_end_of_a_connection_is_told_before_another_one_can_have_its_number(tmp_path: Path) -> None:
+    """Whoever waits for input goes by the number, and would not take the other one while he still has this one."""
+    with bare_shim(tmp_path / "pod"):
+        others: list[int] = []
+        link = ShimLink(tmp_path / "pod", lambda _: None, lambda: others.append(os.open(os.devnull, os.O_RDONLY)))
+        own = link.fileno()
+        link.close()
+        os.close(others[0])
+        assert others != [own]
+        assert link.fileno() == -1
 
 
 def test_a_shim_that_answers_late_is_waited_for_and_told_what_it_missed(tmp_path: Path) -> None:

@@ -132,11 +132,12 @@ class ShimLink:
         if self._is_closed:
             return
         self._is_closed = True
-        self._socket.close()
         waiting, self._waiting = self._waiting, {}
         for answered in waiting.values():
             answered({"ok": False, "kind": "gone", "error": "the shim is gone"})
         self._closed()
+        # The next connection may have the same number, and shall not before the end of this one is told.
+        self._socket.close()
 
 
 def connect_to_shim(connection: socket.socket, directory: Path) -> None:
