@@ -24,6 +24,7 @@ from leader.etcd_requests import LockKeys, build, read_outcome
 from leader.etcd_shim import rpc
 from leader.etcd_watch import KeyWatch
 from leader.events import Answered, Event, Outcome, Unknown, Written
+from leader.revocation import HeldTerm, held_by
 
 _log = logging.getLogger("leader.etcd")
 
@@ -34,20 +35,30 @@ _LEASE_RETRIES: Final = 1
 class EtcdLock:
     """An `ElectionLock`. One elector uses it, from `start` to `close`."""
 
-    def __init__(self, endpoints: Sequence[str], record_key: str | bytes, epoch_key: str | bytes) -> None:
-        """Raises EndpointError."""
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        record_key: str | bytes,
+        epoch_key: str | bytes,
+        held: Callable[[HeldTerm | None], object] = lambda _: None,
+        watched: Callable[[Event], object] = lambda _: None,
+    ) -> None:
+        """`held` is told the term that etcd has confirmed, whenever it or its lease is another one than before, and None at its
+        release; `watched` all that the watch sees. Both on other threads, so they must not block. Raises EndpointError."""
         target_of(endpoints)
         self._endpoints = tuple(endpoints)
         self._keys = LockKeys(_bytes(record_key), _bytes(epoch_key))
         self._deliver: Callable[[Event], None] = _log_undelivered
         self._channel: grpc.Channel | None = None
+        self._tell_held, self._tell_watched = held, watched
+        self._held: HeldTerm | None = None
 
     def start(self, deliver: Callable[[Event], None], ttl_seconds: int) -> None:
         self._deliver = deliver
         self._channel = open_channel(self._endpoints)
         self._kv = rpc.KVStub(self._channel)
         self._lease = EtcdLease(self._channel, ttl_seconds)
-        self._watch = KeyWatch(self._channel, self._keys, deliver)
+        self._watch = KeyWatch(self._channel, self._keys, self._watched)
 
     def submit(self, request: fx.Request) -> None:
         deadline = time.monotonic() + request.timeout_ns / NS_PER_SECOND
@@ -89,13 +100,26 @@ class EtcdLock:
             except (grpc.FutureCancelledError, ValueError) as error:
                 outcome = Unknown(str(error))
             if isinstance(outcome, Written) and isinstance(request, fx.Release):
+                self._hold(None)
                 self._lease.revoke()
             elif isinstance(outcome, Written):
+                self._hold(held_by(request, outcome, lease_id))
                 self._lease.renewed()
             self._answer(request, outcome)
 
         timeout = max(0.001, deadline - time.monotonic())
         self._kv.Txn.future(build(request, self._keys, lease_id), timeout=timeout).add_done_callback(answered)
+
+    def _watched(self, event: Event) -> None:
+        self._deliver(event)
+        self._tell_watched(event)
+
+    def _hold(self, held: HeldTerm | None) -> None:
+        """Answers may come late and on any thread; an epoch that was passed does not come back."""
+        if held is None or self._held is None or held.epoch >= self._held.epoch:
+            changed, self._held = held != self._held, held
+            if changed:
+                self._tell_held(held)
 
     def _answer(self, request: fx.Request, outcome: Outcome) -> None:
         if isinstance(outcome, Unknown):

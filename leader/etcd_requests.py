@@ -31,6 +31,8 @@ class LockKeys:
 
     record: bytes
     epoch: bytes
+    note: bytes = b""
+    """Of the last revocation (revocation.py); empty: none is kept."""
 
     def __post_init__(self) -> None:
         if not self.record or not self.epoch or self.record == self.epoch:
@@ -41,20 +43,20 @@ def build(request: fx.Request, keys: LockKeys, lease_id: int) -> Any:
     """The TxnRequest. Records of a holder are bound to the etcd lease; the epoch and a released record are not."""
     match request:
         case fx.Get():
-            return rpc.TxnRequest(success=_reads(keys), failure=[NEVER])
+            return rpc.TxnRequest(success=reads(keys), failure=[NEVER])
         case fx.Acquire(record_revision=record_revision, epoch_revision=epoch_revision):
-            guard = [_at_revision(keys.record, record_revision), _at_revision(keys.epoch, epoch_revision)]
+            guard = [at_revision(keys.record, record_revision), at_revision(keys.epoch, epoch_revision)]
             puts = [_put(keys.record, request.record.to_json(), lease_id), _put(keys.epoch, request.epoch.to_json(), 0)]
         case fx.Renew():
-            guard = [_at_revision(keys.epoch, request.guard)]
+            guard = [at_revision(keys.epoch, request.guard)]
             puts = [_put(keys.record, request.record.to_json(), lease_id)]
         case fx.BeginTerm():
-            guard = [_at_revision(keys.epoch, request.guard)]
+            guard = [at_revision(keys.epoch, request.guard)]
             puts = [_put(keys.record, request.record.to_json(), lease_id), _put(keys.epoch, request.epoch.to_json(), 0)]
         case fx.Release():
-            guard = [_at_revision(keys.epoch, request.guard)] if RULE_RELEASES_ARE_GUARDED else []
+            guard = [at_revision(keys.epoch, request.guard)] if RULE_RELEASES_ARE_GUARDED else []
             puts = [_put(keys.record, request.record.to_json(), 0), _put(keys.epoch, request.epoch.to_json(), 0)]
-    return rpc.TxnRequest(compare=guard, success=puts, failure=_reads(keys))
+    return rpc.TxnRequest(compare=guard, success=puts, failure=reads(keys))
 
 
 def read_outcome(request: fx.Request, answer: Any, keys: LockKeys) -> Outcome:
@@ -70,7 +72,7 @@ def read_watch_events(events: Iterable[Any], keys: LockKeys) -> list[RecordChang
     for event in events:
         key, revision, gone = event.kv.key, event.kv.mod_revision, event.type == kv.Event.DELETE
         if key == keys.record:
-            last[key] = RecordChanged(None if gone else read_stored_record(event.kv.value, revision), revision)
+            last[key] = RecordChanged(None if gone else read_stored_record(event.kv.value, revision, event.kv.lease), revision)
         elif key == keys.epoch:
             last[key] = EpochChanged(None if gone else read_stored_epoch(event.kv.value, revision), revision)
     return list(last.values())
@@ -80,13 +82,14 @@ def _view(answer: Any, keys: LockKeys) -> View:
     found = {pair.key: pair for response in answer.responses for pair in response.response_range.kvs}
     record, epoch = found.get(keys.record), found.get(keys.epoch)
     return View(
-        read_stored_record(record.value, record.mod_revision) if record else None,
+        read_stored_record(record.value, record.mod_revision, record.lease) if record else None,
         read_stored_epoch(epoch.value, epoch.mod_revision) if epoch else None,
         answer.header.revision,
     )
 
 
-def _reads(keys: LockKeys) -> list[Any]:
+def reads(keys: LockKeys) -> list[Any]:
+    """Of both values, as a transaction's operations."""
     return [rpc.RequestOp(request_range=rpc.RangeRequest(key=key)) for key in (keys.record, keys.epoch)]
 
 
@@ -94,5 +97,6 @@ def _put(key: bytes, value: bytes, lease_id: int) -> Any:
     return rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value, lease=lease_id))
 
 
-def _at_revision(key: bytes, mod_revision: int) -> Any:
+def at_revision(key: bytes, mod_revision: int) -> Any:
+    """The comparison that holds while nobody has written the key since."""
     return rpc.Compare(key=key, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=mod_revision)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -62,7 +62,7 @@ class LeaderRecord:
     @classmethod
     def from_json(cls, value: bytes) -> LeaderRecord:
         """Absent fields take their defaults, so an empty object is a free record. Raises RecordError."""
-        fields = _load(value, "leader record")
+        fields = load_fields(value, "leader record")
         return cls(
             holder=_text(fields, "holder"),
             instance=_text(fields, "instance"),
@@ -89,7 +89,7 @@ class Epoch:
     @classmethod
     def from_json(cls, value: bytes) -> Epoch:
         """Raises RecordError."""
-        fields = _load(value, "epoch")
+        fields = load_fields(value, "epoch")
         return cls(_count(fields, "transitions"), _text(fields, "holder"), _text(fields, "instance"))
 
 
@@ -99,6 +99,8 @@ class StoredRecord:
 
     record: LeaderRecord
     mod_revision: int
+    lease_id: int = field(default=0, compare=False)
+    """Of the store, where that has told; it decides nothing but what may be revoked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,10 @@ class View:
     revision: int
 
 
-def read_stored_record(value: bytes, mod_revision: int) -> StoredRecord:
+def read_stored_record(value: bytes, mod_revision: int, lease_id: int = 0) -> StoredRecord:
     """A value that nobody can read counts as held by nobody known, and is taken over when it has not changed for a while."""
     try:
-        return StoredRecord(LeaderRecord.from_json(value), mod_revision)
+        return StoredRecord(LeaderRecord.from_json(value), mod_revision, lease_id)
     except RecordError:
         return StoredRecord(LeaderRecord(UNREADABLE_HOLDER, lease_ms=UNREADABLE_LEASE_MS), mod_revision)
 
@@ -137,7 +139,8 @@ def _dump(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _load(value: bytes, what: str) -> dict[str, object]:
+def load_fields(value: bytes, what: str) -> dict[str, object]:
+    """The fields of a JSON object. Raises RecordError."""
     try:
         fields = json.loads(value)
     except (ValueError, RecursionError) as error:

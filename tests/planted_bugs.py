@@ -21,7 +21,9 @@ Both the simulation and real replicas show each of them:
 | times taken from the record | E1, L2 | E1 |
 | leads on after seeing another holder | E2 | E2 |
 
-The simulation alone shows that a leader cares for nodes on a view that is older than its epoch: S4.
+The simulation alone shows that a leader cares for nodes on a view that is older than its epoch (S4), that a guardian or follower
+revokes another's lease than it has evidence against (E3), that one replica's word is enough for a silent leader (E3), and that a
+leader acts under a lease that was revoked (E2).
 
 The simulation searches its seeds (simulation/test_planted_bugs_are_caught.py); a session makes what the bug needs happen, so that
 it shows every time (chaos/planted_sessions.py).
@@ -54,7 +56,12 @@ BUGS: Final[Mapping[str, str]] = MappingProxyType(
 """Where the rule of each bug stands: module:name or module:class.name."""
 
 SIMULATED: Final[Mapping[str, str]] = MappingProxyType(
-    {"cares for nodes on an old view": "rayched.controllers.node_care:NodeCare.RULE_THE_VIEW_REACHES_THE_EPOCH"}
+    {
+        "cares for nodes on an old view": "rayched.controllers.node_care:NodeCare.RULE_THE_VIEW_REACHES_THE_EPOCH",
+        "revokes another's lease": "leader.revocation:RULE_REVOKES_ONLY_WHAT_WAS_HELD",
+        "revokes by silence alone of one replica": "leader.failure_detector:FailureDetector.RULE_SILENCE_NEEDS_VOTES",
+        "acts under a revoked lease": "leader.election:Election.RULE_A_VANISHED_RECORD_ENDS_BELIEF",
+    }
 )
 """Further bugs, in the same form, that the simulation alone is to notice."""
 

@@ -290,3 +290,40 @@ def test_who_gave_up_without_a_release_may_take_its_own_record_again_at_once() -
     assert not desk.leads and desk.holder == "baz"
     desk.pass_time(desk.config.retry_period)
     assert desk.leads and desk.transitions == 0, "a lease of ten seconds is not waited for"
+
+
+def test_a_leader_whose_record_vanished_believes_again_when_it_is_written_and_not_before() -> None:
+    """Somebody has evidence that this leader is gone, and others may be on their way."""
+    desk = leading()
+    desk.script.append("hangs")
+    desk.store.delete_record()
+    desk.watch()
+    assert not desk.leads and desk.state == "leading" and desk.of(fx.StopLeading) == []
+    desk.pass_time(desk.config.retry_period)
+    assert desk.leads and desk.holder == "baz"
+    assert len(desk.of(fx.StartLeading)) == 1, "the work was never told to stop"
+
+
+def test_a_renewal_of_before_the_record_vanished_restores_no_belief() -> None:
+    desk = leading()
+    desk.script.append("hangs committed")
+    desk.pass_time(desk.config.retry_period)
+    number, written = desk.requests[-1].number, desk.store.revision
+    desk.store.delete_record()
+    desk.script.append("hangs")
+    desk.watch()
+    desk.do(ev.Answered(number, ev.Written(written)))
+    assert not desk.leads
+
+
+def test_a_suspended_leader_does_not_resume_without_its_record() -> None:
+    desk = leading(drains=False)
+    desk.script.extend(["hangs committed"] + ["hangs"] * 20)
+    desk.pass_time(desk.config.retry_period)
+    number, written = desk.requests[-1].number, desk.store.revision
+    desk.pass_time(desk.config.renew_deadline - desk.config.retry_period)
+    assert desk.state == "suspended"
+    desk.store.delete_record()
+    desk.watch()
+    desk.do(ev.Drained(), ev.Answered(number, ev.Written(written)))
+    assert desk.state == "suspended" and not desk.leads

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable
 from time import CLOCK_REALTIME
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 
@@ -24,8 +24,12 @@ from leader.etcd_shim import rpc
 from leader.etcd_watch import WatchCursor
 from leader.lease_use import LeaseUse
 from leader.record import View
+from leader.revocation import HeldTerm, held_by
 from tests.simulation.etcd_errors import EtcdError
 from tests.simulation.world import MS, SECOND, Link, Process, Stream, Violation, World
+
+if TYPE_CHECKING:
+    from tests.simulation.peers import Following
 
 _EPOCH_NS: Final = 1_700_000_000 * SECOND
 """What wall clocks show at the beginning of a world, more or less."""
@@ -100,6 +104,12 @@ class Candidate:
         self._stream: Stream | None = None
         self._timer = 0
         self._lease = LeaseUse(config.store_ttl_seconds)
+        self.held: HeldTerm | None = None
+        """As `EtcdLock` tells it."""
+        self.following: Following | None = None
+        """Where replicas look after each other."""
+        self._seen_at, self._is_gone = 0, False
+        """The newest revision as of which the record was seen, and whether it was gone."""
         self._shown_epoch = 0
         """The highest epoch of another that was shown to this candidate."""
 
@@ -123,6 +133,10 @@ class Candidate:
         self._note_shown(event)
         self._step(ev.ProgressReported(self.cell.last_tick()))
         self._step(event)
+        if self.following is not None:
+            self.following.seen(event)
+        if self._is_gone and self.believes():
+            raise Violation("E2", f"{self.process.name} believes to lead, and was shown that its record is gone")
         if self._shown_epoch > (believed := self.believes()) > 0:
             raise Violation(
                 "E2", f"{self.process.name} believes in epoch {believed} and was shown {self._shown_epoch} of another"
@@ -133,6 +147,7 @@ class Candidate:
             self._perform(effect)
 
     def _note_shown(self, event: ev.Event) -> None:
+        self._note_gone(event)
         match event:
             case ev.EpochChanged(epoch, _):
                 shown = epoch
@@ -142,6 +157,20 @@ class Candidate:
                 return
         if shown is not None and shown.epoch.holder and shown.epoch.holder != self.config.identity:
             self._shown_epoch = max(self._shown_epoch, shown.mod_revision)
+
+    def _note_gone(self, event: ev.Event) -> None:
+        """The newest that was seen of the record: that it is there, or gone."""
+        match event:
+            case ev.RecordChanged(record, revision):
+                there, at = record is not None, revision
+            case ev.Listed(view, _) | ev.Answered(_, ev.Refused(view) | ev.Found(view)):
+                there, at = view.record is not None, view.revision
+            case ev.Answered(_, ev.Written(revision)):
+                there, at = True, revision
+            case _:
+                return
+        if at >= self._seen_at:
+            self._seen_at, self._is_gone = at, not there
 
     def _perform(self, effect: fx.Effect) -> None:
         world = self.world
@@ -239,8 +268,10 @@ class Candidate:
                 outcome = read_outcome(request, answer, self._keys)
             if isinstance(outcome, ev.Written):
                 if isinstance(request, fx.Release):
+                    self.held = None
                     self._revoke()
                 else:
+                    self.held = held_by(request, outcome, lease)
                     self._keep_alive(SECOND // 2, lambda: None)
             self.give(ev.Answered(request.number, outcome))
 

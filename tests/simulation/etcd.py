@@ -31,6 +31,12 @@ from tests.simulation.etcd_errors import EtcdError, compacted, future_revision, 
 from tests.simulation.etcd_transactions import Path, Transaction, check_operations, in_range, keys_written, read_transaction
 
 CLUSTER_ID: Final = 77
+_COMPARED: Final = {
+    rpc.Compare.VERSION: "version",
+    rpc.Compare.CREATE: "create_revision",
+    rpc.Compare.MOD: "mod_revision",
+    rpc.Compare.LEASE: "lease",
+}
 TXN_OPS_MAX: Final = 128
 """etcd's default."""
 
@@ -180,8 +186,7 @@ class ModelEtcd:
                 return False  # etcd: a value that is not there equals nothing and differs from nothing
             found: Any = pair.value
         else:
-            name = {rpc.Compare.VERSION: "version", rpc.Compare.CREATE: "create_revision", rpc.Compare.MOD: "mod_revision"}
-            found = 0 if pair is None else getattr(pair, name[compare.target])
+            found = 0 if pair is None else getattr(pair, _COMPARED[compare.target])
         match compare.result:
             case rpc.Compare.EQUAL:
                 return bool(found == wanted)

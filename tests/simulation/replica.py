@@ -18,6 +18,7 @@ from tests.simulation.api import Api
 from tests.simulation.budget_caring import BudgetCaring
 from tests.simulation.candidate import Candidate, MachineClock
 from tests.simulation.node_caring import NodeCaring
+from tests.simulation.peers import Following, Peers
 from tests.simulation.scheduling import Scheduling
 from tests.simulation.world import MS, SECOND, Link, Process, World
 
@@ -42,6 +43,7 @@ class Replica:
         *,
         cares_for_nodes: bool = False,
         wall_clocks_agree: bool = False,
+        peers: Peers | None = None,
     ) -> None:
         self.world, self.name = world, name
         parts = ("elector", "scheduler", "API", "care for nodes") if cares_for_nodes else ("elector", "scheduler", "API")
@@ -52,6 +54,7 @@ class Replica:
         self.caring: NodeCaring | None = None
         self.budget_caring: BudgetCaring | None = None
         self._profiles = profiles
+        self._peers = peers
         self._believing, self._delivered, self._bound_since = believing, delivered, bound_since
         self.lives = 0
         self._schedulers = 0
@@ -62,7 +65,12 @@ class Replica:
         self.lives += 1
         world = self.world
         self.process = Process(world, f"{self.name}{self.lives}")
-        config = ElectionConfig.of(FAST, identity=self.process.name, progress_limit=FAST.lease_duration * _PROGRESS_LIMIT_LEASES)
+        config = ElectionConfig.of(
+            FAST,
+            identity=self.process.name,
+            progress_limit=FAST.lease_duration * _PROGRESS_LIMIT_LEASES,
+            address="" if self._peers is None else self.name,
+        )
         self.candidate = Candidate(
             world,
             self.process,
@@ -73,6 +81,8 @@ class Replica:
             self,
             lambda _: self._believing(self),
         )
+        if self._peers is not None:
+            self.candidate.following = Following(self._peers, self.candidate)
         self.api = Api(world, self.process, self.links[2], self.clock, KEYS)
         self._stands = False
         self._start_scheduler()
@@ -94,6 +104,8 @@ class Replica:
         self.world.tell(f"{self.process.name} is killed")
         self.process.alive = False
         self.scheduling.stop()
+        if self._peers is not None:
+            self._peers.crashed(self)
         self.world.after(down_ns, self.start)
 
     def scheduler_crashes(self, down_ns: int) -> None:

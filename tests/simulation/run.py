@@ -27,6 +27,7 @@ from tests.simulation.drift import Drift
 from tests.simulation.faults import Faults
 from tests.simulation.liveness import missing
 from tests.simulation.nodes import Nodes
+from tests.simulation.peers import Peers
 from tests.simulation.replica import Replica
 from tests.simulation.safety import Safety
 from tests.simulation.users import Record, Users
@@ -95,7 +96,7 @@ def _run(world: World, report: Report) -> None:
     users.start(nodes=random.randint(3, 5))
 
     def believing(_: Replica) -> None:
-        safety.believers([replica.process.name for replica in replicas if replica.candidate.believes()])
+        safety.believers([replica.process.name for replica in replicas if replica.is_up and replica.candidate.believes()])
 
     def delivered(replica: Replica, delivery: object) -> None:
         name = replica.scheduling.process.name if hasattr(replica, "scheduling") else replica.name
@@ -109,6 +110,7 @@ def _run(world: World, report: Report) -> None:
     safety.rates_tolerated = drift.is_tolerated(rates)
     nodes.fastest = max(*rates, drift.fastest)
     safety.nodes = nodes
+    peers = Peers(world, safety, report.counts, troubled_ns)
     for name, rate in zip(REPLICAS, rates, strict=True):
         replicas.append(
             Replica(
@@ -121,10 +123,12 @@ def _run(world: World, report: Report) -> None:
                 safety.bound_since,
                 cares_for_nodes=nodes.is_on,
                 wall_clocks_agree=clocks_agree,
+                peers=peers if peers.is_on else None,
             )
         )
     nodes.start(replicas)
     drift.start(replicas)
+    peers.start(replicas)
     faults = Faults(world, replicas, safety, troubled_ns)
     faults.wall_clocks_agree = clocks_agree
     faults.start()
@@ -132,6 +136,7 @@ def _run(world: World, report: Report) -> None:
     users.rest()
     faults.heal()
     drift.heal()
+    peers.heal()
     nodes.heal(safety.auditor)
     world.tell("-- healed")
     _wait_for_life(world, safety, replicas, nodes, report)

@@ -19,7 +19,8 @@ Beside it:
 * E1: beliefs of two candidates do not overlap, where clocks keep within the tolerated ratio and nobody wiped the record.
 * N1, N2: nodes are called lost, and pods ended for it, only with reason (in `nodes.py`).
 * N5: preemption keeps hard budgets (in `budgets.py`).
-* E2: who was shown another's epoch does not believe in an older one (in `candidate.py`).
+* E2: who was shown another's epoch, or that its record is gone, does not believe in an older one (in `candidate.py`).
+* E3: a term is ended early on evidence against its very holder (in `peers.py`).
 
 S6 is checked at each delivery, E1 at each belief, E2 at each event of an elector, the others at each revision of the store.
 """

@@ -121,7 +121,7 @@ class Player:
     def _a_comparison(self) -> Any:
         random = self.random
         compare = rpc.Compare(
-            key=self._a_key(), target=random.choice((0, 1, 2, 2, 2, 3)), result=random.choice((0, 0, 0, 1, 2, 3))
+            key=self._a_key(), target=random.choice((0, 1, 2, 2, 2, 3, 4)), result=random.choice((0, 0, 0, 1, 2, 3))
         )
         match compare.target:
             case rpc.Compare.VERSION:
@@ -130,11 +130,14 @@ class Player:
                 compare.create_revision = self._a_revision(compare.key, "create_revision")
             case rpc.Compare.MOD:
                 compare.mod_revision = self._a_revision(compare.key, "mod_revision")
+            case rpc.Compare.LEASE:
+                compare.lease = self._a_revision(compare.key, "lease")
             case _:
                 compare.value = random.choice((b"", b"x", b"y"))
         return compare
 
     def _a_revision(self, key: bytes, name: str) -> int:
+        """Or a lease: a number that the key has, or not."""
         pair = self.model.get(key)
         return getattr(pair, name) if pair is not None and self.random.random() < 0.7 else 0
 

@@ -30,6 +30,9 @@ SHOWS_AS = {
     "times taken from the record": {"E1", "L2"},
     "leads on after seeing another holder": {"E2"},
     "cares for nodes on an old view": {"S4"},
+    "revokes another's lease": {"E3"},
+    "revokes by silence alone of one replica": {"E3"},
+    "acts under a revoked lease": {"E2"},
 }
 
 SHOWED_AT = {
