@@ -105,8 +105,8 @@ flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left al
 soak: $(STAMP) ## 100 pods a second that come and go, five leaders killed, and nothing may grow: make soak [MINUTES=60] [ARGS=...]
 	@$(BIN)/python -m benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-failover: $(STAMP) ## kill leaders under load and measure how long bindings pause
-	@$(BIN)/python -m benchmarks.failover
+failover: $(STAMP) ## kill leaders under load and measure how long bindings pause: make failover [ARGS="--kills 3 --kinds replica"]
+	@$(BIN)/python -m benchmarks.failover $(ARGS)
 
 nodes: $(STAMP) ## real pods through kills of agents and leaders, evictions under real pressure, a job of 500: make nodes [ARGS="--only job"]
 	@$(BIN)/python -m benchmarks.nodes $(ARGS)

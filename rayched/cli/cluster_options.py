@@ -47,6 +47,15 @@ Workers = Annotated[
     ),
 ]
 Profile = Annotated[str, typer.Option(metavar="fast|kube", help="Durations of the election: 2/1.3/0.4 s or 15/10/2 s.")]
+Takeover = Annotated[
+    str,
+    typer.Option(
+        metavar="evidence|lease",
+        help="What a takeover waits for: evidence that the leader is gone, or the end of its lease. Profile fast: evidence;"
+        " kube: lease.",
+        show_default=False,
+    ),
+]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration.", show_default=False)
 ]
@@ -89,6 +98,7 @@ class ClusterOptions:
     etcd_root: EtcdRoot = "/rayched"
     data_dir: DataDir = None
     election_profile: Profile = "fast"
+    takeover: Takeover = ""
     workers: Workers = "2"
     config: Config = None
     seed: Seed = 0
@@ -125,6 +135,7 @@ class ClusterOptions:
             "root": self.etcd_root,
             "data_dir": self.data_dir or default_data_dir(),
             "election_profile": self.election_profile,
+            "takeover": self.takeover,
             "workers": worker_count(self.workers),
             "scheduler_configuration": self.config,
             "seed": self.seed,
@@ -143,6 +154,7 @@ class ClusterOptions:
         settings = self.settings()
         return [
             *("--etcd-root", self.etcd_root, "--election-profile", self.election_profile, "--workers", self.workers),
+            *(("--takeover", self.takeover) if self.takeover else ()),
             *(("--config", str(self.config)) if self.config is not None else ()),
             *("--seed", str(self.seed), "--head-of-line-limit", str(self.head_of_line_limit)),
             *("--pod-max-in-unschedulable-pods-duration", self.pod_max_in_unschedulable_pods_duration),

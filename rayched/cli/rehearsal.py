@@ -8,12 +8,13 @@ Owner of all that it starts: cluster, agents, follower. Leaving the `with` ends 
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,14 +156,18 @@ class Rehearsal(ClusterSession):
             raise RehearsalFailed("nobody leads")
         return self.cluster.replica_at(found.address)
 
-    def kill_leader(self, number: signal.Signals = signal.SIGKILL) -> Kill:
+    def kill_leader(self, number: signal.Signals = signal.SIGKILL, *, whole_tree: bool = False) -> Kill:
         """Sends the leader's process a signal; after SIGKILL returns when all below it has ended too.
 
-        Until its guardian has ended it, its scheduler may still bind, as its epoch holds.
+        Until its guardian has ended it, its scheduler may still bind, as its epoch holds. `whole_tree`: SIGKILL of all below as
+        well and first, so that no guardian is left that could tell of it.
         """
         leader = self.leader()
         tree = descendants(leader.pid)
-        kill = Kill("replica", self.ask(lambda auditor: auditor.epoch), time.monotonic())
+        kill = Kill("tree" if whole_tree else "replica", self.ask(lambda auditor: auditor.epoch), time.monotonic())
+        for pid in tree if whole_tree else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         leader.signal(number)
         self._killed.append(leader)
         deadline = kill.seconds + _ENDED_SECONDS_MAX

@@ -24,6 +24,7 @@ from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
 from leader.lock import Callbacks
 from leader.record import LeaderRecord, StoredEpoch
+from leader.revocation import HeldTerm
 from rayched.replica.election_metrics import ElectionCounts
 from rayched.replica.record_observer import RecordObserver
 from rayched.server.ports import Leader
@@ -68,8 +69,9 @@ class Leadership:
         durations: TimingProfile,
         belief: BeliefCell,
         work: LeadersWork,
+        held: Callable[[HeldTerm | None], object] = lambda _: None,
     ) -> None:
-        """Raises EndpointError."""
+        """`held` is told the term that this replica holds, on a thread of grpc. Raises EndpointError."""
         self._identity = identity
         self._version = version
         self._endpoints = tuple(endpoints)
@@ -77,6 +79,7 @@ class Leadership:
         self._durations = durations
         self._belief = belief
         self._work = work
+        self._held = held
         self._counts = ElectionCounts(ELECTION_NAME)
         self._led = 0
         """The epoch that was led last."""
@@ -129,7 +132,7 @@ class Leadership:
             callbacks = Callbacks(
                 self._started, self._stopped, leader_seen, on_overdue=self._work.end_now, on_failed=self._elector_failed
             )
-            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch)
+            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._held)
             self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick, metrics=self._counts)
             self._elector.start()
 

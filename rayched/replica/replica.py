@@ -46,6 +46,7 @@ from rayched.replica.observability import Observability, ended
 from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory, remove_own_directory
 from rayched.replica.ray.actor_supervisor import ActorSupervisor
 from rayched.replica.ray.processes import adopt_orphans
+from rayched.replica.ray.published_term import term_line
 from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
@@ -151,6 +152,7 @@ class _Replica:
             scheduler.durations(settings.election_profile),
             self._belief,
             self._actors,
+            lambda held: self._actors.tell_guardian(term_line(settings, endpoints, held)),
         )
         self._actors.terms = self.leadership
         self._space = SpaceKeeper(

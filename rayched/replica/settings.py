@@ -20,6 +20,7 @@ HTTP_PORT_DISTANCE = 100
 NO_ADDRESS = "off"
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+TAKEOVERS = ("lease", "evidence")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 WILDCARDS = ("0.0.0.0", "::", "*")
 """Every address of the host: good to listen on, but nobody can be sent there."""
@@ -83,6 +84,9 @@ class ReplicaSettings:
     data_dir: Path = field(default_factory=default_data_dir)
     identity: str = field(default_factory=new_identity)
     election_profile: str = "fast"
+    takeover: str = ""
+    """What a takeover waits for: "lease", its end alone; "evidence", that the leader is gone, as well; "": evidence in the
+    profile fast, lease in kube."""
     workers: int | None = 2
     """None: as many as the Ray cluster has CPUs free for; in a Ray of its own one less than this process may use."""
     shard_always: bool = False
@@ -115,6 +119,8 @@ class ReplicaSettings:
             raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}, and {WORKERS_AUTO}")
         if self.election_profile not in ("fast", "kube"):
             raise SettingsError(f"--election-profile {self.election_profile}: allowed are fast and kube")
+        if self.takeover and self.takeover not in TAKEOVERS:
+            raise SettingsError(f"--takeover {self.takeover}: allowed are {' and '.join(TAKEOVERS)}")
         if self.log_format not in LOG_FORMATS:
             raise SettingsError(f"--log-format {self.log_format}: allowed are {' and '.join(LOG_FORMATS)}")
         if self.log_level not in LOG_LEVELS:
@@ -140,6 +146,11 @@ class ReplicaSettings:
         if self.workers is None:
             return PoolSettings(min(WORKERS_MAX, max(1, len(os.sched_getaffinity(0)) - 1)), 0)
         return PoolSettings(self.workers, 0)
+
+    @property
+    def takes_evidence(self) -> bool:
+        """Whether the term of a leader that is known to be gone is ended at once."""
+        return (self.takeover or ("evidence" if self.election_profile == "fast" else "lease")) == "evidence"
 
     @property
     def http_place(self) -> tuple[str, int] | None:

@@ -11,6 +11,7 @@
 <root>/agents/<node>                         the agent that runs a node's pods; its mod_revision is the agent's incarnation
 <root>/access/bindings/<id>                  role bindings: who may what
 <root>/leader/record                         the leader's record, rewritten at each renewal
+<root>/leader/revocation                     who ended a leader's term before its lease did, and why; the last one
 <root>/compaction                            revisions and when they were current
 ```
 
@@ -60,6 +61,7 @@ class Keys:
         self.epoch: Final = f"{root}/cluster/epoch".encode()
         self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
+        self.revocation: Final = f"{root}/leader/revocation".encode()
         self.compaction: Final = f"{root}/compaction".encode()
         self._prefixes: Final = {
             kind.name: self.events_prefix if kind is EVENT else self.cluster_prefix + f"{kind.plural}/".encode() for kind in KINDS

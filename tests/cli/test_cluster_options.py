@@ -17,6 +17,7 @@ SAID_OTHERWISE = {"etcd_endpoints", "data_dir"}
 OTHER: dict[str, Any] = {
     "etcd_root": "/other",
     "election_profile": "kube",
+    "takeover": "lease",
     "workers": "5",
     "config": Path("profiles.yaml"),
     "seed": 7,

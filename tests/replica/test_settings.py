@@ -45,6 +45,7 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
         ({"workers": -1}, "--workers -1: allowed are 0 to 64, and auto"),
         ({"workers": 65}, "--workers 65: allowed are 0 to 64, and auto"),
         ({"election_profile": "slow"}, "--election-profile slow: allowed are fast and kube"),
+        ({"takeover": "hearsay"}, "--takeover hearsay: allowed are lease and evidence"),
         ({"root": "rayched"}, "--etcd-root rayched: it starts with a slash and does not end with one"),
         ({"root": "/rayched/"}, "--etcd-root /rayched/: it starts with a slash and does not end with one"),
         ({"etcd_endpoints": ("127.0.0.1:2379", "nonsense")}, "--etcd-endpoints 'nonsense': an address is host:port"),
@@ -85,6 +86,16 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
 )
 def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:
     ReplicaSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("profile", "takeover", "takes_evidence"),
+    [("fast", "", True), ("kube", "", False), ("fast", "lease", False), ("kube", "evidence", True)],
+)
+def test_the_profile_says_what_a_takeover_waits_for_unless_told_otherwise(
+    profile: str, takeover: str, takes_evidence: bool
+) -> None:
+    assert ReplicaSettings(election_profile=profile, takeover=takeover).takes_evidence is takes_evidence
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText
 from rayched.actors.deciding_cell import pod_being_decided
 from rayched.actors.log_sending import LogTarget
-from rayched.actors.questions import NotAnswered
 from rayched.actors.scheduler_actor import QUESTIONS
 from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.core.explaining import answer_of
 from rayched.queue.flags import QueueFlags
 from rayched.replica.families import merged
+from rayched.replica.ray.actor_answers import awaited, unanswered, why
 from rayched.replica.ray.actor_set import ActorSet
 from rayched.replica.ray.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
 from rayched.replica.ray.pool_status import pool_workers
@@ -176,6 +176,12 @@ class ActorSupervisor:
             return
         log.info("writing has stopped" if drained else "writes are still under way; the epoch guards them")
 
+    def tell_guardian(self, line: bytes) -> None:
+        """Of the term that this replica holds, where there is a guardian (published_term.py)."""
+        ray = self._ray
+        if ray is not None:
+            ray.publish(line)
+
     def end_now(self) -> None:
         actors = self._actors
         if actors is not None and (process := actors.processes.get("scheduler")):
@@ -224,10 +230,10 @@ class ActorSupervisor:
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         actors, _ = await self._asked(lambda scheduler: scheduler.status)
         try:
-            listing = _awaited(actors.queue.listing.remote(request))
+            listing = awaited(actors.queue.listing.remote(request))
             answer: ListQueueResponse = await asyncio.wait_for(listing, _ANSWER_SECONDS_MAX)
         except Exception as error:
-            _unanswered("queue", error)
+            unanswered("queue", error)
             raise NotLeading from error
         return answer
 
@@ -240,11 +246,11 @@ class ActorSupervisor:
         from ray.exceptions import RayTaskError
 
         try:
-            answer = await asyncio.wait_for(_awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
+            answer = await asyncio.wait_for(awaited(method(actors.scheduler).remote(*arguments)), _ANSWER_SECONDS_MAX)
         except Exception as error:
-            _unanswered("scheduler", error)
+            unanswered("scheduler", error)
             if isinstance(error, RayTaskError):
-                raise QuestionFailed(_why(error)) from None
+                raise QuestionFailed(why(error)) from None
             raise NotLeading from error
         if not answer.leads:
             raise NotLeading
@@ -277,10 +283,10 @@ class ActorSupervisor:
         asked = self._asked_for_metrics.get(name)
         try:
             if asked is None or asked.done():
-                asked = self._asked_for_metrics[name] = asyncio.ensure_future(_awaited(actor.metrics.remote()))
+                asked = self._asked_for_metrics[name] = asyncio.ensure_future(awaited(actor.metrics.remote()))
             return await asyncio.wait_for(asyncio.shield(asked), _METRICS_SECONDS_MAX)
         except Exception as error:
-            _unanswered(name, error)
+            unanswered(name, error)
             return None
 
     def _pids(self, actors: ActorSet) -> dict[str, int]:
@@ -316,7 +322,7 @@ class ActorSupervisor:
     def _live(self) -> None:
         """One Ray, from its start to its end or ours. Raises RayUnavailable."""
         if self._settings.ray_address is None:
-            self._ray = LocalRay()
+            self._ray = LocalRay(self._settings.log_format)
             self._ray.start(self._stopping.is_set)
         else:
             connect_to(self._settings.ray_address, self._stopping.is_set)
@@ -375,26 +381,5 @@ class ActorSupervisor:
             disconnect()
 
 
-def _unanswered(who: str, error: Exception) -> None:
-    """An actor that is dead, has not begun or hangs: Ray's exceptions for it are many, and the supervision tells of it anyway.
-
-    One that raised has a fault, which nobody else would tell of.
-    """
-    from ray.exceptions import RayTaskError
-
-    level = logging.WARNING if isinstance(error, RayTaskError) else logging.DEBUG
-    log.log(level, "no answer of the %s: %s", who, error, exc_info=error)
-
-
-def _why(error: Exception) -> str:
-    """What an asker is told of what the scheduler raised, which the log has whole."""
-    cause = getattr(error, "cause", error)
-    return str(cause) if isinstance(cause, NotAnswered) else "the scheduler failed to answer; its replica's log says why"
-
-
 def _boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-async def _awaited(reference: Any) -> Any:
-    return await reference

@@ -14,6 +14,7 @@ Cost: 2 s, of which 1 s of CPU, and 180 MB a head; 0.6 s of CPU and 50 MB an act
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import logging
 import os
@@ -21,6 +22,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,8 +30,9 @@ from typing import Any, BinaryIO, Final
 
 from rayched.actors.process_handle import ProcessHandle, handle_of
 from rayched.replica.own_directories import SHORT, make_own_directory, remove_own_directory
-from rayched.replica.ray.guardian import vital_processes
+from rayched.replica.ray.guardian import LOG_FORMAT, vital_processes
 from rayched.replica.ray.processes import adopt_orphans, descendants, end_descendants, end_tree
+from rayched.replica.ray.published_term import LINE_BYTES_MAX
 from rayched.replica.ray.ray_start_hook import HOOK
 
 _START_SECONDS_MAX: Final = 180.0
@@ -66,7 +69,9 @@ class StartCancelled(RayUnavailable):
 class LocalRay:
     """One head node of our own; started, watched and ended by pid. `start` and `stop` once each, in this order."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_format: str = "text") -> None:
+        """`log_format`: of the guardian's lines on standard error."""
+        self._log_format = log_format
         self._directory = make_own_directory(SHORT)
         # Ray opens its directory to everybody; ours around it stays closed.
         self._ray_directory = self._directory / "r"
@@ -74,6 +79,8 @@ class LocalRay:
         self._start_log: BinaryIO | None = None
         self._vital: dict[str, ProcessHandle] = {}
         self._other_children: frozenset[int] = frozenset()
+        self._pipe = threading.Lock()
+        """Held while the pipe to the guardian is written or closed."""
 
     @property
     def guardian_pid(self) -> int | None:
@@ -89,14 +96,16 @@ class LocalRay:
             # Read through this file alone: a guardian that ends removes the directory.
             self._start_log = output = open(self._directory / "start.log", "w+b")  # noqa: SIM115 - stop closes it
             with _busy_port() as busy:
-                guardian = [sys.executable, "-m", "rayched.replica.ray.guardian", str(self._directory)]
+                program = [sys.executable, "-m", "rayched.replica.ray.guardian", f"{LOG_FORMAT}{self._log_format}"]
+                guardian = [*program, str(self._directory)]
                 self._guardian = subprocess.Popen(
                     [*guardian, *_ray_start(self._ray_directory, busy)],
                     stdin=subprocess.PIPE,
                     stdout=output,
-                    stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
+                if self._guardian.stdin is not None:
+                    os.set_blocking(self._guardian.stdin.fileno(), False)
                 _import_ray()
                 address = self._wait_for_address(began + _START_SECONDS_MAX, cancelled)
             found = vital_processes(self._guardian.pid)
@@ -111,6 +120,18 @@ class LocalRay:
             self.stop()
             raise
         log.info("Ray is there, after %.1f s", time.monotonic() - began)
+
+    def publish(self, line: bytes) -> None:
+        """Tells the guardian which term this replica holds (published_term.py). Does not block; any thread."""
+        with self._pipe:
+            guardian = self._guardian
+            if guardian is not None and guardian.stdin is not None and not guardian.stdin.closed:
+                try:
+                    if len(line) > LINE_BYTES_MAX:  # a part of it might be written
+                        raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+                    os.write(guardian.stdin.fileno(), line)
+                except OSError as error:
+                    log.warning("the guardian is not told of this term, whose lease will run out: %s", error.strerror)
 
     def ended(self) -> bool:
         return self.what_ended() is not None
@@ -130,8 +151,9 @@ class LocalRay:
         if guardian is not None:
             disconnect()
             guardian.terminate()
-            if guardian.stdin is not None:
-                guardian.stdin.close()
+            with self._pipe:
+                if guardian.stdin is not None:
+                    guardian.stdin.close()
             try:
                 guardian.wait(_GUARDIAN_SECONDS_MAX)
             except subprocess.TimeoutExpired:

@@ -47,6 +47,11 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def signal_at_parents_end(number: signal.Signals) -> None:
+    """Has the kernel send this process a signal when the thread ends that started it. One that is gone already sends none."""
+    _prctl(_PR_SET_PDEATHSIG, number.value)
+
+
 def dying_with_us(command: list[str], death_signal: signal.Signals = signal.SIGTERM) -> list[str]:
     """The command, started by this very process, with a parent-death signal from its first moment and no signal blocked."""
     return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(death_signal.value), str(os.getpid()), *command]
