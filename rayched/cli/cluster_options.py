@@ -19,7 +19,7 @@ from rayched.cli import edge_options, node_options
 from rayched.cli.edge_options import DEFAULTS, RATES
 from rayched.cli.node_options import NODES, TOLERATIONS
 from rayched.controllers.node_settings import NodeSettings
-from rayched.replica.settings import SettingsError, default_data_dir, split_endpoints, worker_count
+from rayched.replica.settings import SUSPECT_AFTER, SettingsError, default_data_dir, split_endpoints, worker_count
 from rayched.server.edge.limits import EdgeLimits
 
 
@@ -53,6 +53,14 @@ Takeover = Annotated[
         metavar="evidence|lease",
         help="What a takeover waits for: evidence that the leader is gone, or the end of its lease. Profile fast: evidence;"
         " kube: lease.",
+        show_default=False,
+    ),
+]
+SuspectAfter = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION|off",
+        help=f"How long a leader that neither renews nor answers is waited for. Profile fast: {SUSPECT_AFTER}; kube: off.",
         show_default=False,
     ),
 ]
@@ -99,6 +107,7 @@ class ClusterOptions:
     data_dir: DataDir = None
     election_profile: Profile = "fast"
     takeover: Takeover = ""
+    suspect_after: SuspectAfter = ""
     workers: Workers = "2"
     config: Config = None
     seed: Seed = 0
@@ -136,6 +145,7 @@ class ClusterOptions:
             "data_dir": self.data_dir or default_data_dir(),
             "election_profile": self.election_profile,
             "takeover": self.takeover,
+            "suspect_after": self.suspect_after,
             "workers": worker_count(self.workers),
             "scheduler_configuration": self.config,
             "seed": self.seed,
@@ -155,6 +165,7 @@ class ClusterOptions:
         return [
             *("--etcd-root", self.etcd_root, "--election-profile", self.election_profile, "--workers", self.workers),
             *(("--takeover", self.takeover) if self.takeover else ()),
+            *(("--suspect-after", self.suspect_after) if self.suspect_after else ()),
             *(("--config", str(self.config)) if self.config is not None else ()),
             *("--seed", str(self.seed), "--head-of-line-limit", str(self.head_of_line_limit)),
             *("--pod-max-in-unschedulable-pods-duration", self.pod_max_in_unschedulable_pods_duration),

@@ -7,6 +7,8 @@
 | rayched_leader_renew_duration_seconds | histogram | |
 | rayched_leader_last_renew_age_seconds | gauge | ; only while this replica leads |
 | rayched_failover_duration_seconds | histogram | kind: released, expired |
+| rayched_leader_suspicions_total | counter | evidence: refused, silent; by this replica |
+| rayched_leader_revocations_total | counter | evidence: dead, refused, silent; of a term that this replica succeeded |
 | rayched_leader_transitions_total | counter | ; kept in etcd, so it goes on through all leaders |
 | rayched_leader_epoch | gauge | ; of whoever leads, 0 while nobody does |
 
@@ -23,6 +25,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from leader.clock import NS_PER_SECOND
 from leader.observation import Vacated
+from leader.revocation import Evidence
 from rayched.server.ports import Leader
 
 RENEW_BUCKETS: Final = tuple(0.001 * 2**i for i in range(15))
@@ -50,6 +53,17 @@ class ElectionCounts:
             buckets=FAILOVER_BUCKETS,
             registry=None,
         )
+        evidence = ["evidence"]
+        self._suspicions = Counter(
+            "rayched_leader_suspicions", "Times this replica took the leader for gone.", evidence, registry=None
+        )
+        self._revocations = Counter(
+            "rayched_leader_revocations", "Terms ended before their lease, as told by their successor.", evidence, registry=None
+        )
+        for one in Evidence:
+            self._revocations.labels(one.value)
+            if one is not Evidence.DEAD:  # that is for guardians to say
+                self._suspicions.labels(one.value)
         self._renewed_at: float | None = None
         self._status.labels(name)
         self._slow.labels(name)
@@ -77,6 +91,14 @@ class ElectionCounts:
         kind = "released" if vacated.released else "expired"
         self._failovers.labels(kind).observe(max(0.0, _boottime() - vacated.since_ns / NS_PER_SECOND))
 
+    def suspects(self, evidence: Evidence) -> None:
+        """This replica takes whoever leads for gone."""
+        self._suspicions.labels(evidence.value).inc()
+
+    def revoked(self, evidence: Evidence) -> None:
+        """The term before that of this replica was ended before its lease."""
+        self._revocations.labels(evidence.value).inc()
+
     def families(self, leader: Leader | None, transitions: int | None) -> list[Metric]:
         """`transitions`: as stored in etcd; None before it was read."""
         age = GaugeMetricFamily("rayched_leader_last_renew_age_seconds", "Time since the lease was renewed, on the leader.")
@@ -88,7 +110,8 @@ class ElectionCounts:
             changes.add_metric([], transitions)
         epoch = GaugeMetricFamily("rayched_leader_epoch", "The epoch of the present leader, 0 while nobody leads.")
         epoch.add_metric([], 0 if leader is None else leader.epoch)
-        own = [family for metric in (self._status, self._slow, self._renewals, self._failovers) for family in metric.collect()]
+        counted = (self._status, self._slow, self._renewals, self._failovers, self._suspicions, self._revocations)
+        own = [family for metric in counted for family in metric.collect()]
         return [*own, age, changes, epoch]
 
 

@@ -22,11 +22,15 @@ from leader.belief import BeliefCell
 from leader.config import ElectionConfig, TimingProfile
 from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
+from leader.etcd_requests import LockKeys
+from leader.events import Event
+from leader.follower_watch import FollowerWatch
 from leader.lock import Callbacks
 from leader.record import LeaderRecord, StoredEpoch
 from leader.revocation import HeldTerm
 from rayched.replica.election_metrics import ElectionCounts
 from rayched.replica.record_observer import RecordObserver
+from rayched.replica.revocation_news import RevocationNews
 from rayched.server.ports import Leader
 from rayched.store.keys import Keys
 
@@ -70,8 +74,12 @@ class Leadership:
         belief: BeliefCell,
         work: LeadersWork,
         held: Callable[[HeldTerm | None], object] = lambda _: None,
+        *,
+        takes_evidence: bool = False,
+        suspect_after: float | None = None,
     ) -> None:
-        """`held` is told the term that this replica holds, on a thread of grpc. Raises EndpointError."""
+        """`held` is told the term that this replica holds, on a thread of grpc. `takes_evidence`: a leader whose address refuses
+        connections is replaced at once, and one that is silent for `suspect_after` seconds, unless None. Raises EndpointError."""
         self._identity = identity
         self._version = version
         self._endpoints = tuple(endpoints)
@@ -80,7 +88,10 @@ class Leadership:
         self._belief = belief
         self._work = work
         self._held = held
+        self._takes_evidence, self._suspect_after = takes_evidence, suspect_after
+        self._watch: FollowerWatch | None = None
         self._counts = ElectionCounts(ELECTION_NAME)
+        self._news = RevocationNews(self._endpoints, keys, identity, self._counts.revoked)
         self._led = 0
         """The epoch that was led last."""
         self._address = ""
@@ -132,7 +143,8 @@ class Leadership:
             callbacks = Callbacks(
                 self._started, self._stopped, leader_seen, on_overdue=self._work.end_now, on_failed=self._elector_failed
             )
-            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._held)
+            watched = self._begin_to_watch()
+            lock = EtcdLock(self._endpoints, self._keys.record, self._keys.epoch, self._held, watched)
             self._elector = Elector(config, lock, callbacks, self._belief, progress=self._belief.last_tick, metrics=self._counts)
             self._elector.start()
 
@@ -147,6 +159,7 @@ class Leadership:
             elector, self._elector = self._elector, None
             if not elector.stop(release=True, timeout_seconds=_RELEASE_SECONDS_MAX):
                 self._ceasing = elector
+            self._cease_to_watch()
         self._tell_loop()
 
     def release(self) -> None:
@@ -156,6 +169,29 @@ class Leadership:
             self._observer.close()
             if self._elector is not None and not self._elector.stop(release=True, timeout_seconds=_RELEASE_SECONDS_MAX):
                 log.warning("the lease could not be given back in time")
+            self._cease_to_watch()
+
+    def _begin_to_watch(self) -> Callable[[Event], object]:
+        """What is to be told of the record and the epoch."""
+        if not self._takes_evidence:
+            return lambda _: None
+        keys = LockKeys(self._keys.record, self._keys.epoch, self._keys.revocation)
+        watch = self._watch = FollowerWatch(
+            self._endpoints,
+            keys,
+            self._keys.followers_prefix,
+            self._identity,
+            retry_period=self._durations.retry_period,
+            suspect_after=self._suspect_after,
+            suspects=self._counts.suspects,
+        )
+        watch.start()
+        return watch.seen
+
+    def _cease_to_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
     def begin_new_term(self) -> None:
         """The writer under this epoch was replaced: a new epoch, so that what it still sends is refused."""
@@ -229,6 +265,7 @@ class Leadership:
         vacated = self._elector.vacated() if self._elector is not None else None
         if vacated is not None and epoch != self._led:
             self._counts.took_over(vacated)
+            self._news.ask(epoch)
         self._led = epoch
         self._work.begin(epoch)
         self._tell_loop()

@@ -153,6 +153,8 @@ class _Replica:
             self._belief,
             self._actors,
             lambda held: self._actors.tell_guardian(term_line(settings, endpoints, held)),
+            takes_evidence=settings.takes_evidence,
+            suspect_after=settings.suspect_seconds,
         )
         self._actors.terms = self.leadership
         self._space = SpaceKeeper(

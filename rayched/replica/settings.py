@@ -21,6 +21,11 @@ NO_ADDRESS = "off"
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TAKEOVERS = ("lease", "evidence")
+SUSPECT_AFTER = "700ms"
+"""In profile fast."""
+SUSPECT_SECONDS_MIN = 0.3
+SUSPECT_SECONDS_MAX = 60.0
+NEVER = "off"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 WILDCARDS = ("0.0.0.0", "::", "*")
 """Every address of the host: good to listen on, but nobody can be sent there."""
@@ -87,6 +92,9 @@ class ReplicaSettings:
     takeover: str = ""
     """What a takeover waits for: "lease", its end alone; "evidence", that the leader is gone, as well; "": evidence in the
     profile fast, lease in kube."""
+    suspect_after: str = ""
+    """How long a leader that neither renews nor answers is waited for, as Go writes durations; "off": until its lease ends;
+    "": SUSPECT_AFTER in the profile fast, off in kube."""
     workers: int | None = 2
     """None: as many as the Ray cluster has CPUs free for; in a Ray of its own one less than this process may use."""
     shard_always: bool = False
@@ -121,6 +129,7 @@ class ReplicaSettings:
             raise SettingsError(f"--election-profile {self.election_profile}: allowed are fast and kube")
         if self.takeover and self.takeover not in TAKEOVERS:
             raise SettingsError(f"--takeover {self.takeover}: allowed are {' and '.join(TAKEOVERS)}")
+        self._check_suspicion()
         if self.log_format not in LOG_FORMATS:
             raise SettingsError(f"--log-format {self.log_format}: allowed are {' and '.join(LOG_FORMATS)}")
         if self.log_level not in LOG_LEVELS:
@@ -153,6 +162,14 @@ class ReplicaSettings:
         return (self.takeover or ("evidence" if self.election_profile == "fast" else "lease")) == "evidence"
 
     @property
+    def suspect_seconds(self) -> float | None:
+        """How long a leader is silent before its followers act on it; None: they never do."""
+        if not self.takes_evidence:
+            return None
+        text = self.suspect_after or (SUSPECT_AFTER if self.election_profile == "fast" else NEVER)
+        return None if text == NEVER else duration_seconds(text)
+
+    @property
     def http_place(self) -> tuple[str, int] | None:
         """Host and port of the HTTP endpoint; None: there is none. Port 0: the system chooses."""
         if self.http_address == NO_ADDRESS:
@@ -178,6 +195,17 @@ class ReplicaSettings:
                 f"--advertise-address {self.advertise_address}: want one address that the other replicas reach,"
                 " with a port of 1 to 65535"
             )
+
+    def _check_suspicion(self) -> None:
+        if self.suspect_after in ("", NEVER):
+            return
+        if not SUSPECT_SECONDS_MIN <= (duration_seconds(self.suspect_after) or 0.0) <= SUSPECT_SECONDS_MAX:
+            raise SettingsError(
+                f"--suspect-after {self.suspect_after}: a duration of {SUSPECT_SECONDS_MIN:g} to {SUSPECT_SECONDS_MAX:g} s"
+                f" such as {SUSPECT_AFTER}, or {NEVER}"
+            )
+        if not self.takes_evidence:
+            raise SettingsError(f"--suspect-after {self.suspect_after}: it needs --takeover evidence")
 
     def _check_address(self, flag: str, address: str) -> None:
         host, port = split_address(flag, address)

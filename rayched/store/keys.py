@@ -12,6 +12,7 @@
 <root>/access/bindings/<id>                  role bindings: who may what
 <root>/leader/record                         the leader's record, rewritten at each renewal
 <root>/leader/revocation                     who ended a leader's term before its lease did, and why; the last one
+<root>/leader/followers/<identity>           who stands and does not lead, and which epoch it suspects
 <root>/compaction                            revisions and when they were current
 ```
 
@@ -62,6 +63,7 @@ class Keys:
         self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
         self.revocation: Final = f"{root}/leader/revocation".encode()
+        self.followers_prefix: Final = f"{root}/leader/followers/".encode()
         self.compaction: Final = f"{root}/compaction".encode()
         self._prefixes: Final = {
             kind.name: self.events_prefix if kind is EVENT else self.cluster_prefix + f"{kind.plural}/".encode() for kind in KINDS

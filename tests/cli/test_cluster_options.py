@@ -18,6 +18,7 @@ OTHER: dict[str, Any] = {
     "etcd_root": "/other",
     "election_profile": "kube",
     "takeover": "lease",
+    "suspect_after": "off",
     "workers": "5",
     "config": Path("profiles.yaml"),
     "seed": 7,

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import Metric
 
 from leader.config import FAST
+from leader.revocation import Evidence
 from rayched.replica.election_metrics import ElectionCounts
 from rayched.server.ports import Leader
 
@@ -40,3 +41,24 @@ def test_a_renewal_without_an_answer_counts_and_the_buckets_go_beyond_every_dead
     above = [bound for bound in buckets if bound >= FAST.lease_duration]
     assert buckets[0.512] == 98 and buckets[1.024] == 99 and buckets[above[0]] == 100
     assert above[0] < float("inf"), "else a percentile could not tell of them"
+
+
+def test_suspicions_and_revocations_are_counted_by_evidence_from_the_start() -> None:
+    counts = ElectionCounts("rayched")
+    counts.suspects(Evidence.SILENT)
+    counts.revoked(Evidence.DEAD)
+    counts.revoked(Evidence.DEAD)
+    told = {
+        (sample.name, sample.labels["evidence"]): sample.value
+        for family in counts.families(None, None)
+        for sample in family.samples
+        if "evidence" in sample.labels and sample.name.endswith("_total")
+    }
+    suspicions, revocations = "rayched_leader_suspicions_total", "rayched_leader_revocations_total"
+    assert told == {
+        (suspicions, "refused"): 0,
+        (suspicions, "silent"): 1,
+        (revocations, "dead"): 2,
+        (revocations, "refused"): 0,
+        (revocations, "silent"): 0,
+    }

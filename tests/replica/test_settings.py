@@ -46,6 +46,12 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
         ({"workers": 65}, "--workers 65: allowed are 0 to 64, and auto"),
         ({"election_profile": "slow"}, "--election-profile slow: allowed are fast and kube"),
         ({"takeover": "hearsay"}, "--takeover hearsay: allowed are lease and evidence"),
+        (
+            {"suspect_after": "soon"},
+            "--suspect-after soon: a duration of 0.3 to 60 s such as 700ms, or off",
+        ),
+        ({"suspect_after": "200ms"}, "--suspect-after 200ms: a duration of 0.3 to 60 s such as 700ms, or off"),
+        ({"suspect_after": "1s", "takeover": "lease"}, "--suspect-after 1s: it needs --takeover evidence"),
         ({"root": "rayched"}, "--etcd-root rayched: it starts with a slash and does not end with one"),
         ({"root": "/rayched/"}, "--etcd-root /rayched/: it starts with a slash and does not end with one"),
         ({"etcd_endpoints": ("127.0.0.1:2379", "nonsense")}, "--etcd-endpoints 'nonsense': an address is host:port"),
@@ -96,6 +102,22 @@ def test_the_profile_says_what_a_takeover_waits_for_unless_told_otherwise(
     profile: str, takeover: str, takes_evidence: bool
 ) -> None:
     assert ReplicaSettings(election_profile=profile, takeover=takeover).takes_evidence is takes_evidence
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 0.7),
+        ({"suspect_after": "2s"}, 2.0),
+        ({"suspect_after": "off"}, None),
+        ({"takeover": "lease"}, None),
+        ({"election_profile": "kube"}, None),
+        ({"election_profile": "kube", "takeover": "evidence"}, None),
+        ({"election_profile": "kube", "takeover": "evidence", "suspect_after": "5s"}, 5.0),
+    ],
+)
+def test_silence_counts_in_the_profile_fast_or_where_that_is_asked_for(settings: dict[str, Any], seconds: float | None) -> None:
+    assert ReplicaSettings(**settings).suspect_seconds == (None if seconds is None else pytest.approx(seconds))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ REASON_FAILED: Final = "FailedScheduling"
 REASON_PREEMPTED: Final = "Preempted"
 REASON_SHADOW: Final = "ShadowDecision"
 REASON_ELECTED: Final = "LeaderElection"
+REASON_REVOKED: Final = "LeaderRevoked"
 REASON_EVICTED: Final = "TaintManagerEviction"
 NODE_CONTROLLER: Final = "node-controller"
 TAINT_CONTROLLER: Final = "taint-eviction-controller"
@@ -70,6 +71,12 @@ def became_leader(identity: str) -> EventOccurrence:
     """About Kubernetes' own lock of the scheduler; what one replica has won is counted together."""
     subject = Subject("Lease", LEASE_NAMESPACE, LEASE_NAME, "", "coordination.k8s.io/v1")
     return EventOccurrence(subject, NORMAL, REASON_ELECTED, f"{identity} became leader", identity)
+
+
+def term_revoked(words: str, identity: str) -> EventOccurrence:
+    """A leader's term was ended before its lease: by whom and why, as its successor tells."""
+    subject = Subject("Lease", LEASE_NAMESPACE, LEASE_NAME, "", "coordination.k8s.io/v1")
+    return EventOccurrence(subject, WARNING, REASON_REVOKED, words, identity)
 
 
 def of_change(change: CacheChange, snapshot: Snapshot) -> Iterable[EventOccurrence]:
