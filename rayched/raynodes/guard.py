@@ -42,6 +42,9 @@ _LIFE_SECONDS_MIN: Final = 30.0
 _LOOK_SECONDS: Final = 0.2
 _PATIENCE_SECONDS: Final = 10.0
 """How much longer than their time pods may take, while somebody sees to their end."""
+_REFUSING_SECONDS: Final = 5.0
+"""So long an agent without pods still refuses what comes: the scheduler learns a moment late that the node takes no more,
+and a pod that is bound to it when nobody is there would wait for ever."""
 _STOP_SECONDS: Final = 10.0
 _KILL_SECONDS: Final = 10.0
 _STARTS_MAX: Final = 3
@@ -207,12 +210,17 @@ class NodeGuard:
         """How many are left when the time is over."""
         verb, left = "shutdown", self._shims()
         self._failures, self._starts_at = 0, 0.0
+        empty_since: float | None = None
         # An agent without pods is asked as well: what is bound to its node meanwhile is refused, and so told to have ended.
         while (left or self._agent is not None) and time.monotonic() < until and self._failures < _STARTS_MAX:
             self._start_if_due()
             state = self._ask(verb)
             if state is not None and not state["pods"]:
-                return 0
+                empty_since = time.monotonic() if empty_since is None else empty_since
+                if time.monotonic() >= empty_since + _REFUSING_SECONDS:
+                    return 0
+            else:
+                empty_since = None
             if state is not None:
                 # An agent that was started meanwhile knows of no shutdown.
                 verb = "state" if state["shutting_down"] else "shutdown"
