@@ -1,0 +1,83 @@
+"""Files that their owner alone may read: keys, and all else that lies beside them.
+
+Each is made with its final mode in the same system call, whatever the umask says: there is no moment at which others could open
+it. What replaces a file is written beside it first, so that whoever reads meets the old bytes or the new ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from rayched.pki.errors import PkiError
+
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+_OTHERS: Final = 0o077
+_BYTES_MAX: Final = 1 << 20
+"""No bundle of certificates is that large."""
+
+
+def make_directory(path: Path) -> None:
+    """The directory with those above it. One that is there already is taken if nobody else may enter it. Raises PkiError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(_DIRECTORY_MODE)
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}; name a directory that can be made") from error
+    if mode & _OTHERS:
+        raise PkiError(f"{path}: has mode {mode:04o}, and keys are kept where nobody else may look: chmod 700 {path}")
+
+
+def create(path: Path, data: bytes) -> None:
+    """A new file. Raises PkiError, also where there is one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except FileExistsError:
+        raise PkiError(f"{path}: is there already, and nothing is overwritten") from None
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
+
+
+def replace(path: Path, data: bytes) -> None:
+    """The file, new or in place of another one; all at once. Raises PkiError."""
+    beside = path.with_name(f".{path.name}.new")
+    # Left by somebody who was ended in the middle; one writer at a time (directory.py).
+    beside.unlink(missing_ok=True)
+    create(beside, data)
+    try:
+        beside.replace(path)
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
+
+
+def read(path: Path) -> bytes:
+    """Raises PkiError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
+    if len(data) > _BYTES_MAX:
+        raise PkiError(f"{path}: has more than {_BYTES_MAX} bytes; want keys or certificates in PEM")
+    return data
+
+
+def read_private(path: Path) -> bytes:
+    """A file that its owner alone may read. Raises PkiError with the command that makes it so."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
+    if mode & _OTHERS:
+        raise PkiError(f"{path}: has mode {mode:04o}, so others can read it: chmod 600 {path}")
+    return read(path)
