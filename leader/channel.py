@@ -1,4 +1,4 @@
-"""gRPC channels to etcd: one form of endpoint, one set of options, for the synchronous and the asyncio API.
+"""gRPC channels to etcd: one form of endpoint, one set of options, for the synchronous and the asyncio API, with TLS or without.
 
 Each channel has connections of its own (local subchannel pool): the elector's renewals never queue behind the watch or the
 bulk writes of another channel, and do not inherit its reconnect back-off. Reconnecting is quick (50 ms to 1 s), because etcd
@@ -20,6 +20,8 @@ from typing import Final
 
 import grpc
 import grpc.aio
+
+from leader.tls_channel import EtcdTls, ReloadingAioChannel, ReloadingChannel
 
 _OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -44,6 +46,30 @@ class EndpointError(ValueError):
     """An etcd endpoint that is not host:port, or a host name that does not resolve."""
 
 
+class SecureEndpoints(tuple[str, ...]):
+    """Endpoints that are reached over TLS, and what they are reached with. A plain sequence of endpoints has no TLS."""
+
+    tls: EtcdTls
+
+    def __new__(cls, endpoints: Sequence[str], tls: EtcdTls) -> SecureEndpoints:
+        found = super().__new__(cls, endpoints)
+        found.tls = tls
+        return found
+
+    def __reduce__(self) -> tuple[type[SecureEndpoints], tuple[tuple[str, ...], EtcdTls]]:
+        return SecureEndpoints, (tuple(self), self.tls)
+
+
+def kept(endpoints: Sequence[str]) -> tuple[str, ...]:
+    """The endpoints as a tuple that nobody changes, with the TLS that they have."""
+    return endpoints if isinstance(endpoints, SecureEndpoints) else tuple(endpoints)
+
+
+def one_of(endpoints: Sequence[str], endpoint: str) -> tuple[str, ...]:
+    """This endpoint alone, reached as all of them are."""
+    return SecureEndpoints((endpoint,), endpoints.tls) if isinstance(endpoints, SecureEndpoints) else (endpoint,)
+
+
 def channel_options() -> list[tuple[str, int | str]]:
     """The options of every channel to etcd, as grpc takes them."""
     return list(_OPTIONS)
@@ -51,6 +77,9 @@ def channel_options() -> list[tuple[str, int | str]]:
 
 def target_of(endpoints: Sequence[str]) -> str:
     """The gRPC target of these endpoints: `host:port`, `[ipv6]:port` or `http://host:port`, or a single `unix:path`.
+
+    With TLS it is `https://` in place of `http://`, and several endpoints need a server name that the certificates of all of them
+    have: gRPC holds a list against one name.
 
     One host name is left to gRPC's resolver. Several endpoints must become addresses, because a gRPC list holds addresses
     only: names among them are resolved here, once.
@@ -61,7 +90,12 @@ def target_of(endpoints: Sequence[str]) -> str:
         raise EndpointError("etcd endpoints: none given, want at least one host:port")
     if len(endpoints) == 1 and endpoints[0].startswith("unix:"):
         return endpoints[0]
-    pairs = [_host_and_port(endpoint) for endpoint in endpoints]
+    secure = isinstance(endpoints, SecureEndpoints)
+    if isinstance(endpoints, SecureEndpoints) and len(endpoints) > 1 and not endpoints.tls.server_name:
+        raise EndpointError(
+            f"etcd endpoints: {','.join(endpoints)}: several over TLS need a server name that all of their certificates have"
+        )
+    pairs = [_host_and_port(endpoint, secure=secure) for endpoint in endpoints]
     if len(pairs) == 1 and _ip_version(pairs[0][0]) is None:
         return f"dns:///{pairs[0][0]}:{pairs[0][1]}"
     hosts = [(host if _ip_version(host) else _resolved(host, port), port) for host, port in pairs]
@@ -74,20 +108,36 @@ def target_of(endpoints: Sequence[str]) -> str:
 
 
 def open_channel(endpoints: Sequence[str]) -> grpc.Channel:
-    """A channel of its own to these endpoints; connects when first used. The caller closes it."""
-    return grpc.insecure_channel(target_of(endpoints), options=channel_options())
+    """A channel of its own to these endpoints; connects when first used. The caller closes it.
+
+    Raises EndpointError, and TlsFileError where a file that TLS needs is not what it has to be.
+    """
+    target = target_of(endpoints)
+    if not isinstance(endpoints, SecureEndpoints):
+        return grpc.insecure_channel(target, options=channel_options())
+    options = _secure_options(endpoints.tls)
+    return ReloadingChannel(endpoints.tls, lambda credentials: grpc.secure_channel(target, credentials, options=options))
 
 
 def open_aio_channel(endpoints: Sequence[str]) -> grpc.aio.Channel:
     """As `open_channel`, for asyncio; to be called inside a running loop. The stubs of `etcd_shim.rpc` work on both."""
-    return grpc.aio.insecure_channel(target_of(endpoints), options=channel_options())
+    target = target_of(endpoints)
+    if not isinstance(endpoints, SecureEndpoints):
+        return grpc.aio.insecure_channel(target, options=channel_options())
+    options = _secure_options(endpoints.tls)
+    return ReloadingAioChannel(endpoints.tls, lambda credentials: grpc.aio.secure_channel(target, credentials, options=options))
 
 
-def _host_and_port(endpoint: str) -> tuple[str, int]:
-    text = endpoint.strip()
-    if text.startswith("https://"):
-        raise EndpointError(f"etcd endpoint {endpoint!r}: TLS is not supported, want host:port or http://host:port")
-    host, _, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+def _secure_options(tls: EtcdTls) -> list[tuple[str, int | str]]:
+    return [*_OPTIONS, *([("grpc.ssl_target_name_override", tls.server_name)] if tls.server_name else [])]
+
+
+def _host_and_port(endpoint: str, *, secure: bool) -> tuple[str, int]:
+    text, scheme, other = endpoint.strip(), "https://" if secure else "http://", "http://" if secure else "https://"
+    if text.startswith(other):
+        found = "there are files for TLS" if secure else "there is no file of authorities for TLS"
+        raise EndpointError(f"etcd endpoint {endpoint!r}: {found}, so want host:port or {scheme}host:port")
+    host, _, port = text.removeprefix(scheme).rstrip("/").rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import grpc
 
 from leader import effects as fx
-from leader.channel import open_channel, target_of
+from leader.channel import kept, open_channel, target_of
 from leader.clock import NS_PER_SECOND
 from leader.etcd_lease import EtcdLease
 from leader.etcd_requests import LockKeys, build, read_outcome
@@ -46,7 +46,7 @@ class EtcdLock:
         """`held` is told the term that etcd has confirmed, whenever it or its lease is another one than before, and None at its
         release; `watched` all that the watch sees. Both on other threads, so they must not block. Raises EndpointError."""
         target_of(endpoints)
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = LockKeys(_bytes(record_key), _bytes(epoch_key))
         self._deliver: Callable[[Event], None] = _log_undelivered
         self._channel: grpc.Channel | None = None

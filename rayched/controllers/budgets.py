@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from rayched.api.kinds import POD_DISRUPTION_BUDGET
 from rayched.controllers.budget_view import OP_BUDGET, BudgetView
 from rayched.controllers.loop_thread import LoopThread
@@ -53,7 +53,7 @@ class BudgetStatus:
         changes: ClusterChanges | None = None,
     ) -> None:
         """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself."""
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = keys
         self._epoch = epoch
         self._wall_clock = wall_clock

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from rayched.controllers.loop_thread import LoopThread
 from rayched.store.errors import StoreError
 from rayched.store.io.client import StoreClient
@@ -38,7 +38,7 @@ class Housekeeping:
     """Owns its thread. `start` and `stop` once."""
 
     def __init__(self, endpoints: Sequence[str], duties: Sequence[Duty], epoch: Callable[[], int | None]) -> None:
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._duties = tuple(duties)
         self._epoch = epoch
         self._loop = LoopThread("housekeeping", self._run)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from rayched.controllers.heartbeat_ages import HeartbeatAges
 from rayched.controllers.loop_thread import LoopThread
 from rayched.controllers.node_care import NodeCare
@@ -84,7 +84,7 @@ class NodeController:
         changes: ClusterChanges | None = None,
     ) -> None:
         """`epoch` gives the epoch to write under now; None on a standby. Without `changes` it follows etcd itself."""
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = keys
         self._settings = settings
         self._epoch = epoch

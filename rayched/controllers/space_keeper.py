@@ -29,7 +29,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge
 
-from leader.channel import open_channel
+from leader.channel import kept, one_of, open_channel
 from leader.record import read_stored_record
 from rayched.controllers.clock_skew import ClockSkew
 from rayched.controllers.compaction import compactable, moments_in, value_of, with_moment
@@ -93,7 +93,7 @@ class SpaceKeeper:
     ) -> None:
         """`epoch` is None on a standby. Without `compact` it only looks. `room_for_events` is told after each look."""
         self.gate = SpaceGate()
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = keys
         self._epoch = epoch
         self._compact = compact
@@ -135,7 +135,7 @@ class SpaceKeeper:
     def _run(self) -> None:
         with ExitStack() as owned:
             stores = [
-                StoreClient(owned.enter_context(contextlib.closing(open_channel([endpoint]))), _DEADLINES)
+                StoreClient(owned.enter_context(contextlib.closing(open_channel(one_of(self._endpoints, endpoint)))), _DEADLINES)
                 for endpoint in self._endpoints
             ]
             self._renewed_at = _boottime()

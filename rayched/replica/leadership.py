@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from prometheus_client import Metric
 
 from leader.belief import BeliefCell
+from leader.channel import kept
 from leader.config import ElectionConfig, TimingProfile
 from leader.elector import Elector
 from leader.etcd_lock import EtcdLock
@@ -82,7 +83,7 @@ class Leadership:
         connections is replaced at once, and one that is silent for `suspect_after` seconds, unless None. Raises EndpointError."""
         self._identity = identity
         self._version = version
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = keys
         self._durations = durations
         self._belief = belief

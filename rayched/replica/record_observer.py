@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from leader.clock import SystemClock
 from leader.etcd_requests import LockKeys
 from leader.etcd_watch import KeyWatch
@@ -22,7 +22,7 @@ class RecordObserver:
     """`start`, then `close`, which may come without a start. `on_change` is called on a thread of its own."""
 
     def __init__(self, endpoints: Sequence[str], keys: Keys, on_change: Callable[[], object]) -> None:
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = LockKeys(keys.record, keys.epoch)
         self._on_change = on_change
         self._seen = Observation()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from rayched.store.codec import decode_entry
 from rayched.store.entries import Entry
 from rayched.store.io.watcher import Handler, Watcher
@@ -42,7 +42,7 @@ class OwnWatches:
     """A watch and a connection for each who follows."""
 
     def __init__(self, endpoints: Sequence[str]) -> None:
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
 
     def follow(self, prefix: bytes, handler: Handler) -> Following:
         return _OwnWatch(open_channel(self._endpoints), prefix, handler)

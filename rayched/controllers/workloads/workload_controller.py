@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.controllers.loop_thread import LoopThread
 from rayched.controllers.workloads.event_sending import WorkloadEventSender
@@ -60,7 +60,7 @@ class WorkloadController:
 
         `may_create`: whether the store has room for new objects; `may_tell`: for Events.
         """
-        self._endpoints = tuple(endpoints)
+        self._endpoints = kept(endpoints)
         self._keys = keys
         self._epoch = epoch
         self._tolerations = tolerations

@@ -1,0 +1,31 @@
+"""How long the certificate that etcd is shown is still valid; that of the API is counted by the server (api_metrics.py)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from prometheus_client import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+
+from leader.tls_channel import EtcdTls
+from rayched.pki import private_files
+from rayched.pki.certificates import facts_of, read_certificates
+from rayched.pki.errors import PkiError
+
+_log = logging.getLogger("rayched.replica")
+
+
+def etcd_certificate_metrics(tls: EtcdTls | None, now: float) -> list[Metric]:
+    """Of what is in the file now; `now`: seconds since 1970. Without a certificate there is no value."""
+    left = GaugeMetricFamily(
+        "rayched_certificate_expiry_seconds", "How long certificates in use are still valid; negative: expired.", labels=["use"]
+    )
+    if tls is not None and tls.certificate:
+        try:
+            facts = facts_of(read_certificates(private_files.read(Path(tls.certificate)), tls.certificate)[0])
+        except PkiError as error:
+            _log.warning("a scrape lacks how long etcd's certificate is still valid: %s", error)
+        else:
+            left.add_metric(["etcd"], facts.not_after - now)
+    return [left]
