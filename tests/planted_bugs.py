@@ -90,6 +90,11 @@ WORKLOADS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of what makes pods, in the same form; random histories of the workload controllers are to notice them."""
 
+CERTIFICATES: Final[Mapping[str, str]] = MappingProxyType(
+    {"certificates are not judged in each call": "rayched.server.peers:RULE_CERTIFICATES_ARE_JUDGED_IN_EACH_CALL"}
+)
+"""Bugs of who is served, in the same form; tests of the server are to notice them."""
+
 ACCESS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "a role is not looked at": "rayched.access.authorizing:RULE_ACCESS_ROLES",
@@ -138,7 +143,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **SWITCHES}[bug].partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **SWITCHES}[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

@@ -28,12 +28,14 @@ from rayched.client.async_workloads import AsyncWorkloadCalls
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.calls import UnaryCall
 from rayched.client.client import BOUND_SECONDS
-from rayched.client.endpoints import Patience, endpoints_of
+from rayched.client.contexts import choose
+from rayched.client.endpoints import Patience
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
 from rayched.client.sources import Manifest, Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
+from rayched.pki.tls_files import TlsFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
     ApplyResponse,
@@ -60,12 +62,22 @@ R = TypeVar("R")
 class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, AsyncReadingCalls, AsyncAccessCalls):
     """Connections to all replicas. Close it, or use it in an `async with`."""
 
-    def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:
-        """Endpoints are host:port, comma separated or a sequence; without any those of $RAYCHED_SERVER, else the default ones.
+    def __init__(
+        self,
+        endpoints: str | Sequence[str] | None = None,
+        *,
+        timeout_seconds: float = 10.0,
+        context: str | None = None,
+        tls: TlsFiles | None = None,
+        insecure: bool = False,
+    ) -> None:
+        """Endpoints are host:port, in one text or several; none: those of $RAYCHED_SERVER, of a context, or the default ones.
 
-        `timeout_seconds` is how long a call may take, attempts and pauses together; each call can have its own.
+        `context`: by name, see contexts.py; `tls`: a certificate's files in its place; `insecure`: no TLS at all.
+        `timeout_seconds`: for a call, attempts and pauses together; each can have its own. Raises ValueError.
         """
-        self._transport = AsyncTransport(endpoints_of(endpoints), Patience(total_seconds=timeout_seconds))
+        chosen = choose(endpoints, context, tls, insecure=insecure)
+        self._transport = AsyncTransport(chosen.endpoints, Patience(total_seconds=timeout_seconds), chosen.certificate())
 
     @property
     def endpoints(self) -> tuple[str, ...]:

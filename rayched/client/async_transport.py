@@ -14,18 +14,23 @@ import grpc
 import tenacity
 from google.protobuf.message import Message
 
-from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, method, retry_rules, serialized
+from rayched.client.channels import CallUse, EndpointChannels
+from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
+from rayched.pki.client_credentials import ClientCertificate
 
 
 class AsyncTransport:
     """Channels to the endpoints."""
 
-    def __init__(self, endpoints: Sequence[str], patience: Patience | None = None) -> None:
-        self.endpoints = Endpoints(endpoints)
+    def __init__(
+        self, endpoints: Sequence[str], patience: Patience | None = None, certificate: ClientCertificate | None = None
+    ) -> None:
+        """Without a certificate there is no TLS."""
+        self.endpoints = Endpoints(endpoints, certificate)
         self.patience = patience or Patience()
-        self._channels: dict[str, Any] = {}
-        self._methods: dict[tuple[str, str], Any] = {}
+        self._channels = EndpointChannels(grpc.aio.insecure_channel, grpc.aio.secure_channel, CHANNEL_OPTIONS, certificate)
+        self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def call(
@@ -45,7 +50,8 @@ class AsyncTransport:
                 endpoint = self.endpoints.current()
                 left = max(ends_at - clock(), 0.001)
                 try:
-                    return await self._method(endpoint, name)(request, timeout=min(left, self.patience.attempt_seconds))
+                    with self._use(endpoint, name) as call:
+                        return await call(request, timeout=min(left, self.patience.attempt_seconds))
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
                 raise failures.told_of(failure)
@@ -58,31 +64,24 @@ class AsyncTransport:
     def stream(self, name: str, request: Message) -> tuple[str, Any]:
         """Opens a stream at the current endpoint; no deadline."""
         endpoint = self.endpoints.current()
-        return endpoint, self._method(endpoint, name)(request)
+        return endpoint, self._use(endpoint, name).stream(request)
 
     def two_way(self, name: str) -> tuple[str, Any]:
         """Opens a stream both ways at the current endpoint; no deadline."""
         endpoint = self.endpoints.current()
-        return endpoint, self._method(endpoint, name)()
+        return endpoint, self._use(endpoint, name).stream()
 
     async def close(self) -> None:
         self._closed = True
-        channels = list(self._channels.values())
-        self._channels.clear()
-        self._methods.clear()
-        for channel in channels:
+        for channel in self._channels.take_all():
             await channel.close()
 
-    def _method(self, endpoint: str, name: str) -> Any:
+    def _use(self, endpoint: str, name: str) -> CallUse:
         if self._closed:
             raise ClientClosed
-        found = self._methods.get((endpoint, name))
-        if found is None:
-            channel = self._channels.get(endpoint)
-            if channel is None:
-                channel = self._channels[endpoint] = grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
-            target = method(name)
-            make = getattr(channel, target.kind)
-            found = make(target.path, serialized, target.response.FromString)
-            self._methods[endpoint, name] = found
+        found = self._channels.channel(endpoint).use(name)
+        for channel in self._channels.take_idle():
+            closing = asyncio.create_task(channel.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
         return found

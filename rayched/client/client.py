@@ -25,8 +25,9 @@ from rayched.client.access import AccessCalls
 from rayched.client.bindings import BoundWait, PodReference
 from rayched.client.bulk_submission import BulkSubmission
 from rayched.client.calls import UnaryCall
+from rayched.client.contexts import choose
 from rayched.client.editing import EditingCalls, followed
-from rayched.client.endpoints import Patience, endpoints_of
+from rayched.client.endpoints import Patience
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
 from rayched.client.reading import ReadingCalls
@@ -36,6 +37,7 @@ from rayched.client.submissions import Submitted, all_submitted, read_objects, r
 from rayched.client.transport import Transport
 from rayched.client.watch import LeaderStream, WatchStream
 from rayched.client.workloads import WorkloadCalls
+from rayched.pki.tls_files import TlsFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
     ApplyResponse,
@@ -64,12 +66,22 @@ R = TypeVar("R")
 class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCalls):
     """Connections to all replicas. Close it, or use it in a `with`."""
 
-    def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0) -> None:
-        """Endpoints are host:port, comma separated or a sequence; without any those of $RAYCHED_SERVER, else the default ones.
+    def __init__(
+        self,
+        endpoints: str | Sequence[str] | None = None,
+        *,
+        timeout_seconds: float = 10.0,
+        context: str | None = None,
+        tls: TlsFiles | None = None,
+        insecure: bool = False,
+    ) -> None:
+        """Endpoints are host:port, in one text or several; none: those of $RAYCHED_SERVER, of a context, or the default ones.
 
-        `timeout_seconds` is how long a call may take, attempts and pauses together; each call can have its own.
+        `context`: by name, see contexts.py; `tls`: a certificate's files in its place; `insecure`: no TLS at all.
+        `timeout_seconds`: for a call, attempts and pauses together; each can have its own. Raises ValueError.
         """
-        self._transport = Transport(endpoints_of(endpoints), Patience(total_seconds=timeout_seconds))
+        chosen = choose(endpoints, context, tls, insecure=insecure)
+        self._transport = Transport(chosen.endpoints, Patience(total_seconds=timeout_seconds), chosen.certificate())
 
     @property
     def endpoints(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 
 from rayched.api.services import DESCRIPTORS
 from rayched.client.errors import ApiError, ClientClosed, api_error
+from rayched.pki.client_credentials import ClientCertificate
 
 ENVIRONMENT_VARIABLE: Final = "RAYCHED_SERVER"
 DEFAULT_ENDPOINTS: Final = ("127.0.0.1:7420", "127.0.0.1:7421", "127.0.0.1:7422")
@@ -73,7 +74,12 @@ class Patience:
 
 
 def endpoints_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The endpoints given, else those of $RAYCHED_SERVER, else the default ones. Each is host:port."""
+    """The endpoints given, else those of $RAYCHED_SERVER, else the default ones. Each is host:port. Raises ValueError."""
+    return named_endpoints(given) or DEFAULT_ENDPOINTS
+
+
+def named_endpoints(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The same without the default ones: empty where nobody named any."""
     text = given if given is not None else os.environ.get(ENVIRONMENT_VARIABLE, "")
     parts: Iterable[str] = text.split(",") if isinstance(text, str) else text
     found = tuple(part.strip() for part in parts if part.strip())
@@ -81,7 +87,7 @@ def endpoints_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
         host, _, port = endpoint.rpartition(":")
         if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
             raise ValueError(f"server {endpoint!r}: want host:port, for example {DEFAULT_ENDPOINTS[0]}")
-    return found or DEFAULT_ENDPOINTS
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +117,9 @@ def method(name: str) -> Method:
 class Endpoints:
     """The endpoints of a client and the one to use next. Thread-safe."""
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
+    def __init__(self, endpoints: Sequence[str], certificate: ClientCertificate | None = None) -> None:
         self.all = tuple(endpoints)
+        self._certificate = certificate
         self._lock = threading.Lock()
         # Clients spread over the replicas; a single client stays where it was answered.
         self._next = random.randrange(len(self.all))
@@ -129,6 +136,11 @@ class Endpoints:
     def failed(self, endpoint: str, error: Any) -> ApiError:
         """Notes a failure at an endpoint and gives it as ApiError."""
         failure = api_error(error, ", ".join(self.all))
+        if self._certificate is not None and failure.certificate_serial:
+            failure.has_newer_certificate = self._certificate.is_newer_than(failure.certificate_serial)
+        if self._certificate is not None and failure.no_connection and (why := self._certificate.fault()):
+            # With it nobody will let us in, however often it is tried; gRPC does not say so.
+            return ApiError(grpc.StatusCode.UNAUTHENTICATED, why)
         if worth_repeating(failure):
             with self._lock:
                 if self.all[self._next] == endpoint:
@@ -179,7 +191,7 @@ def worth_repeating(error: BaseException) -> bool:
     """Whether another attempt, at another replica, may go better."""
     if isinstance(error, ClientClosed):
         return False
-    return is_overload(error) or (isinstance(error, ApiError) and error.code in _RETRIED)
+    return is_overload(error) or (isinstance(error, ApiError) and (error.code in _RETRIED or error.has_newer_certificate))
 
 
 def is_overload(error: BaseException | None) -> TypeGuard[ApiError]:
@@ -198,4 +210,8 @@ def _raised(state: tenacity.RetryCallState) -> BaseException | None:
 
 def is_broken(error: BaseException) -> bool:
     """Whether a stream that ended so is opened again."""
-    return is_overload(error) or (isinstance(error, ApiError) and error.code in _BROKEN and not isinstance(error, ClientClosed))
+    if is_overload(error):
+        return True
+    if not isinstance(error, ApiError) or isinstance(error, ClientClosed):
+        return False
+    return error.code in _BROKEN or error.has_newer_certificate

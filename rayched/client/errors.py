@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
+from rayched.pki.client_credentials import CERTIFICATE_KEY
 from rayched.v1.services_pb2 import BudgetRefusal, FieldViolation, LeaderAddress, Outcome, ResumeFrom, SupersededAgent
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -56,6 +57,12 @@ class ApiError(Exception):
         self.superseded_incarnation: int | None = None
         """FAILED_PRECONDITION: this incarnation of the node's agent, under which it was asked for, is not the present one; None:
         that is not why."""
+        self.certificate_serial = ""
+        """UNAUTHENTICATED: of the certificate that has expired or is revoked, hexadecimal."""
+        self.has_newer_certificate = False
+        """The client's files hold another one by now, with which the call may go better."""
+        self.no_connection = False
+        """No connection was made, or it did not last."""
         self.never_sent = False
         """No connection could be made, so no replica has seen the call."""
         self.may_have_been_done = False
@@ -77,15 +84,18 @@ def api_error(error: Any, endpoints: str) -> ApiError:
     code = error.code() or grpc.StatusCode.UNKNOWN
     text = " ".join((error.details() or code.name).split())
     never_sent = code is grpc.StatusCode.UNAVAILABLE and any(part in text for part in _NEVER_CONNECTED)
-    if code is grpc.StatusCode.UNAVAILABLE and any(part in text for part in _NO_CONNECTION):
+    no_connection = code is grpc.StatusCode.UNAVAILABLE and any(part in text for part in _NO_CONNECTION)
+    if no_connection:
         text = f"no rayched answers at {endpoints}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = f"no answer in time from {endpoints}"
     result = ApiError(code, text)
-    result.never_sent = never_sent
+    result.never_sent, result.no_connection = never_sent, no_connection
     for key, packed in error.trailing_metadata() or ():
         if key == _DETAILS_KEY:
             _add_details(result, packed)
+        elif key == CERTIFICATE_KEY:
+            result.certificate_serial = str(packed)
     return result
 
 

@@ -14,6 +14,8 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError, outcome_error
 from rayched.client.watch import ResumingStream, StreamClosed
 from rayched.client.watching import Event, EventType
+from rayched.pki.client_credentials import ClientCertificate
+from rayched.pki.tls_files import TlsFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod
 from rayched.v1.services_pb2 import (
     HeartbeatRequest,
@@ -122,10 +124,23 @@ def _named(key: ObjectKey) -> UnreadableObject:
 class NodeAgentClient(Client):
     """A Client with the calls of one node's agent; with a `node` its calls carry the identity of that agent."""
 
-    def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout_seconds: float = 10.0, node: str = "") -> None:
-        super().__init__(endpoints, timeout_seconds=timeout_seconds)
+    def __init__(
+        self,
+        endpoints: str | Sequence[str] | None = None,
+        *,
+        timeout_seconds: float = 10.0,
+        node: str = "",
+        context: str | None = None,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        super().__init__(endpoints, timeout_seconds=timeout_seconds, context=context, tls=tls)
         if node:
             self._transport.identity = node_identity(node)
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """What it shows to replicas; None: it speaks no TLS."""
+        return self._transport.certificate
 
     def watch_node(self, node: str, incarnation: int = 0) -> NodeWatch:
         """`incarnation` 0: of a node that has no agent that runs pods."""

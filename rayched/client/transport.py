@@ -17,8 +17,10 @@ from google.protobuf.message import Message
 from grpc.experimental import ChannelOptions
 
 from rayched.api.identity import IDENTITY_METADATA
-from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, method, retry_rules, serialized
+from rayched.client.channels import CallUse, EndpointChannels
+from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
+from rayched.pki.client_credentials import ClientCertificate
 
 # The thread that reads a stream takes its messages from the connection by itself.
 _OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
@@ -27,12 +29,15 @@ _OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 
 class Transport:
     """Channels to the endpoints."""
 
-    def __init__(self, endpoints: Sequence[str], patience: Patience | None = None) -> None:
-        self.endpoints = Endpoints(endpoints)
+    def __init__(
+        self, endpoints: Sequence[str], patience: Patience | None = None, certificate: ClientCertificate | None = None
+    ) -> None:
+        """Without a certificate there is no TLS."""
+        self.certificate: Final = certificate
+        self.endpoints = Endpoints(endpoints, certificate)
         self.patience = patience or Patience()
         self._lock = threading.Lock()
-        self._channels: dict[str, Any] = {}
-        self._methods: dict[tuple[str, str], Any] = {}
+        self._channels = EndpointChannels(grpc.insecure_channel, grpc.secure_channel, _OPTIONS, certificate)
         self._closed = False
         self.identity = ""
         """Who the calls are from (api/identity.py); empty: nobody in particular."""
@@ -53,8 +58,8 @@ class Transport:
                 endpoint = self.endpoints.current()
                 left = max(ends_at - time.monotonic(), 0.001)
                 try:
-                    call = self._method(endpoint, name)
-                    return call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata())
+                    with self._use(endpoint, name) as call:
+                        return call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata())
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
                 raise failures.told_of(failure)
@@ -67,7 +72,8 @@ class Transport:
     def stream(self, name: str, request: Message | Iterator[Message], timeout_seconds: float | None = None) -> tuple[str, Any]:
         """Opens a stream at the current endpoint; `request`: of messages where the caller streams as well."""
         endpoint = self.endpoints.current()
-        return endpoint, self._method(endpoint, name)(request, timeout=timeout_seconds, metadata=self._metadata())
+        use = self._use(endpoint, name)
+        return endpoint, use.stream(request, timeout=timeout_seconds, metadata=self._metadata())
 
     def _metadata(self) -> tuple[tuple[str, str], ...] | None:
         return ((IDENTITY_METADATA, self.identity),) if self.identity else None
@@ -75,23 +81,16 @@ class Transport:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            channels = list(self._channels.values())
-            self._channels.clear()
-            self._methods.clear()
+            channels = self._channels.take_all()
         for channel in channels:
             channel.close()
 
-    def _method(self, endpoint: str, name: str) -> Any:
+    def _use(self, endpoint: str, name: str) -> CallUse:
         with self._lock:
             if self._closed:
                 raise ClientClosed
-            found = self._methods.get((endpoint, name))
-            if found is None:
-                channel = self._channels.get(endpoint)
-                if channel is None:
-                    channel = self._channels[endpoint] = grpc.insecure_channel(endpoint, options=_OPTIONS)
-                target = method(name)
-                make = getattr(channel, target.kind)
-                found = make(target.path, serialized, target.response.FromString)
-                self._methods[endpoint, name] = found
-            return found
+            found = self._channels.channel(endpoint).use(name)
+            idle = self._channels.take_idle()
+        for channel in idle:
+            channel.close()
+        return found

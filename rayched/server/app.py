@@ -9,7 +9,8 @@ Stopping: `announce_stop` turns health off, so that clients go elsewhere; `stop`
 revision to go on from, lets calls under way finish for a moment, and closes everything. Between the two the replica gives up
 the lead.
 
-Binds to loopback only, unless told otherwise: without certificates nothing proves who calls.
+With certificates (`ServerTls`) every caller needs one, and the port may be open to others than this host. Without them nothing
+proves who calls, and it is on loopback only, unless told otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -28,6 +30,7 @@ from rayched.api.defaulting import default
 from rayched.api.kinds import NAMESPACE, wrap
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES
 from rayched.server.edge.connection_sweeper import sweeping
+from rayched.server.http.api_metrics import certificate_metrics
 from rayched.server.http.health import Health
 from rayched.server.objects import Objects, lost_write, timestamp_now
 from rayched.server.ports import LeadershipPort, SchedulerPort
@@ -72,7 +75,8 @@ class ApiServer:
             server.add_generic_rpc_handlers((handler,))
         self._health.starting()
         try:
-            bound = server.add_insecure_port(f"{host}:{port}")
+            place, tls = f"{host}:{port}", self._options.tls
+            bound = server.add_insecure_port(place) if tls is None else server.add_secure_port(place, tls.credentials())
         except RuntimeError:
             bound = 0
         if not bound:
@@ -85,6 +89,8 @@ class ApiServer:
         self._spawn(self._stay_useful(running))
         self._spawn(sweeping(running.edge, host.strip("[]"), bound))
         self._spawn(self._watch_feed(running))
+        if tls is not None:
+            self._spawn(tls.judge.watch())
 
     def problem(self) -> str | None:
         """None, or why it cannot serve the cluster's state now; from any thread."""
@@ -123,7 +129,9 @@ class ApiServer:
 
     def metrics(self) -> list[Metric]:
         """What the API counts, as of now. In the event loop."""
-        return [] if self._running is None else self._running.metrics()
+        if self._running is None:
+            return []
+        return [*self._running.metrics(), *certificate_metrics(self._options.tls, time.time())]
 
     async def announce_stop(self) -> None:
         """Health turns NOT_SERVING for good; calls are still served."""

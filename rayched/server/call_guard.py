@@ -33,7 +33,7 @@ from rayched.access.requests import Facts, RequestFacts, facts_of
 from rayched.api.identity import IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
 from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
-from rayched.server.errors import ApiFailure, Code, unavailable
+from rayched.server.errors import ApiFailure, Code, unauthenticated, unavailable
 
 FOR_METADATA: Final = "rayched-for"
 """For whom a replica passes a call on: the URI of an identity."""
@@ -64,10 +64,6 @@ def loopback_identity(context: Any) -> Identity:
         return Identity(INSECURE_DOMAIN, IdentityKind.NODE, node)
     except IdentityError as error:
         raise unauthenticated(f"{IDENTITY_METADATA}: {error}") from None
-
-
-def unauthenticated(message: str) -> ApiFailure:
-    return ApiFailure(Code.UNAUTHENTICATED, message)
 
 
 class CallGuard:

@@ -23,6 +23,7 @@ from google.rpc.status_pb2 import Status
 from rayched.api.errors import FieldError
 from rayched.api.kinds import UnknownKind
 from rayched.api.selectors import SelectorError
+from rayched.pki.client_credentials import CERTIFICATE_KEY
 from rayched.server.ports import Leader
 from rayched.store.codec import PoisonedObject
 from rayched.store.errors import Compacted, FutureRevision, RequestTooLarge, StoreBusy, StoreFull, StoreUnavailable
@@ -57,11 +58,15 @@ _CODES: Final[tuple[tuple[type[Exception], Any, str], ...]] = (
 class ApiFailure(Exception):
     """What a call ends with instead of an answer. `details` are packed into the status as they are."""
 
-    def __init__(self, code: Any, message: str, details: Sequence[Message] = ()) -> None:
+    def __init__(
+        self, code: Any, message: str, details: Sequence[Message] = (), trailers: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """`trailers`: further ones, as they are."""
         super().__init__(message)
         self.code = code
         self.message = message
         self.details = tuple(details)
+        self.trailers = tuple(trailers)
 
     @property
     def violations(self) -> list[FieldViolation]:
@@ -118,6 +123,11 @@ def forbidden_by_state(message: str) -> ApiFailure:
 def denied(identity: str, call: str, why: str) -> ApiFailure:
     """The identity that a call carries may not make it."""
     return ApiFailure(Code.PERMISSION_DENIED, f"{identity} may not {call}: {why}")
+
+
+def unauthenticated(why: str, serial: str = "") -> ApiFailure:
+    """The connection's certificate is no caller's, or does not count any more; then its serial number goes along."""
+    return ApiFailure(Code.UNAUTHENTICATED, why, trailers=((CERTIFICATE_KEY, serial),) if serial else ())
 
 
 def denied_fields(subject: str, errors: Sequence[FieldError]) -> ApiFailure:
@@ -193,10 +203,10 @@ def failure_of(error: Exception, call: str) -> ApiFailure:
     return ApiFailure(Code.INTERNAL, f"internal error in {call}; the replica's log has the cause")
 
 
-def trailers(failure: ApiFailure) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata of a failure; empty without details."""
+def trailers(failure: ApiFailure) -> tuple[tuple[str, str | bytes], ...]:
+    """The trailing metadata of a failure."""
     if not failure.details:
-        return ()
+        return failure.trailers
     status = Status(code=failure.code.value[0], message=one_line(failure.message))
     size = status.ByteSize()
     for index, detail in enumerate(failure.details):
@@ -209,7 +219,7 @@ def trailers(failure: ApiFailure) -> tuple[tuple[str, bytes], ...]:
             status.details.append(rest)
             break
         status.details.append(packed)
-    return ((DETAILS_KEY, status.SerializeToString()),)
+    return ((DETAILS_KEY, status.SerializeToString()), *failure.trailers)
 
 
 def one_line(message: str) -> str:

@@ -7,6 +7,7 @@ read before the edge (edge/edge.py) has settled who makes the call, whether it m
 is about is judged once it is read (call_guard.py): that of a call with one request before the method is called, the first message
 of a caller's stream when it comes. The edge also
 
+* refuses whoever's certificate does not count (peers.py), at the begin of a call and with each message of a stream,
 * lets calls that write pass the gate (write_gate.py), before their requests are parsed,
 * refuses bytes that are no message of the request's type as INVALID_ARGUMENT,
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
@@ -95,6 +96,7 @@ class Call:
 
     async def write(self, response: Message | bytes) -> None:
         """Sends on the stream; waits while the caller does not read. CancelledError: the caller has left."""
+        self._passage.check_certificate()
         await self._passage.send(_write(response))
 
     def counted(self, objects: int = 0, calls: float = 1.0) -> None:
@@ -242,7 +244,11 @@ def _at_edge(
         try:
             passage = edge.admit(context, name, traits, unary=unary)
             context.add_done_callback(passage.over)
-            return await serve(passage, make_call(context, passage))
+            judge = edge.ports.judge
+            if unary or judge is None:
+                return await serve(passage, make_call(context, passage))
+            with judge.holding(context):
+                return await serve(passage, make_call(context, passage))
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of. The failure
             # itself is not kept: it refers to this frame, and both would hold what the call has read and sent.

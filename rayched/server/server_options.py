@@ -6,15 +6,24 @@ import contextlib
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from rayched.access.authorizing import Authorizer
+from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import RoleBinding
+from rayched.access.identity import Identity, IdentityKind
+from rayched.access.policy import AccessRole
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.server.call_guard import INSECURE_BINDINGS, IdentityOf, loopback_identity
+from rayched.server.call_guard import INSECURE_BINDINGS, CallGuard, IdentityOf, loopback_identity
 from rayched.server.edge.limits import EdgeLimits
+from rayched.server.peers import ServerTls
 from rayched.server.services.watch_service import WatchLimits
 from rayched.server.watching.watch_hub import HubLimits
 from rayched.store.keys import Keys
 from rayched.store.space import SpaceGate
+
+ADMIN: Final = "admin"
+"""The user who is the administrator of a cluster with certificates."""
 
 
 class ListenError(Exception):
@@ -31,7 +40,9 @@ class ServerOptions:
     keys: Keys = field(default_factory=Keys)
     version: str = ""
     allow_remote: bool = False
-    """Listen on other addresses than loopback as well."""
+    """Listen on other addresses than loopback although there are no certificates."""
+    tls: ServerTls | None = None
+    """With it, callers are who their certificates say; else `identity_of` says who they are."""
     hub: HubLimits = field(default_factory=HubLimits)
     watch: WatchLimits = field(default_factory=WatchLimits)
     tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
@@ -45,15 +56,22 @@ class ServerOptions:
     built_in_bindings: Sequence[RoleBinding] = INSECURE_BINDINGS
     """Roles that nobody can take away; without certificates whoever reaches the server is its administrator."""
 
+    def guard(self) -> CallGuard:
+        """Who may what. With certificates the user `admin` is the administrator that nobody can take away."""
+        if self.tls is None:
+            return CallGuard(Authorizer(BindingTable(self.built_in_bindings)), self.identity_of)
+        admin = Identity(self.tls.judge.trust_domain, IdentityKind.USER, ADMIN)
+        return CallGuard(Authorizer(BindingTable((RoleBinding(admin, AccessRole.ADMIN),))), self.tls.judge.identify)
+
 
 def host_and_port(options: ServerOptions) -> tuple[str, int]:
     """Where it is to listen. Raises ListenError."""
     host, _, port = options.listen_address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ListenError(f"listen address {options.listen_address!r}: want host:port")
-    if not options.allow_remote and not _is_loopback(host):
+    if not options.allow_remote and options.tls is None and not _is_loopback(host):
         raise ListenError(
-            f"listen address {options.listen_address!r}: is not loopback; there is no authentication, so that must be asked for"
+            f"listen address {options.listen_address!r}: is not loopback; without certificates that must be asked for"
         )
     return host, int(port)
 

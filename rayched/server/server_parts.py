@@ -16,8 +16,6 @@ from google.protobuf.descriptor import ServiceDescriptor
 from prometheus_client import Metric
 
 from leader.channel import open_aio_channel, open_channel
-from rayched.access.authorizing import Authorizer
-from rayched.access.binding_table import BindingTable
 from rayched.api.kinds import EVENT, NAMESPACE, POD
 from rayched.api.services import DESCRIPTORS
 from rayched.server.admission.admission import Admission
@@ -121,8 +119,9 @@ class ServerParts:
         self.ready = asyncio.Event()
         self._channel = open_aio_channel(options.etcd_endpoints)
         self.gate = gate = WriteGate()
-        self.guard = guard = CallGuard(Authorizer(BindingTable(options.built_in_bindings)), options.identity_of)
-        self.edge = Edge(options.edge, EdgePorts(guard.identify, guard.authorize))
+        self.guard = guard = options.guard()
+        tls = options.tls
+        self.edge = Edge(options.edge, EdgePorts(guard.identify, guard.authorize, None if tls is None else tls.judge))
         delays = AttemptDelays(options.keys.prefix(POD), gate.large.tried, time.monotonic)
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)
         encoder = EventEncoder()
@@ -143,7 +142,7 @@ class ServerParts:
             "Admin": AdminService(self.objects, admission, guard),
             "Access": AccessService(self.objects, guard.authorizer),
             "Leadership": self.leadership,
-            "Scheduling": SchedulingService(leadership, scheduler),
+            "Scheduling": SchedulingService(leadership, scheduler, None if tls is None else tls.forwards),
             "Health": health,
             "ServerReflection": ReflectionService([service.full_name for service in SERVED.values()]),
             **streaming_services(self.streams),

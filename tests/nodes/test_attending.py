@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from rayched.access.identity import IdentityKind
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
+from rayched.pki.directory import PkiDirectory
+from rayched.pki.issuing import leaf_request
+from rayched.pki.tls_files import TlsFiles
 from rayched.replica.etcd.etcd_server import EtcdServer
+from rayched.server.peers import ServerTls
 from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node
@@ -45,7 +50,8 @@ def begun(replica: Serving, root: Path) -> tuple[AgentStreaming, str, int]:
     def post(work: Callable[[], None]) -> None:
         work()
 
-    streaming = AgentStreaming(settings(root, found.metadata.name), [replica.address], StreamTargets({}), post)
+    client = NodeAgentClient([replica.address])
+    streaming = AgentStreaming(settings(root, found.metadata.name), client, StreamTargets({}), post)
     streaming.start("its-agent")
     return streaming, found.metadata.name, incarnation
 
@@ -76,3 +82,33 @@ def test_an_attempt_that_fails_in_a_way_nobody_thought_of_is_followed_by_another
         until(lambda: attending(replica, node), "it attends")
     finally:
         streaming.stop(4.0)
+
+
+def test_with_certificates_it_attends_as_the_node_and_again_with_a_new_certificate(etcd: EtcdServer, tmp_path: Path) -> None:
+    made = PkiDirectory.create(tmp_path / "pki")
+
+    def issued(kind: IdentityKind, name: str) -> TlsFiles:
+        return TlsFiles.within(Path(made.issue(leaf_request(made.trust_domain, kind, name)).directory))
+
+    tls = ServerTls.read(issued(IdentityKind.REPLICA, "replica-0"), made.deny_list)
+    files = issued(IdentityKind.NODE, "node-1")
+    with serving(
+        ServerOptions("127.0.0.1:0", [etcd.endpoint], Keys(f"/secured-{os.getpid()}"), tls=tls), useful=False
+    ) as replica:
+        client = NodeAgentClient(replica.address, timeout_seconds=20.0, tls=files)
+        node = Node()
+        node.metadata.name = "node-1"
+        incarnation = client.begin(RegisterNodeRequest(node=node, agent_id="its-agent")).incarnation
+        streaming = AgentStreaming(settings(tmp_path, "node-1"), client, StreamTargets({}), lambda work: work())
+        streaming.start("its-agent")
+        try:
+            streaming.registered(incarnation)
+            until(lambda: attending(replica, "node-1"), "it attends")
+            [old] = [one for one in made.issued() if one.uri.endswith("/node/node-1")]
+            issued(IdentityKind.NODE, "node-1")
+            made.revoke(old.serial)
+            until(lambda: not attending(replica, "node-1"), "its old certificate counts no more")
+            until(lambda: attending(replica, "node-1"), "it attends with the new one")
+        finally:
+            streaming.stop(4.0)
+            client.close()

@@ -12,7 +12,7 @@ import pytest
 from rayched.client import Client
 from rayched.raynodes.departed import LOOK_SECONDS, DepartedNodes
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Node, PodStatus
 from rayched.v1.services_pb2 import PodStatusUpdate

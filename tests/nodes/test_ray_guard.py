@@ -17,7 +17,7 @@ from rayched.client import Client
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shutdown import MESSAGE
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from tests.nodes.real_node import a_pod, all_gone, in_phase, processes, registered, sh, status, until
 from tests.server.serving import serving

@@ -6,16 +6,22 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from rayched.pki.authority import Authority
+from rayched.pki.https import HttpsCertificate
+from rayched.pki.tls_files import TlsFiles
 from rayched.server.http import http_endpoint
 from rayched.server.http.health_checks import PING, Check, HealthChecks
 from rayched.server.http.http_endpoint import JSON, Answer, HttpEndpoint, Request
 from rayched.server.server_options import ListenError
+from tests.pki.made import a_pair, an_authority
 
 
 class Opened:
@@ -256,3 +262,58 @@ def test_one_that_is_being_answered_keeps_its_place(opened: Opened) -> None:
         for _ in range(2 * http_endpoint.CONNECTIONS_MAX):
             owned.enter_context(connected(opened))
         assert opened.ask("/readyz")[0] == 200
+
+
+class TestWithACertificate:
+    """Beyond loopback it speaks TLS."""
+
+    @pytest.fixture
+    def authority(self) -> Authority:
+        return an_authority()
+
+    def opened(self, files: TlsFiles) -> HttpEndpoint:
+        routes = {"/readyz": lambda request: Answer(b"ok")}
+        found = HttpEndpoint("127.0.0.1", 0, routes, certificate=HttpsCertificate(files.certificate, files.key))
+        found.start()
+        return found
+
+    def asked(self, endpoint: HttpEndpoint, ca: Path) -> tuple[bytes, int]:
+        """The body, and the serial number of what it showed."""
+        context = ssl.create_default_context(cafile=str(ca))
+        connection = http.client.HTTPSConnection(endpoint.address, timeout=10, context=context)
+        connection.request("GET", "/readyz")
+        shown = connection.sock.getpeercert()  # type: ignore[union-attr]
+        body = connection.getresponse().read()
+        connection.close()
+        return body, int(str(shown["serialNumber"]), 16)
+
+    def test_it_answers_with_its_pair_and_with_a_new_one_once_that_is_there(self, authority: Authority, tmp_path: Path) -> None:
+        first, second = (a_pair(authority, hosts=["127.0.0.1"]) for _ in range(2))
+        files = first.write(tmp_path / "tls")
+        endpoint = self.opened(files)
+        try:
+            assert self.asked(endpoint, files.ca) == (b"ok", first.serial)
+            files.key.write_bytes(second.key)
+            assert self.asked(endpoint, files.ca) == (b"ok", first.serial), "the pair does not fit yet"
+            second.write(tmp_path / "tls")
+            assert self.asked(endpoint, files.ca) == (b"ok", second.serial)
+        finally:
+            endpoint.stop()
+
+    def test_who_speaks_no_tls_or_says_nothing_gets_nothing_and_holds_up_nobody(
+        self, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(http_endpoint, "CONNECTIONS_MAX", 2)
+        files = a_pair(authority, hosts=["127.0.0.1"]).write(tmp_path / "tls")
+        endpoint = self.opened(files)
+        host, _, port = endpoint.address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), 10.0) as plain:
+                plain.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+                assert b"ok" not in plain.recv(1000)
+            with contextlib.ExitStack() as silent:
+                for _ in range(4):
+                    silent.enter_context(socket.create_connection((host, int(port)), 10.0))
+                assert self.asked(endpoint, files.ca)[0] == b"ok"
+        finally:
+            endpoint.stop()

@@ -12,9 +12,10 @@ from rayched.api.identity import node_identity
 from rayched.api.node_size import SIZE_ANNOTATION
 from rayched.client import ApiError, Client
 from rayched.client.node_agent import NodeAgentClient, NodeState
-from rayched.server.admission.node_rules import NODE_RULES, label_fault, refuse_call, taint_fault
+from rayched.server.admission.node_rules import NODE_RULES, label_fault, refuse_call, refuse_request, taint_fault
 from rayched.server.errors import ApiFailure
 from rayched.server.server_parts import SERVED
+from rayched.v1 import streams_pb2
 from rayched.v1.core_pb2 import Node, NodeStatus, PodStatus, Taint
 from rayched.v1.services_pb2 import NodeEvent, PodStatusUpdate, RegisterNodeRequest
 from tests.planted_bugs import planted
@@ -52,6 +53,12 @@ ALLOWED = (
 @pytest.mark.parametrize("key", FORBIDDEN)
 def test_a_label_that_others_rely_on_is_refused_by_name(key: str) -> None:
     assert f'label "{key}"' in label_fault(key)
+
+
+def test_an_agent_attends_for_its_own_node_alone() -> None:
+    refuse_request(node_identity("a"), "AgentStreams.Attend", streams_pb2.AttendRequest(node="a"))
+    with pytest.raises(ApiFailure, match=r"AgentStreams\.Attend: node .b. is another's"):
+        refuse_request(node_identity("a"), "AgentStreams.Attend", streams_pb2.AttendRequest(node="b"))
 
 
 @pytest.mark.parametrize("key", ALLOWED)

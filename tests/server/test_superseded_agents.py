@@ -14,7 +14,7 @@ from rayched.client.errors import ApiError
 from rayched.client.node_agent import NodeAgentClient, NodeState, UnreadableObject
 from rayched.client.watching import Event, EventType
 from rayched.replica.etcd.etcd_server import EtcdServer
-from rayched.server.app import ServerOptions
+from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.services_pb2 import RegisterNodeRequest

@@ -108,7 +108,7 @@ class NodeAgent:
         running = RunningPods(self._runners, self._directory.logs)
         ports = running.ports(self._loop.post, self._clock, self._pressures, of_node, metrics, drivers.remove_unused_images)
         self._pressure = PressureMonitor(settings.eviction, settings.node_stats(), ports)
-        self._streaming = AgentStreaming(settings, client.endpoints, StreamTargets(self._runners), self._loop.post)
+        self._streaming = AgentStreaming(settings, client, StreamTargets(self._runners), self._loop.post)
         self._context = RunnerContext(
             node=settings.node,
             address=settings.address,

@@ -36,6 +36,7 @@ from rayched.server.edge.store_flow import StoreFlow
 from rayched.server.edge.token_buckets import TokenBuckets
 from rayched.server.edge.wrong_credentials import WrongCredentials
 from rayched.server.errors import ApiFailure, Code, over_limit
+from rayched.server.peers import CertificateJudge
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class EdgePorts:
 
     identify: Identify
     authorize: Authorize
+    judge: CertificateJudge | None = None
+    """Whether certificates count, also later on; None: there are none."""
     clock: Callable[[], float] = time.monotonic
 
 

@@ -162,6 +162,11 @@ class Passage:
             self._held += size
         return answer
 
+    def check_certificate(self) -> None:
+        """Raises UNAUTHENTICATED where the caller's does not count any more."""
+        if self._edge.ports.judge is not None:
+            self._edge.ports.judge.check_again(self._context)
+
     async def send(self, message: bytes) -> None:
         """One message of a stream; returns when the caller has taken it, but for what its window holds."""
         key, size = self.caller.key, len(message)

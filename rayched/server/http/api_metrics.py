@@ -12,6 +12,7 @@
 | rayched_api_writes_waiting | gauge | |
 | rayched_api_writes_refused_total | counter | precedence: nodes, users, large |
 | rayched_api_large_object_rate | gauge | |
+| rayched_certificate_expiry_seconds | gauge | use: server, client-ca; the replica adds etcd |
 
 Owner: the event loop. Cost: a dictionary look-up a submission; a scrape looks at each watch once.
 """
@@ -24,6 +25,7 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from rayched.server.admission.write_gate import LINES, WriteGate
+from rayched.server.peers import ServerTls
 from rayched.server.watching.watch_hub import WatchHub
 
 
@@ -41,6 +43,17 @@ def api_metrics(submissions: Counter[str], clients: int, hub: WatchHub, gate: Wr
     revision = GaugeMetricFamily("rayched_watch_revision", "The revision of etcd that the API has read.")
     revision.add_metric([], hub.revision)
     return [submitted, watching, revision, lag, overflow, *_gate_metrics(gate)]
+
+
+def certificate_metrics(tls: ServerTls | None, now: float) -> list[Metric]:
+    """`now`: seconds since 1970. Without TLS there are no values."""
+    left = GaugeMetricFamily(
+        "rayched_certificate_expiry_seconds", "How long certificates in use are still valid; negative: expired.", labels=["use"]
+    )
+    if tls is not None:
+        left.add_metric(["server"], tls.certificate.facts.not_after - now)
+        left.add_metric(["client-ca"], tls.certificate.trusted_until - now)
+    return [left]
 
 
 def _gate_metrics(gate: WriteGate) -> list[Metric]:

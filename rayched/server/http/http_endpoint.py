@@ -12,7 +12,8 @@ KEPT_PATH is answered.
 A page in a browser reaches any port of its host under a name of its own that leads there. So whoever asks by a name that is not
 this endpoint's gets 421; an address is nobody's name.
 
-There is no authentication: whoever reaches the port can read it, so it is opened on loopback unless it was asked for otherwise.
+There is no authentication: whoever reaches the port can read it, so it is opened on loopback unless it was asked for otherwise,
+and then it speaks TLS.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from rayched.api.errors import quoted
+from rayched.pki.https import HttpsCertificate
 from rayched.server.server_options import ListenError
 
 CONNECTIONS_MAX: Final = 64
@@ -84,12 +86,13 @@ class HttpEndpoint:
         routes: Mapping[str, Route],
         parents: frozenset[str] = frozenset(),
         names: Collection[str] = (),
+        certificate: HttpsCertificate | None = None,
     ) -> None:
         """`routes` by path. Those of `parents` also answer for the paths below them. `names`: further ones under which it may be
-        asked. Raises ListenError."""
+        asked. With a certificate it speaks TLS. Raises ListenError."""
         own = frozenset(name.lower() for name in ("localhost", socket.gethostname(), host, *names))
         try:
-            self._server = _Server((host.strip("[]"), port), _table(routes, parents), own)
+            self._server = _Server((host.strip("[]"), port), _table(routes, parents), own, certificate)
         except OSError as error:
             raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         self.address = f"{host}:{self._server.server_address[1]}"
@@ -157,9 +160,16 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, place: tuple[str, int], find: Callable[[str], tuple[Route, str] | None], names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        place: tuple[str, int],
+        find: Callable[[str], tuple[Route, str] | None],
+        names: frozenset[str],
+        certificate: HttpsCertificate | None,
+    ) -> None:
         self.find = find
         self.names = names
+        self._certificate = certificate
         self._guard = threading.Lock()
         self._open: dict[socket.socket, _HttpPlace] = {}
         self._asking: dict[socket.socket, float] = {}
@@ -226,11 +236,23 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
+            if self._certificate is not None:
+                request = self._secured(request, self._certificate)
             super().process_request_thread(request, client_address)
         finally:
             with self._guard:
                 self._open.pop(request, None)
                 self._asking.pop(request, None)
+
+    def _secured(self, request: socket.socket, certificate: HttpsCertificate) -> socket.socket:
+        """The connection with TLS, in the place of the one without. The handshake is part of the time to ask."""
+        secured = certificate.context().wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        with self._guard:
+            if request in self._open:
+                self._open[secured] = self._open.pop(request)
+            if request in self._asking:
+                self._asking[secured] = self._asking.pop(request)
+        return secured
 
     def handle_error(self, _request: Any, client_address: Any) -> None:
         """A client that went away is nobody's fault; routes' own faults are answered before they come here."""

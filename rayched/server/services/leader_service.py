@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from rayched.pki.client_credentials import ClientCertificate
 from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, over_limit, unavailable
 from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, QuestionFailed, SchedulerPort
 from rayched.server.rpc import Call
@@ -84,9 +85,13 @@ class LeadershipService:
 class SchedulingService:
     """Serves at the leader, forwards everywhere else."""
 
-    def __init__(self, leadership: LeadershipPort, scheduler: SchedulerPort) -> None:
+    def __init__(
+        self, leadership: LeadershipPort, scheduler: SchedulerPort, certificate: ClientCertificate | None = None
+    ) -> None:
+        """`certificate`: shown to the leader's replica; None: there is no TLS."""
         self._leadership = leadership
         self._scheduler = scheduler
+        self._certificate = certificate
 
     async def get_scheduler_status(self, request: GetSchedulerStatusRequest, call: Call) -> GetSchedulerStatusResponse:
         return await self._answer("GetSchedulerStatus", request, call, self._scheduler.status, GetSchedulerStatusResponse)
@@ -138,7 +143,7 @@ class SchedulingService:
         onward = type(request)()
         onward.CopyFrom(request)
         onward.hops += 1
-        async with grpc.aio.insecure_channel(leader.address, options=_CHANNEL_OPTIONS) as channel:
+        async with self._channel(leader.address) as channel:
             forward: Any = channel.unary_unary(
                 f"{_SERVICE}/{method}",
                 request_serializer=type(request).SerializeToString,
@@ -156,3 +161,10 @@ class SchedulingService:
                     raise ApiFailure(code, error.details()) from None
                 raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
         return response
+
+    def _channel(self, address: str) -> Any:
+        """Of one call: so it has the certificate that is in force."""
+        if self._certificate is None:
+            return grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        self._certificate.version()
+        return grpc.aio.secure_channel(address, self._certificate.credentials(), options=_CHANNEL_OPTIONS)

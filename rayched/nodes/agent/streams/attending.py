@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -18,7 +18,9 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from rayched.api.stream_proof import NONCE_BYTES
-from rayched.client.endpoints import CHANNEL_OPTIONS, method, serialized
+from rayched.client.channels import EndpointChannels
+from rayched.client.endpoints import CHANNEL_OPTIONS
+from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.agent_settings import AgentSettings
 from rayched.nodes.agent.streams.exec_session import ExecSession
 from rayched.nodes.agent.streams.log_session import LogSession
@@ -50,16 +52,17 @@ class AgentStreaming:
     def __init__(
         self,
         settings: AgentSettings,
-        endpoints: Sequence[str],
+        client: NodeAgentClient,
         targets: StreamTargets,
         post: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`post` runs something in the agent's loop."""
+        """`client` says where replicas are and what is shown to them. `post` runs something in the agent's loop."""
         self._node = settings.node
         self._gate = TokenGate(settings.node, settings.stream_token, partial(secrets.token_bytes, NONCE_BYTES))
         self._sampler = usage_sampler(settings.node, settings.bounds)
         self._sampling = asyncio.Lock()
-        self._endpoints = endpoints
+        self._endpoints = client.endpoints
+        self._channels = EndpointChannels(grpc.aio.insecure_channel, grpc.aio.secure_channel, CHANNEL_OPTIONS, client.certificate)
         self._targets = targets
         self._post = post
         self._agent_id = ""
@@ -99,6 +102,8 @@ class AgentStreaming:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=_END_SECONDS)
+        for channel in self._channels.take_all():
+            await channel.close()
 
     def _attend_as(self, incarnation: int) -> None:
         self._incarnation = incarnation
@@ -108,35 +113,35 @@ class AgentStreaming:
 
     async def _attend(self, endpoint: str) -> None:
         said, pause = "", _PAUSE_SECONDS[0]
-        async with grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS) as channel:
-            while True:
-                await self._registered.wait()
-                begun = self._loop.time()
-                try:
-                    why = await self._attended(channel)
-                except Exception as error:
-                    # Whatever it was, the next attempt may go better; without one the replica would have no stream for good.
-                    log.exception("attending a replica has failed")
-                    why = f"the agent has failed ({type(error).__name__})"
-                lasted = self._loop.time() - begun
-                pause = _PAUSE_SECONDS[0] if lasted > _PAUSE_SECONDS[1] else min(pause * 2, _PAUSE_SECONDS[1])
-                if why != said:
-                    log.info("replica %s has no stream to node %s now: %s", endpoint, self._node, why)
-                    said = why
-                await asyncio.sleep(pause)
+        while True:
+            await self._registered.wait()
+            begun = self._loop.time()
+            try:
+                why = await self._attended(endpoint)
+            except Exception as error:
+                # Whatever it was, the next attempt may go better; without one the replica would have no stream for good.
+                log.exception("attending a replica has failed")
+                why = f"the agent has failed ({type(error).__name__})"
+            lasted = self._loop.time() - begun
+            pause = _PAUSE_SECONDS[0] if lasted > _PAUSE_SECONDS[1] else min(pause * 2, _PAUSE_SECONDS[1])
+            if why != said:
+                log.info("replica %s has no stream to node %s now: %s", endpoint, self._node, why)
+                said = why
+            await asyncio.sleep(pause)
 
-    async def _attended(self, channel: Any) -> str:
+    async def _attended(self, endpoint: str) -> str:
         """Until that ends; why it did."""
         request = AttendRequest(node=self._node, agent_id=self._agent_id, incarnation=self._incarnation)
-        target = method("AgentStreams.Attend")
-        call = channel.unary_stream(target.path, serialized, target.response.FromString)(request)
+        for idle in self._channels.take_idle():
+            await idle.close()
+        call = self._channels.channel(endpoint).use("AgentStreams.Attend").stream(request)
         self._attending.add(call)
         try:
             while (offer := await call.read()) is not grpc.aio.EOF:
                 if offer.hung_up in self._sessions:
                     self._sessions[offer.hung_up].cancel()
                 if offer.session:
-                    self._begin(channel, offer.session)
+                    self._begin(endpoint, offer.session)
         except grpc.RpcError as error:
             return str(error.details())
         except asyncio.CancelledError:
@@ -152,13 +157,12 @@ class AgentStreaming:
 
     # ---------------------------------------------------------------------------------------------------------- sessions
 
-    def _begin(self, channel: Any, session: str) -> None:
-        task = self._sessions[session] = asyncio.create_task(self._serve(channel, session))
+    def _begin(self, endpoint: str, session: str) -> None:
+        task = self._sessions[session] = asyncio.create_task(self._serve(endpoint, session))
         task.add_done_callback(lambda _: self._sessions.pop(session))
 
-    async def _serve(self, channel: Any, session: str) -> None:
-        target = method("AgentStreams.Serve")
-        call = channel.stream_stream(target.path, serialized, target.response.FromString)()
+    async def _serve(self, endpoint: str, session: str) -> None:
+        call = self._channels.channel(endpoint).use("AgentStreams.Serve").stream()
         stream = ReplicaStream(call)
         try:
             await stream.write(AgentFrame(session=session))
