@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import grpc
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from leader.clock import NS_PER_SECOND, Clock, SystemClock
 from leader.connections import Connections
 from leader.etcd_requests import LockKeys
@@ -71,7 +71,7 @@ class FollowerWatch:
         """`votes`: what the keys of followers begin with, used where `suspect_after` is given. `suspects` is told each suspicion
         once, `acted` whether a term was ended: False where it had been, None where etcd gave no answer. Times in seconds. Raises
         EndpointError at `start`."""
-        self._endpoints, self._keys, self._votes, self._identity = tuple(endpoints), keys, votes, identity
+        self._endpoints, self._keys, self._votes, self._identity = kept(endpoints), keys, votes, identity
         self._is_present = suspect_after is not None
         self._suspects, self._acted = suspects, acted
         self._clock = clock or SystemClock()

@@ -232,6 +232,12 @@ class _Reloading:
 class ReloadingChannel(_Reloading):
     """In the place of a grpc.Channel."""
 
+    def subscribe(self, callback: Callable[[Any], None], try_to_connect: bool = False) -> None:
+        """As grpc.Channel has it, of the channel in force now alone."""
+        with self._lock:
+            channel = self._opened.channel
+        channel.subscribe(callback, try_to_connect=try_to_connect)
+
     def close(self) -> None:
         for channel in self._take_all():
             channel.close()

@@ -9,17 +9,21 @@ import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from rayched.cli.cluster_options import ClusterOptions, with_cluster_options
 from rayched.cli.connection import connected
+from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import GrowingTable, counted, fail, fail_all, note, out, plain_table, wrong
-from rayched.client.client import Client
+from rayched.cli.serving_options import ServingOptions
+from rayched.client.contexts import NO_CONTEXT, ContextError, current_context
 from rayched.client.errors import ApiError
 from rayched.controllers.node_settings import NodeSettingsError
+from rayched.pki.errors import PkiError
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed
 from rayched.replica.cluster.local_start import NotUpInTime, wait_until_up
 from rayched.replica.etcd.etcd_binary import EtcdServerError
@@ -32,8 +36,12 @@ from rayched.replica.settings import (
 from rayched.replica.stop_signals import block_stop_signals
 from rayched.v1.services_pb2 import GetLeaderResponse, PoolWorker
 
+if TYPE_CHECKING:
+    from rayched.replica.cluster.local_pki import LocalPki
+
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.2
+_RENEW_LOOK_SECONDS = 3600.0
 
 _POOL_HEADINGS = ["WORKER", "HOST", "RAY NODE", "PID", "EVALUATIONS", "ROWS", "SECONDS", "UNDER WAY"]
 _RAY_NODE_LETTERS = 12
@@ -51,6 +59,7 @@ class LeaderOutput(enum.StrEnum):
 
 
 @with_cluster_options
+@with_option_groups({"serving": ServingOptions}, {})
 def replica(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
     advertise_address: Annotated[
@@ -72,11 +81,9 @@ def replica(
         typer.Option(metavar="HOST:PORT", help="A Ray cluster for the workers; none: a local one.", show_default=False),
     ] = None,
     compact: Compaction = True,
-    insecure_bind: Annotated[
-        bool, typer.Option("--insecure-bind", help="Allow an address that is not loopback. There is no TLS.")
-    ] = False,
     shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
     *,
+    serving: ServingOptions,
     shared: ClusterOptions,
 ) -> None:
     """Run one replica in the foreground."""
@@ -93,10 +100,12 @@ def replica(
             http_address=http_address,
             ray_address=ray_address,
             compact=compact,
-            insecure_bind=insecure_bind,
             shard_always=shard_always,
+            **serving.settings(),
             **shared.settings(),
         )
+        if lines := settings.missing_certificates():
+            _refuse(lines)
         code = run(settings)
     except SchedulerSettingsError as error:
         fail_all(error.lines)
@@ -105,6 +114,13 @@ def replica(
     except (EtcdServerError, ReplicaError) as error:
         fail(str(error))
     raise SystemExit(code)
+
+
+def _refuse(lines: Sequence[str]) -> NoReturn:
+    """Ends with an error, and what to type in its place."""
+    for line in (f"error: {lines[0]}", *lines[1:]):
+        note(line)
+    raise SystemExit(1)
 
 
 @with_cluster_options
@@ -126,10 +142,16 @@ def up(
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="When to give up on the start, as in 90s or 5m; 0s: never.")
     ] = "10m",
+    insecure_loopback: Annotated[
+        bool, typer.Option("--insecure-loopback", help="No certificates: whoever is on this host may do everything.")
+    ] = False,
     *,
     shared: ClusterOptions,
 ) -> None:
-    """Run an etcd and several replicas on this host."""
+    """Run an etcd and several replicas on this host.
+
+    Makes certificates and a context, so that commands of this user need no flag, and those of others get nowhere.
+    """
     start_seconds_max = seconds_of("--timeout", timeout)
     http_port = port + HTTP_PORT_DISTANCE if http_port is None else http_port
     try:
@@ -143,23 +165,51 @@ def up(
         settings | {"data_dir": directory},
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    cluster = LocalCluster(
-        directory, replicas, first_port=port, first_http_port=http_port, etcd_endpoints=endpoints, options=flags
-    )
     try:
-        with cluster, Client(cluster.addresses) as client:
+        pki = None if insecure_loopback else _local_pki(settings["data_dir"] / "pki", replicas)
+        cluster = LocalCluster(
+            directory, replicas, first_port=port, first_http_port=http_port, etcd_endpoints=endpoints, options=flags, pki=pki
+        )
+        with cluster, cluster.client() as client:
             note(f"starting {counted(replicas, 'replica')}, logs in {directory}")
             wait_until_up(cluster, client, start_seconds_max, note)
+            _tell_context(cluster, pki)
             out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
-            while True:
-                time.sleep(_POLL_SECONDS)
-                cluster.check()
+            _stay(cluster, pki)
     except KeyboardInterrupt:
         note("stopped")
     except NotUpInTime as error:
         fail(f"{error}; --timeout gives more time")
-    except (EtcdServerError, ReplicaFailed, ApiError, SettingsError) as error:
+    except (EtcdServerError, ReplicaFailed, ApiError, SettingsError, PkiError, ContextError) as error:
         fail(str(error))
+
+
+def _tell_context(cluster: LocalCluster, pki: LocalPki | None) -> None:
+    """Makes the context, and says what commands need. Raises ContextError."""
+    if pki is not None:
+        pki.write_context(cluster.addresses)
+        note(f"context {pki.name} is current: commands need no flag")
+    elif other := current_context():
+        note(f"context {other} is current, which is another cluster's: commands need --context {NO_CONTEXT}")
+
+
+def _local_pki(directory: Path, replicas: int) -> LocalPki:
+    # Not at the top: the other commands shall not wait for cryptography.
+    from rayched.replica.cluster.local_pki import LocalPki
+
+    return LocalPki(directory, replicas)
+
+
+def _stay(cluster: LocalCluster, pki: LocalPki | None) -> NoReturn:
+    """Looks after the cluster, and issues certificates anew long before they expire, until interrupted. Raises ReplicaFailed."""
+    looked_at = time.monotonic()
+    while True:
+        time.sleep(_POLL_SECONDS)
+        cluster.check()
+        if pki is not None and time.monotonic() - looked_at > _RENEW_LOOK_SECONDS:
+            looked_at = time.monotonic()
+            for identity in pki.renew():
+                note(f"{identity} has a new certificate")
 
 
 def leader(
@@ -218,6 +268,7 @@ def _leader_json(found: GetLeaderResponse) -> str:
 def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], settings: Mapping[str, Any]) -> None:
     """All that can be told before anything runs: a replica that ends with an error is harder to read."""
     from leader.channel import EndpointError
+    from leader.tls_channel import TlsFileError
     from rayched.replica.etcd_wait import ask
     from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
     from rayched.store.errors import StoreError
@@ -229,12 +280,12 @@ def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], setting
         settings["data_dir"].mkdir(parents=True, exist_ok=True)
         if settings["etcd_endpoints"]:
             # Replicas wait for it without an end; somebody who sits there wants to know.
-            ask(settings["etcd_endpoints"])
+            ask(ReplicaSettings(**settings).given_etcd)
     except SchedulerSettingsError as error:
         fail_all(error.lines, raised=error.raised)
     except SettingsError as error:
         wrong(str(error))
-    except EndpointError as error:
+    except (EndpointError, TlsFileError) as error:
         fail(f"--etcd-endpoints: {error}")
     except StoreError as error:
         endpoints = ",".join(settings["etcd_endpoints"])

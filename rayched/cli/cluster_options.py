@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from leader.tls_channel import EtcdTls
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.cli import edge_options, node_options
 from rayched.cli.edge_options import DEFAULTS, RATES
@@ -36,6 +38,18 @@ EtcdEndpoints = Annotated[
     typer.Option(
         metavar="HOST:PORT,...", envvar="RAYCHED_ETCD_ENDPOINTS", help="An etcd to use; none: one of its own.", show_default=False
     ),
+]
+EtcdCa = Annotated[
+    str,
+    typer.Option("--etcd-cafile", metavar="FILE", help="Authorities of etcd's certificates: TLS.", show_default=False),
+]
+EtcdCertificate = Annotated[
+    str, typer.Option("--etcd-certfile", metavar="FILE", help="The certificate that etcd is shown.", show_default=False)
+]
+EtcdKey = Annotated[str, typer.Option("--etcd-keyfile", metavar="FILE", help="Its key.", show_default=False)]
+EtcdServerName = Annotated[
+    str,
+    typer.Option("--etcd-server-name", metavar="NAME", help="What all certificates of etcd name.", show_default=False),
 ]
 EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of this cluster begin with.")]
 Workers = Annotated[
@@ -103,6 +117,10 @@ class ClusterOptions:
     """As they were given."""
 
     etcd_endpoints: EtcdEndpoints = ""
+    etcd_cafile: EtcdCa = ""
+    etcd_certfile: EtcdCertificate = ""
+    etcd_keyfile: EtcdKey = ""
+    etcd_server_name: EtcdServerName = ""
     etcd_root: EtcdRoot = "/rayched"
     data_dir: DataDir = None
     election_profile: Profile = "fast"
@@ -141,6 +159,7 @@ class ClusterOptions:
         """As ReplicaSettings takes them. Raises NodeSettingsError and SettingsError."""
         return {
             "etcd_endpoints": split_endpoints(self.etcd_endpoints),
+            "etcd_tls": self._etcd_tls(),
             "root": self.etcd_root,
             "data_dir": self.data_dir or default_data_dir(),
             "election_profile": self.election_profile,
@@ -163,6 +182,7 @@ class ClusterOptions:
         """The flags of `rayched replica` that say the same, but for where etcd and data are. Raises as `settings`."""
         settings = self.settings()
         return [
+            *self._etcd_flags(),
             *("--etcd-root", self.etcd_root, "--election-profile", self.election_profile, "--workers", self.workers),
             *(("--takeover", self.takeover) if self.takeover else ()),
             *(("--suspect-after", self.suspect_after) if self.suspect_after else ()),
@@ -195,6 +215,28 @@ class ClusterOptions:
             *(("--limit-loopback",) if self.limit_loopback else ()),
             *(("--http-names", self.http_names) if self.http_names else ()),
         ]
+
+    def _etcd_tls(self) -> EtcdTls | None:
+        given = {
+            "--etcd-certfile": self.etcd_certfile,
+            "--etcd-keyfile": self.etcd_keyfile,
+            "--etcd-server-name": self.etcd_server_name,
+        }
+        if not self.etcd_cafile:
+            if any(given.values()):
+                raise SettingsError(
+                    f"{' and '.join(flag for flag, text in given.items() if text)}: TLS needs --etcd-cafile as well"
+                )
+            return None
+        return EtcdTls(self.etcd_cafile, self.etcd_certfile, self.etcd_keyfile, self.etcd_server_name)
+
+    def _etcd_flags(self) -> list[str]:
+        tls = self._etcd_tls()
+        if tls is None:
+            return []
+        given = {"cafile": tls.ca, "certfile": tls.certificate, "keyfile": tls.key}
+        paths = [word for part, path in given.items() if path for word in (f"--etcd-{part}", os.path.abspath(path))]
+        return [*paths, *(("--etcd-server-name", tls.server_name) if tls.server_name else ())]
 
     def _tolerations(self) -> DefaultTolerations:
         return DefaultTolerations(self.default_not_ready_toleration_seconds, self.default_unreachable_toleration_seconds)

@@ -14,10 +14,13 @@ from contextlib import contextmanager
 
 import grpc
 
+from rayched.cli.context_option import chosen_context
 from rayched.cli.printing import fail, note, wrong
 from rayched.cli.verbosity import verbose, words_of
 from rayched.client.client import Client
+from rayched.client.contexts import choose
 from rayched.client.errors import ApiError
+from rayched.pki.tls_files import TlsFiles
 
 TIMEOUT_SECONDS = 10.0
 LISTENS_SECONDS = 2.0
@@ -35,7 +38,8 @@ def connected(
     `listens_seconds` is how long there may be nobody at all at the addresses given.
     """
     try:
-        client = Client(server, timeout_seconds=timeout_seconds)
+        chosen = choose(server, chosen_context())
+        client = Client(chosen.endpoints, timeout_seconds=timeout_seconds, tls=chosen.files, insecure=chosen.files is None)
     except ValueError as error:
         wrong(str(error))
     with client:
@@ -43,6 +47,8 @@ def connected(
         try:
             yield client
         except ApiError as error:
+            if error.no_connection and (why := _tls_fault(client.endpoints, chosen.files)):
+                fail(why)
             if error.code is grpc.StatusCode.UNIMPLEMENTED:
                 addresses = ", ".join(client.endpoints)
                 fail(f"what listens at {addresses} is no rayched; name its replicas with --server ({error.message})")
@@ -88,6 +94,14 @@ class ObjectFailures:
         """The last words of a command."""
         if self.some:
             raise SystemExit(1)
+
+
+def _tls_fault(endpoints: Sequence[str], files: TlsFiles | None) -> str:
+    """Why nobody answers although somebody listens, where TLS is the reason; else empty."""
+    # Not at the top: whoever is answered needs none of it.
+    from rayched.pki.diagnosis import server_fault
+
+    return next((f"{endpoint}: {why}" for endpoint in endpoints if (why := server_fault(endpoint, files))), "")
 
 
 def _until_somebody_listens(endpoints: Sequence[str], seconds: float) -> None:

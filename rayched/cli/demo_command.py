@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +21,17 @@ from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.real_nodes import RealNodes
 from rayched.cli.real_work import RUNS_PODS, RealWork, WorkFound
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
+from rayched.client.contexts import ContextError
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
+from rayched.pki.errors import PkiError
 from rayched.replica.cluster.local_cluster import ReplicaFailed
 from rayched.replica.etcd.etcd_binary import EtcdServerError
 from rayched.replica.settings import DEFAULT_PORT
 from rayched.v1.core_pb2 import Pod
+
+if TYPE_CHECKING:
+    from rayched.replica.cluster.local_pki import LocalPki
 
 _ZONES = 3
 _TEMPLATES = (("web", "100m", "128Mi"), ("api", "250m", "512Mi"), ("batch", "500m", "1Gi"))
@@ -71,10 +77,12 @@ def demo(
     try:
         with (
             scratch_directory("demo") as directory,
-            Rehearsal(directory, shapes, replicas, first_port=port, options=options) as rehearsal,
+            _certificates(directory, replicas) as pki,
+            Rehearsal(directory, shapes, replicas, first_port=port, options=options, pki=pki) as rehearsal,
+            pki.context(rehearsal.cluster.addresses),
             contextlib.ExitStack() as owned,
         ):
-            begun = _begin(rehearsal, directory, work, real_nodes, owned)
+            begun = _begin(rehearsal, directory, work, real_nodes, pki, owned)
             if failed := _run(rehearsal, manifests, begun, pods, began):
                 raise RehearsalFailed("; ".join(failed))
             if keep:
@@ -82,8 +90,20 @@ def demo(
                 _stay(rehearsal)
     except KeyboardInterrupt:
         note("stopped")
-    except (RehearsalFailed, ReplicaFailed, EtcdServerError, ApiError) as error:
+    except (RehearsalFailed, ReplicaFailed, EtcdServerError, ApiError, PkiError, ContextError) as error:
         fail(str(error))
+
+
+@contextlib.contextmanager
+def _certificates(directory: Path, replicas: int) -> Iterator[LocalPki]:
+    """They go with the directory, and at the end whatever becomes of that: keys are nobody's logs."""
+    from rayched.replica.cluster.local_pki import LocalPki
+
+    place = directory / "pki"
+    try:
+        yield LocalPki(place, replicas)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _real_work(directory: Path) -> list[AnyObject]:
@@ -93,14 +113,15 @@ def _real_work(directory: Path) -> list[AnyObject]:
 
 
 def _begin(
-    rehearsal: Rehearsal, directory: Path, objects: list[AnyObject], count: int, owned: contextlib.ExitStack
+    rehearsal: Rehearsal, directory: Path, objects: list[AnyObject], count: int, pki: LocalPki, owned: contextlib.ExitStack
 ) -> RealWork | None:
-    """Starts the nodes that run pods, and the work on them; both end with `owned`."""
+    """Starts the nodes that run pods, each with a certificate of its own, and the work on them; both end with `owned`."""
     if not count:
         return None
     names = [f"real-{number}" for number in range(count)]
     options = ("--label", f"{RUNS_PODS}=true")
-    owned.enter_context(RealNodes(rehearsal.client, directory / "real-nodes", names, options))
+    contexts = {name: pki.agent_context(name, rehearsal.cluster.addresses) for name in names}
+    owned.enter_context(RealNodes(rehearsal.client, directory / "real-nodes", names, options, contexts=contexts))
     try:
         work = RealWork(rehearsal.client, names, objects)
     except ValueError as error:

@@ -17,6 +17,7 @@ import typer
 
 from rayched.cli import (
     access_commands,
+    audit_command,
     cluster_commands,
     create_command,
     delete_command,
@@ -33,6 +34,7 @@ from rayched.cli import (
     node_commands,
     object_commands,
     patch_command,
+    pki_commands,
     plan_command,
     port_forward_command,
     queue_command,
@@ -42,6 +44,7 @@ from rayched.cli import (
     top_command,
     wait_command,
 )
+from rayched.cli.context_option import with_context_option
 from rayched.cli.printing import note, out
 from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.replica.log_lines import TextLine
@@ -100,8 +103,11 @@ _IN_SHORT = {"demo": "Show it all in a minute."}
 """For the list of commands, where the first sentence of the command itself is too long."""
 
 for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=KubectlCommand, short_help=_IN_SHORT.get(_name))(_command)
+    app.command(_name, cls=KubectlCommand, short_help=_IN_SHORT.get(_name))(with_context_option(_command))
+
 app.add_typer(access_commands.access, name="access")
+app.add_typer(pki_commands.pki, name="pki")
+app.add_typer(audit_command.audit, name="audit")
 
 
 @app.callback()

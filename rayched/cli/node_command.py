@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import typer
 
 from rayched.api import quantity
+from rayched.cli.context_option import chosen_context
 from rayched.cli.eviction_options import EvictionOptions
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server, seconds_of
@@ -288,7 +289,7 @@ def node(
         bounds=options.bounds(),
     )
     try:
-        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name)
+        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name, context=chosen_context())
     except ValueError as error:
         wrong(str(error))
     with client:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 from rayched.api import quantity
+from rayched.cli.context_option import chosen_context
 from rayched.cli.eviction_options import EvictionOptions
 from rayched.cli.node_command import NodeOptions, amounts_of, pair_of
 from rayched.cli.printing import fail, out, wrong
@@ -42,7 +43,7 @@ def nodes_of_ray(address: str, server: str | None, options: NodeOptions, evictio
     log = logging.getLogger("rayched.raynodes")
     log.setLevel(logging.INFO)
     try:
-        client = Client(server, timeout_seconds=_PATIENCE_SECONDS)
+        client = Client(server, timeout_seconds=_PATIENCE_SECONDS, context=chosen_context())
     except ValueError as error:
         wrong(str(error))
     with client:

@@ -12,13 +12,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from rayched.api.kinds import NODE
 from rayched.cli.rehearsal import RehearsalFailed
 from rayched.client.client import Client
+from rayched.client.contexts import CONTEXT_VARIABLE
 from rayched.client.errors import ApiError
 from rayched.replica.cluster.session import ClusterSession
 from rayched.replica.ray.processes import dying_with_us
@@ -42,9 +44,14 @@ class RealNodes(ClusterSession):
         options: Sequence[str] = (),
         *,
         ready_seconds: float = READY_SECONDS_MAX,
+        contexts: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
-        """`options`: further ones for each agent, as of `rayched node`. `ready_seconds`: what all agents have to become Ready."""
+        """`options`: further ones for each agent, as of `rayched node`. `ready_seconds`: what all agents have to become Ready.
+
+        `contexts`: the file of a context for each name, with the agent's certificate; a name without one has no TLS.
+        """
         self._ready_seconds = ready_seconds
+        self._contexts = contexts
         self.names = tuple(names)
         self._client = client
         self._directory = directory
@@ -86,10 +93,18 @@ class RealNodes(ClusterSession):
             *("--root-dir", str(self._directory / name), "--heartbeat", "1", *_BOUNDS),
             # The pods are the starter's own.
             *("--pod-user", own, "--allow-root-pods", *self._options),
+            *(("--context", str(self._contexts[name])) if name in self._contexts else ()),
         ]
+        # The context of whoever starts the agents is not theirs.
+        environment = {key: value for key, value in os.environ.items() if key != CONTEXT_VARIABLE}
         with open(self._log_file(name), "ab") as log:
             self._agents[name] = subprocess.Popen(
-                dying_with_us(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                dying_with_us(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=environment,
             )
 
     @property

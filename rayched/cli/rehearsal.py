@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rayched.api.kinds import AnyObject
 from rayched.audit.auditor import Auditor, Binding
@@ -30,6 +31,9 @@ from rayched.replica.cluster.local_start import wait_until_up
 from rayched.replica.cluster.session import ClusterSession
 from rayched.replica.ray.processes import alive, descendants
 from rayched.v1.core_pb2 import Node
+
+if TYPE_CHECKING:
+    from rayched.replica.cluster.local_pki import LocalPki
 
 _ENDED_SECONDS_MAX = 2.0
 """A killed replica's processes are gone after a twentieth of that."""
@@ -99,6 +103,7 @@ class Rehearsal(ClusterSession):
         options: Sequence[str] = (),
         agents: bool = True,
         audit_later: bool = False,
+        pki: LocalPki | None = None,
     ) -> None:
         """Without `agents` the nodes are registered, and no agent reports the pods on them.
 
@@ -106,8 +111,8 @@ class Rehearsal(ClusterSession):
         """
         if not agents:
             options = [*options, *_NOBODY_IS_MISSED]
-        self.cluster = LocalCluster(directory, replicas, first_port=first_port, options=options)
-        self.client = Client(self.cluster.addresses, timeout_seconds=30.0)
+        self.cluster = LocalCluster(directory, replicas, first_port=first_port, options=options, pki=pki)
+        self.client = self.cluster.client(timeout_seconds=30.0)
         self._agents = HollowNodes(self.client, nodes)
         self._with_agents = agents
         self._audit_later = audit_later

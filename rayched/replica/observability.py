@@ -31,12 +31,14 @@ from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily
 
+from rayched.pki.https import HttpsCertificate
+from rayched.replica.certificate_metrics import etcd_certificate_metrics
 from rayched.replica.configuration_shown import configuration_shown
 from rayched.replica.families import merged
 from rayched.replica.leadership import Leadership
 from rayched.replica.ray.actor_supervisor import ActorSupervisor
 from rayched.replica.scheduler_settings import SchedulerSettings
-from rayched.replica.settings import ReplicaSettings
+from rayched.replica.settings import LOOPBACK, ReplicaSettings
 from rayched.replica.source_commit import source_commit
 from rayched.server.app import ApiServer
 from rayched.server.http.health_checks import PING, Check, HealthChecks
@@ -99,15 +101,18 @@ class Observability:
         self._slis.register(_Collector(self._checks.metrics))
 
     def open(self) -> str | None:
-        """Where it listens, host:port; None where it is turned off. Raises ListenError."""
+        """Where it listens, as a URL; None where it is turned off. Raises ListenError."""
         place = self._settings.http_place
         if place is None:
             return None
         self._loop = asyncio.get_running_loop()
+        tls, certificate = self._settings.tls, None
+        if tls is not None and place[0] not in LOOPBACK:
+            certificate = HttpsCertificate(tls.certificate, tls.key)
         parents = frozenset(f"/{group}" for group in (_LIVEZ, _READYZ, _HEALTHZ))
-        self._endpoint = HttpEndpoint(*place, self._routes(), parents, self._settings.http_names)
+        self._endpoint = HttpEndpoint(*place, self._routes(), parents, self._settings.http_names, certificate)
         self._endpoint.start()
-        return self._endpoint.address
+        return f"{'http' if certificate is None else 'https'}://{self._endpoint.address}"
 
     async def ticking(self) -> None:
         """Shows that the event loop turns, until cancelled."""
@@ -147,7 +152,8 @@ class Observability:
         build.add_metric([self._version, self._commit], 1)
         of_server, of_actors = self._asked_of_loop()
         lag = _revision_lag(of_server, of_actors)
-        return merged([build], REGISTRY.collect(), self._leadership.metrics(), of_server, of_actors, lag)
+        of_etcd = etcd_certificate_metrics(self._settings.etcd_tls, time.time())
+        return merged([build], REGISTRY.collect(), self._leadership.metrics(), of_server, of_etcd, of_actors, lag)
 
     def _asked_of_loop(self) -> tuple[list[Metric], list[Metric]]:
         """What the server and the actors count."""

@@ -26,6 +26,7 @@ from typing import Final
 
 from leader.belief import BeliefCell
 from leader.channel import EndpointError
+from leader.tls_channel import TlsFileError
 from rayched.actors.event_room_cell import EventRoomCell
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.log_sending import LogTarget
@@ -36,6 +37,8 @@ from rayched.controllers.housekeeping import Duty, Housekeeping
 from rayched.controllers.node_controller import NodeController
 from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.controllers.workloads.workload_controller import WorkloadController
+from rayched.pki import private_files
+from rayched.pki.errors import PkiError
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.etcd_wait import ask, wait_for_etcd
@@ -52,6 +55,7 @@ from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
 from rayched.server.app import ApiServer
+from rayched.server.peers import ServerTls
 from rayched.server.server_options import ListenError, ServerOptions
 from rayched.store.errors import StoreError
 from rayched.store.keys import Keys
@@ -84,6 +88,7 @@ def run(settings: ReplicaSettings) -> int:
             # Whoever configures gets a line; whoever wrote the plugin has to know where.
             log.error("a plugin cannot be made", exc_info=raised)
         raise
+    tls = _read_tls(settings)
     _check_listen("--listen", *split_address("--listen", settings.listen))
     if settings.http_place is not None:
         _check_listen("--http-address", *settings.http_place)
@@ -93,7 +98,7 @@ def run(settings: ReplicaSettings) -> int:
         # Ray prints there, in coloured paragraphs, who has died; the supervisor logs it in a line.
         owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
         keeper = None if etcd is None else owned.enter_context(EtcdKeeper(etcd, stopping.fail))
-        endpoints = settings.etcd_endpoints if keeper is None else (keeper.etcd.endpoint,)
+        endpoints = settings.given_etcd if keeper is None else (keeper.etcd.endpoint,)
         if not _etcd_answers(endpoints, stopping, given=etcd is None):
             log.info("stopped")
             return 0
@@ -102,7 +107,7 @@ def run(settings: ReplicaSettings) -> int:
         owned.callback(stopping.end_processes)
         code = 0
         if not stopping.asked:
-            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper)
+            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper, tls)
             context.epoch = replica.leadership.epoch
             code = asyncio.run(replica.run(stopping))
     log.info("stopped")
@@ -131,6 +136,7 @@ class _Replica:
         belief_file: Path,
         logs: LogTarget,
         etcd: EtcdKeeper | None,
+        tls: ServerTls | None,
     ) -> None:
         self._etcd = etcd
         keys = Keys(settings.root)
@@ -166,6 +172,7 @@ class _Replica:
             keys,
             version,
             allow_remote=settings.insecure_bind,
+            tls=tls,
             tolerations=settings.tolerations,
             gate=self._space.gate,
             problems=self._space.problems,
@@ -190,12 +197,12 @@ class _Replica:
             raise ReplicaError(f"--listen: {error}") from error
         log.info("the API listens at %s", self._server.address)
         try:
-            http_address = self._observability.open()
+            http_url = self._observability.open()
         except ListenError as error:
             await self._server.stop()
             raise ReplicaError(f"--http-address: {error}") from error
-        if http_address is not None:
-            log.info("health, metrics and status are at http://%s", http_address)
+        if http_url is not None:
+            log.info("health, metrics and status are at %s", http_url)
         ticking = asyncio.create_task(self._observability.ticking())
         self.leadership.on_failed = stopping.fail
         self.leadership.look_on(self._advertised or self._server.address)
@@ -252,6 +259,21 @@ class _Replica:
         self._belief.close()
 
 
+def _read_tls(settings: ReplicaSettings) -> ServerTls | None:
+    """What the files say, before anything starts."""
+    try:
+        if settings.etcd_tls is not None and settings.etcd_tls.key:
+            private_files.read_private(Path(settings.etcd_tls.key))
+        if settings.tls is None:
+            return None
+        tls = ServerTls.read(settings.tls, settings.client_deny_list)
+    except PkiError as error:
+        raise ReplicaError(str(error)) from error
+    if tls.certificate.facts.not_after <= time.time():
+        raise ReplicaError(f"{settings.tls.certificate}: has expired; `rayched pki issue replica` makes a new one")
+    return tls
+
+
 def _check_listen(flag: str, host: str, port: int) -> None:
     """A port in use is told before anything starts; that it may be taken in between is told by the server."""
     try:
@@ -273,7 +295,7 @@ def _etcd_answers(endpoints: tuple[str, ...], stopping: Stopping, *, given: bool
             return wait_for_etcd(endpoints, stop)
         ask(endpoints)
         return not stop.is_set()
-    except EndpointError as error:
+    except (EndpointError, TlsFileError) as error:
         raise ReplicaError(f"--etcd-endpoints: {error}") from error
     except StoreError as error:
         flag = "--etcd-endpoints " if given else ""

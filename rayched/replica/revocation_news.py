@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from leader.channel import open_channel
+from leader.channel import kept, open_channel
 from leader.etcd_requests import NEVER
 from leader.etcd_shim import rpc
 from leader.record import RecordError
@@ -35,7 +35,7 @@ class RevocationNews:
     """Of one replica. `revoked` is called for each term that it succeeds and that was ended so."""
 
     def __init__(self, endpoints: Sequence[str], keys: Keys, identity: str, revoked: Callable[[Evidence], object]) -> None:
-        self._endpoints, self._keys, self._identity = tuple(endpoints), keys, identity
+        self._endpoints, self._keys, self._identity = kept(endpoints), keys, identity
         self._revoked = revoked
 
     def ask(self, epoch: int) -> threading.Thread:

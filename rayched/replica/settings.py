@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leader.channel import SecureEndpoints
+from leader.tls_channel import EtcdTls
 from rayched.api.well_known_taints import DefaultTolerations
 from rayched.configuration.yaml_fields import duration_seconds
 from rayched.controllers.node_settings import NodeSettings
+from rayched.pki.tls_files import TlsFiles
 from rayched.server.edge.limits import EdgeLimits
 
 DEFAULT_PORT = 7420
@@ -85,6 +89,8 @@ class ReplicaSettings:
     """Of the API, for the other replicas, which forward to the leader; "": where it listens."""
     etcd_endpoints: tuple[str, ...] = ()
     """Empty: an etcd of its own, below data_dir."""
+    etcd_tls: EtcdTls | None = None
+    """What these are reached with; None: there is no TLS."""
     root: str = "/rayched"
     data_dir: Path = field(default_factory=default_data_dir)
     identity: str = field(default_factory=new_identity)
@@ -108,7 +114,14 @@ class ReplicaSettings:
     """Compact etcd every 5 minutes and keep 10, less the fuller it is; defragment and disarm it where that is safe."""
     log_format: str = "text"
     log_level: str = "info"
+    insecure_loopback: bool = False
+    """The API has no TLS, and its port is on loopback."""
     insecure_bind: bool = False
+    """Neither has it at another address."""
+    tls: TlsFiles | None = None
+    """What the API is served with, and shown to other replicas; None: there is no TLS."""
+    client_deny_list: Path | None = None
+    """Revoked certificates; None: there are none."""
     edge: EdgeLimits = field(default_factory=EdgeLimits)
     """How much the API takes."""
     http_names: tuple[str, ...] = ()
@@ -120,9 +133,25 @@ class ReplicaSettings:
 
     def __post_init__(self) -> None:
         self._check_address("--listen", self.listen)
+        for flag, given in (("--insecure-loopback", self.insecure_loopback), ("--insecure-bind", self.insecure_bind)):
+            if given and self.tls is not None:
+                raise SettingsError(f"{flag}: says that there are no certificates, and --tls-cert-file names one")
+        if self.insecure_loopback and split_address("--listen", self.listen)[0] not in LOOPBACK:
+            raise SettingsError(f"--insecure-loopback: --listen {self.listen} is no loopback address")
         self._check_advertised()
+        if self.client_deny_list is not None and self.tls is None:
+            raise SettingsError(
+                f"--client-deny-list-file {self.client_deny_list}: goes with --tls-cert-file, --tls-private-key-file and"
+                " --client-ca-file alone"
+            )
         if self.http_address not in ("", NO_ADDRESS):
             self._check_address("--http-address", self.http_address)
+            host, _ = split_address("--http-address", self.http_address)
+            if host not in LOOPBACK and self.tls is None and not self.insecure_bind:
+                raise SettingsError(
+                    f"--http-address {self.http_address}: {host} is no loopback address; others are served over TLS,"
+                    " with --tls-cert-file, or without it with --insecure-bind"
+                )
         if self.workers is not None and not 0 <= self.workers <= WORKERS_MAX:
             raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}, and {WORKERS_AUTO}")
         if self.election_profile not in ("fast", "kube"):
@@ -136,9 +165,7 @@ class ReplicaSettings:
             raise SettingsError(f"--log-level {self.log_level}: allowed are {', '.join(LOG_LEVELS)}")
         if not self.root.startswith("/") or self.root.endswith("/"):
             raise SettingsError(f"--etcd-root {self.root}: it starts with a slash and does not end with one")
-        for endpoint in self.etcd_endpoints:
-            if not endpoint.startswith("unix:"):
-                split_address("--etcd-endpoints", endpoint.removeprefix("http://"))
+        check_etcd(self.etcd_endpoints, self.etcd_tls)
         if not (duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0) > 0:
             raise SettingsError(
                 f"--pod-max-in-unschedulable-pods-duration {self.pod_max_in_unschedulable_pods_duration!r}:"
@@ -146,6 +173,11 @@ class ReplicaSettings:
             )
         if self.head_of_line_limit < 0:
             raise SettingsError(f"--head-of-line-limit {self.head_of_line_limit}: a number of attempts, or 0 for none")
+
+    @property
+    def given_etcd(self) -> tuple[str, ...]:
+        """The endpoints of an etcd that was named, as channels are opened to them; empty: there is none."""
+        return self.etcd_endpoints if self.etcd_tls is None else SecureEndpoints(self.etcd_endpoints, self.etcd_tls)
 
     @property
     def pool(self) -> PoolSettings:
@@ -207,12 +239,26 @@ class ReplicaSettings:
         if not self.takes_evidence:
             raise SettingsError(f"--suspect-after {self.suspect_after}: it needs --takeover evidence")
 
+    def missing_certificates(self) -> list[str]:
+        """What to do where nobody said with what the API is served, line by line; else nothing."""
+        if self.tls is not None or self.insecure_loopback or self.insecure_bind:
+            return []
+        host, _ = split_address("--listen", self.advertise_address or self.listen)
+        san = "" if host in LOOPBACK else f" --san {host}"
+        files = "/etc/rayched/tls"
+        return [
+            f"--listen {self.listen}: there are no certificates, and without them whoever reaches the API may do everything;"
+            " these commands make some and use them:",
+            "  rayched pki init",
+            f"  rayched pki issue replica NAME{san} --out {files}",
+            f"  rayched replica --listen {self.listen} --tls-cert-file {files}/tls.crt --tls-private-key-file {files}/tls.key"
+            f" --client-ca-file {files}/ca.crt",
+            "without certificates: on loopback with --insecure-loopback; at other addresses, in a network that is closed"
+            " otherwise, with --insecure-bind",
+        ]
+
     def _check_address(self, flag: str, address: str) -> None:
-        host, port = split_address(flag, address)
-        if host not in LOOPBACK and not self.insecure_bind:
-            raise SettingsError(
-                f"{flag} {address}: {host} is no loopback address; without TLS this needs --insecure-bind as well"
-            )
+        _, port = split_address(flag, address)
         if not 0 <= port <= 65535:
             raise SettingsError(f"{flag} {address}: the port is 0 to 65535")
 
@@ -220,6 +266,25 @@ class ReplicaSettings:
     def unschedulable_seconds_max(self) -> float:
         """After this a pod that no event woke is tried again."""
         return duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0
+
+
+def check_etcd(endpoints: Sequence[str], tls: EtcdTls | None) -> None:
+    """Raises SettingsError."""
+    scheme = "http://" if tls is None else "https://"
+    for endpoint in endpoints:
+        if not endpoint.startswith("unix:"):
+            split_address("--etcd-endpoints", endpoint.removeprefix(scheme))
+    if tls is None:
+        return
+    if not endpoints:
+        raise SettingsError("--etcd-cafile: goes with --etcd-endpoints alone, as an etcd of its own has no port")
+    if bool(tls.certificate) != bool(tls.key):
+        raise SettingsError("--etcd-certfile and --etcd-keyfile go together, and one is missing")
+    if len(endpoints) > 1 and not tls.server_name:
+        raise SettingsError(
+            f"--etcd-endpoints {','.join(endpoints)}: several over TLS need --etcd-server-name, a name that all of their"
+            " certificates have"
+        )
 
 
 def split_address(flag: str, address: str) -> tuple[str, int]:

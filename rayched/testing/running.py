@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from rayched.api.kinds import AnyObject
-from rayched.client import Client, EventType
+from rayched.client import EventType
 from rayched.client.bindings import waiting_reason
 from rayched.replica.cluster.local_cluster import LocalCluster
 from rayched.replica.cluster.local_start import NotUpInTime, wait_until_up
@@ -68,7 +68,7 @@ class RunningCluster(ClusterSession):
             options=flags,
             environment=environment,
         )
-        self.client = Client(self.local.addresses, timeout_seconds=20.0)
+        self.client = self.local.client(timeout_seconds=20.0)
 
     def open(self) -> None:
         """Raises ReplicaFailed where a replica ends, and its subclass NotUpInTime with what was waited for and the logs' ends."""

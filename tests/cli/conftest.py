@@ -26,6 +26,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(autouse=True)
+def configuration(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the user: no command finds, or makes, contexts of whoever runs the tests."""
+    found = tmp_path_factory.mktemp("configuration")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(found))
+    monkeypatch.delenv("RAYCHED_CONTEXT", raising=False)
+    return found
+
+
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     options = ["--workers", "0", "--config", str(EXAMPLES / "scheduler" / "profiles.yaml")]

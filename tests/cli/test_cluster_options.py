@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 from rayched.cli.cluster_options import ClusterOptions
+from rayched.replica.settings import SettingsError
 from rayched.server.edge.limits import EdgeLimits
 from tests.deploy.commands import flags, parsed
 
 SAID_OTHERWISE = {"etcd_endpoints", "data_dir"}
 """By whoever starts the replica."""
 OTHER: dict[str, Any] = {
+    "etcd_cafile": "/etcd/ca.crt",
+    "etcd_certfile": "/etcd/tls.crt",
+    "etcd_keyfile": "/etcd/tls.key",
+    "etcd_server_name": "etcd.example",
     "etcd_root": "/other",
     "election_profile": "kube",
     "takeover": "lease",
@@ -49,6 +54,9 @@ OTHER: dict[str, Any] = {
     "log_level": "debug",
 }
 
+TOGETHER = ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_server_name")
+"""None of them but the first means anything alone."""
+
 
 def told(options: ClusterOptions) -> dict[str, Any]:
     """What a replica takes from the flags."""
@@ -66,7 +74,7 @@ def test_replicas_are_told_the_defaults_where_nothing_is_said() -> None:
 
 @pytest.mark.parametrize("name", OTHER)
 def test_replicas_are_told_each_option(name: str) -> None:
-    given = replace(ClusterOptions(), **{name: OTHER[name]})
+    given = replace(ClusterOptions(), **{each: OTHER[each] for each in (TOGETHER if name in TOGETHER else (name,))})
     assert told(given) == {each: getattr(given, each) for each in OTHER}
 
 
@@ -84,3 +92,15 @@ def test_limits_are_those_of_identities_and_of_loopback_where_that_is_asked_for(
 def test_both_commands_have_all_of_them() -> None:
     shared = {f"--{one.name.replace('_', '-')}" for one in fields(ClusterOptions)}
     assert shared <= flags("up") and shared <= flags("replica")
+
+
+@pytest.mark.parametrize("name", TOGETHER[1:])
+def test_tls_of_etcd_needs_its_authorities(name: str) -> None:
+    given = replace(ClusterOptions(), **{name: OTHER[name]})
+    with pytest.raises(SettingsError, match=rf"^--{name.replace('_', '-')}: TLS needs --etcd-cafile as well$"):
+        given.settings()
+
+
+def test_paths_are_told_so_that_they_are_found_from_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path / "ca.crt") in replace(ClusterOptions(), etcd_cafile="ca.crt").flags()

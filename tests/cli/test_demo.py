@@ -19,7 +19,10 @@ SECONDS_MAX = 240.0
 """Two replicas start, one is killed and started again."""
 
 
-def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.row("B11")
+def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
+    tmp_path: Path, configuration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     port, errors = free_port(), tmp_path / "errors"
     words = ("demo", "--keep", "--replicas", "2", "--nodes", "12", "--pods", "100", "--port", str(port))
@@ -34,8 +37,7 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(tmp_path
         # A pod's container is there once, and what it wrote shows that it went on while nobody led.
         assert re.fullmatch(r"22 on [1-3] nodes: 20 ended, 0 failed, 0 restarts", found["pods that ran"])
         assert re.fullmatch(r"1 to \d+, none skipped, at most \d+\.\d\d s between two", found["counter"])
-        server = re.search(r"Its replicas: (.+)\. In another terminal:", line)
-        assert server is not None
+        assert re.search(rf"Its replicas: 127.0.0.1:{port}, .+\. In another terminal:", line)
         assert demo.line() == ""
         named = []
         while len(named) < 8:
@@ -44,14 +46,19 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(tmp_path
         assert [words[:2] for words in named if words[0] != "rayched"] == [["kill", "-9"]]
         assert len(commands) == 7
         for command in commands:
-            environment = {"RAYCHED_SERVER": server[1].replace(" ", "")}
             if command[0] == "logs":
                 # What a container wrote goes to a descriptor, as it is.
-                with started(*command, environment=environment) as logs:
+                with started(*command) as logs:
                     assert logs.line().strip().isdecimal()
                 continue
-            result = run_here(command, environment=environment)
+            # In a second terminal of the same user, without a flag.
+            result = run_here(command)
             assert (result.code, bool(result.out)) == (0, True), (command, result.errors)
+        for name in ("real-0", "real-1", "real-2"):
+            assert processes_with(f"/pki/node/{name}/context.yaml"), "its agent has a certificate of its own"
+        assert len([*tmp_path.rglob("tls.key")]) == 7, "of two replicas, an administrator, hollow nodes, and three agents"
         assert demo.end(signal.SIGINT, SECONDS_MAX) == 0
+    assert [*tmp_path.rglob("*.key")] == []
+    assert [path for path in configuration.rglob("*") if path.is_file()] == []
     wait_until(lambda: not processes_with(str(tmp_path)), "all processes of the demo are gone")
     assert errors.read_text().splitlines()[-1] == "stopped"

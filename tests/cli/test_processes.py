@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rayched.access.identity import IdentityKind
+from rayched.client.contexts import ClientContext, remove_context, write_context
+from rayched.pki.directory import PkiDirectory
+from rayched.pki.issuing import leaf_request
+from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.free_ports import free_port
 from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
 
@@ -43,13 +48,22 @@ def processes_with(text: str) -> list[int]:
     return found
 
 
+@pytest.mark.row("B1", "B2", "B5")
 def test_up_runs_a_cluster_until_it_is_told_to_stop_and_leaves_no_process(tmp_path: Path) -> None:
     port = free_port()
-    server = {"RAYCHED_SERVER": f"127.0.0.1:{port}"}
+    names = ["namespace/default", "namespace/kube-system"]
     words = ["up", "--replicas", "1", "--port", str(port), "--data-dir", str(tmp_path), "--workers", "0"]
     with started(*words, errors=tmp_path / "errors") as up:
         assert up.line(START_SECONDS_MAX).startswith(f"rayched is up at 127.0.0.1:{port}, etcd at unix:/")
-        assert run_here(["get", "namespaces", "-o", "name"], None, server).lines == ["namespace/default", "namespace/kube-system"]
+        asked = ["get", "namespaces", "-o", "name"]
+        assert run_here(asked).lines == names, "without a flag"
+        assert run_here(asked, None, {"RAYCHED_SERVER": f"127.0.0.1:{port}"}).lines == names
+        # Another user of this host: no context, and no file of this one can be opened.
+        stranger = {"RAYCHED_SERVER": f"127.0.0.1:{port}", "XDG_CONFIG_HOME": str(tmp_path / "stranger")}
+        refused = run_here(asked, None, stranger)
+        assert (refused.code, refused.out, len(refused.errors)) == (1, "", 1)
+        assert "wants a certificate, and no context lists it" in refused.errors[0]
+        assert open_to_others(tmp_path / "pki") == []
         assert len(processes_with(str(tmp_path))) >= 3
         second = run_here(["up", "--replicas", "1", "--port", str(free_port()), "--data-dir", str(tmp_path)])
         assert second.code == 1
@@ -57,6 +71,35 @@ def test_up_runs_a_cluster_until_it_is_told_to_stop_and_leaves_no_process(tmp_pa
         assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
     wait_until(lambda: not processes_with(str(tmp_path)), "all processes of the cluster are gone")
     assert (tmp_path / "errors").read_text().splitlines()[-1] == "stopped"
+
+
+def open_to_others(directory: Path) -> list[Path]:
+    """What somebody else could read, write or enter."""
+    found = [directory, *directory.rglob("*")]
+    assert any(path.name == "tls.key" for path in found)
+    return [path for path in found if path.stat().st_mode & 0o077]
+
+
+def test_without_certificates_whoever_is_on_this_host_is_served(tmp_path: Path, configuration: Path) -> None:
+    port = free_port()
+    words = ["up", "--replicas", "1", "--port", str(port), "--data-dir", str(tmp_path), "--workers", "0", "--insecure-loopback"]
+    with started(*words, errors=tmp_path / "errors") as up:
+        assert up.line(START_SECONDS_MAX).startswith(f"rayched is up at 127.0.0.1:{port}, ")
+        server = {"RAYCHED_SERVER": f"127.0.0.1:{port}"}
+        asked = ["get", "namespaces", "-o", "name"]
+        assert "namespace/default" in run_here(asked, None, server).lines
+        # What an earlier cluster has left at this address.
+        files = PkiDirectory.create(tmp_path / "earlier")
+        record = files.issue(leaf_request(files.trust_domain, IdentityKind.USER, "admin"))
+        context = ClientContext("earlier", (server["RAYCHED_SERVER"],), TlsFiles.within(Path(record.directory)))
+        write_context(context, make_current=True)
+        refused = run_here(asked, None, server)
+        assert refused.code == 1 and "--context none goes without" in refused.errors[0]
+        assert "namespace/default" in run_here([*asked, "--context", "none"], None, server).lines
+        remove_context("earlier")
+        assert not (tmp_path / "pki").exists()
+        assert [path for path in configuration.rglob("*") if path.is_file()] == []
+        assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
 
 
 def test_up_tells_what_is_wrong_before_anything_starts(tmp_path: Path, busy_port: int) -> None:

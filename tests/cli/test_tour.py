@@ -36,8 +36,19 @@ def in_a_shell(line: str, environment: dict[str, str]) -> None:
     assert done.returncode == 0, (line, done.stdout, done.stderr)
 
 
-def node_of(client: Client) -> str:
-    return str(client.get("pod", "thrifty").spec.node_name)
+def node_of(port: int) -> str:
+    with asked(port) as client:
+        return str(client.get("pod", "thrifty").spec.node_name)
+
+
+def nodes(port: int) -> int:
+    with asked(port) as client:
+        return len(list(client.list("nodes")))
+
+
+def asked(port: int) -> Client:
+    """Through the context that lists it, once there is one."""
+    return Client([f"127.0.0.1:{port}"], timeout_seconds=60.0)
 
 
 def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +62,7 @@ def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, mo
     files = dict(FILE.findall(PAGE.read_text()))
     assert len(files) == len(blocks(PAGE, "python", "toml", "yaml")) == 5
     said: list[tuple[str, Result]] = []
-    with contextlib.ExitStack() as running, Client([f"127.0.0.1:{port}"], timeout_seconds=60.0) as client:
+    with contextlib.ExitStack() as running:
         for line in (line for block in blocks(PAGE, "sh") for line in lines(block)):
             words = line.split()
             if words[0] in ("make", "."):
@@ -65,13 +76,13 @@ def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, mo
                 assert up.line(START_SECONDS_MAX).startswith("rayched is up"), Path("log").read_text()
             elif words[1] == "hollow-nodes":
                 running.enter_context(started(*words[1:], environment=server))
-                wait_until(lambda: len(list(client.list("nodes"))) == 6, "the nodes are there", START_SECONDS_MAX)
+                wait_until(lambda: nodes(port) == 6, "the nodes are there", START_SECONDS_MAX)
             else:
                 result = run_here(words[1:], environment=server)
                 assert result.code == 0, (line, result.errors)
                 said.append((line, result))
                 if words[1] == "label" or (words[1] == "apply" and len(said) > 2):
-                    wait_until(lambda: node_of(client) != "", "the pod has a node", START_SECONDS_MAX)
+                    wait_until(lambda: node_of(port) != "", "the pod has a node", START_SECONDS_MAX)
     waiting, bound = (result.out for line, result in said if line.startswith("rayched explain thrifty"))
     assert "Cheap" in waiting and "node(s) had no price" in waiting
     assert "Cheap x10" in bound and "900 (90, raw 90)" in bound

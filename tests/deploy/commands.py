@@ -1,19 +1,23 @@
 """Command lines held against the real command, without running them.
 
 `parsed` is the command's own parser; `checked` also builds a replica's settings from what was parsed, by their own checks, so
-that a flag that lacks another one (an open address without --insecure-bind) is found as well.
+that a flag that lacks another one (an open address without a certificate or --insecure-bind) is found as well.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
 from typer.main import get_command
 
+from rayched.cli.cluster_options import ClusterOptions
 from rayched.cli.main import app
+from rayched.cli.serving_options import ServingOptions
 from rayched.replica.settings import ReplicaSettings, split_endpoints, worker_count
 
 _GROUP: Any = get_command(app)
@@ -33,8 +37,11 @@ def parsed(words: Sequence[str]) -> dict[str, Any]:
         return {}
     if name not in COMMANDS:
         raise WrongCommand(f"{line}: there is no command {name!r}")
+    command = COMMANDS[name]
+    if hasattr(command, "commands") and rest and rest[0] in command.commands:
+        command, name, rest = command.commands[rest[0]], rest[0], rest[1:]
     try:
-        return dict(COMMANDS[name].make_context(name, rest).params)
+        return dict(command.make_context(name, rest).params)
     except typer.Exit:
         return {}  # --help
     except typer.TyperException as error:
@@ -46,13 +53,21 @@ def checked(words: Sequence[str]) -> ReplicaSettings:
     given = parsed(words)
     assert words[0] == "replica", words
     fields = set(inspect.signature(ReplicaSettings).parameters)
+    serving = {one.name: given.pop(one.name) for one in dataclasses.fields(ServingOptions)}
+    etcd = {name: given[name] for name in ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_server_name")}
     renamed = {"etcd_root": "root", "config": "scheduler_configuration"}
     found = {renamed.get(name, name): value for name, value in given.items()}
     found["etcd_endpoints"] = split_endpoints(found["etcd_endpoints"])
     found["workers"] = worker_count(found["workers"])
     if found["data_dir"] is None:
         del found["data_dir"]
-    return ReplicaSettings(**{name: value for name, value in found.items() if name in fields})
+    for name, value in serving.items():
+        serving[name] = value if isinstance(value, bool) or value is None else Path(value)
+    found |= ServingOptions(**serving).settings() | {"etcd_tls": ClusterOptions(**etcd).settings()["etcd_tls"]}
+    settings = ReplicaSettings(**{name: value for name, value in found.items() if name in fields})
+    if lines := settings.missing_certificates():
+        raise WrongCommand(f"rayched {' '.join(words)}: {lines[0]}")
+    return settings
 
 
 def flags(command: str) -> set[str]:

@@ -21,8 +21,10 @@ INTRODUCTION = """# The command
 `rayched` has kubectl's verbs, forms and looks where kubectl has them. Results go to standard output, everything else to
 standard error.
 
-* **Where it asks.** `--server`, else `$RAYCHED_SERVER`, else 127.0.0.1:7420 to 7422. Any replica will do; name several, and
-  the next one is asked when one is lost.
+* **Where it asks.** `--server`, else `$RAYCHED_SERVER`, else the servers of the current context, else 127.0.0.1:7420 to 7422. Any
+  replica will do; name several, and the next one is asked when one is lost.
+* **With what.** A context names servers and a certificate, in `~/.config/rayched/contexts/NAME.yaml`. `--context`, else
+  `$RAYCHED_CONTEXT`, else the one that lists the servers that are named, else the current one. Without one there is no TLS.
 * **Exit codes.** 0 done, 1 failed, 2 called with wrong options; those of `plan` are its own. Each error is one line, with
   the object, the field, and what is allowed. `RAYCHED_TRACEBACK=1` shows the traceback of what should not have happened.
 

@@ -82,7 +82,7 @@ def test_a_command_that_the_text_names_is_one_that_there_is(words: list[str]) ->
     """Alone it stands for the command, and may lack what the command wants."""
     if len(words) == 1:
         assert words[0] in COMMANDS
-    else:
+    elif words[1:] != list(getattr(COMMANDS[words[0]], "commands", {}).keys() & words[1:2]):
         parsed(words)
 
 
@@ -119,6 +119,12 @@ def test_a_command_that_would_be_refused_is_noticed(line: str) -> None:
         parsed(line.split())
 
 
+def test_a_replica_that_would_not_start_is_noticed() -> None:
+    with pytest.raises(WrongCommand, match="there are no certificates"):
+        checked(["replica"])
+    assert checked(["replica", "--insecure-loopback"]).insecure_loopback
+
+
 OF_OTHER_PROGRAMS = ("chaos.md", "performance.md")
 
 
@@ -132,7 +138,7 @@ def test_flags_named_in_the_text_are_flags_of_some_command(page: Path) -> None:
     assert {flag for pair in named for flag in pair if flag} <= known
 
 
-OTHERS = {"--help", "--max-txn-ops", "--quota-backend-bytes", "--snapshot-count", "--volumes"}
+OTHERS = {"--client-cert-auth", "--help", "--max-txn-ops", "--quota-backend-bytes", "--snapshot-count", "--volumes"}
 """Of click, etcd and docker."""
 
 

@@ -309,3 +309,15 @@ def test_the_clock_says_when_to_look(tls: EtcdTls, pair: Pair, authority: Author
         clock.now = now
         call()
         assert len(opened) == times, now
+
+
+def test_who_waits_for_the_connection_is_told_of_it(server: Server, tls: EtcdTls) -> None:
+    ready = threading.Event()
+
+    def told(state: Any) -> None:
+        if state is grpc.ChannelConnectivity.READY:
+            ready.set()
+
+    with open_channel(SecureEndpoints([server.endpoint], tls)) as channel:
+        channel.subscribe(told, try_to_connect=True)
+        assert ready.wait(10.0)

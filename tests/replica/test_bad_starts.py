@@ -47,12 +47,12 @@ def port_in_use() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def start(options: Sequence[str], code: int = 1, command: str = "replica") -> list[str]:
-    """The lines on standard error of a replica, or a cluster, that must not start."""
+def start(options: Sequence[str], code: int = 1, command: str = "replica", *, bare: bool = False) -> list[str]:
+    """The lines on standard error of a replica, or a cluster, that must not start; `bare`: with no word on certificates."""
     adopt_orphans()
     before = {pid for pid in descendants(os.getpid()) if alive(pid)}
     process = subprocess.run(
-        [sys.executable, "-m", "rayched.cli.main", command, *options],
+        [sys.executable, "-m", "rayched.cli.main", command, *options, *([] if bare else ["--insecure-loopback"])],
         capture_output=True,
         text=True,
         timeout=EXIT_SECONDS_MAX,
@@ -75,7 +75,7 @@ def revision(etcd: EtcdServer) -> int:
     [
         (["--listen", "127.0.0.1:{port}"], 1, ["--listen 127.0.0.1:", "Address already in use", "free port"]),
         (["--http-address", "127.0.0.1:{port}"], 1, ["--http-address 127.0.0.1:", "Address already in use", "free port"]),
-        (["--listen", "0.0.0.0:0"], 2, ["--listen 0.0.0.0:0", "no loopback address", "--insecure-bind"]),
+        (["--listen", "0.0.0.0:0"], 2, ["--insecure-loopback: --listen 0.0.0.0:0 is no loopback address"]),
         (["--election-profile", "slow"], 2, ["--election-profile slow", "fast and kube"]),
         (["--pod-max-in-unschedulable-pods-duration", "soon"], 2, ["-pods-duration 'soon': a duration longer than 0"]),
     ],
@@ -90,6 +90,21 @@ def test_a_wrong_option_is_told_in_one_line(
     assert line.startswith("error: ")
     assert [word for word in words if word not in line] == []
     assert revision(etcd) == before
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:7420", "127.0.0.1:0"])
+@pytest.mark.row("B4")
+def test_without_certificates_a_replica_says_which_commands_make_some(tmp_path: Path, listen: str) -> None:
+    advertised = ["--advertise-address", "r-0.example:7420"] if listen.startswith("0.0.0.0") else []
+    first, *commands, last = start(["--listen", listen, *advertised, "--data-dir", str(tmp_path / "data")], bare=True)
+    assert first.startswith(f"error: --listen {listen}: there are no certificates")
+    assert [line.split()[:3] for line in commands] == [
+        ["rayched", "pki", "init"],
+        ["rayched", "pki", "issue"],
+        ["rayched", "replica", "--listen"],
+    ]
+    assert "--insecure-loopback" in last
     assert not (tmp_path / "data").exists()
 
 
@@ -146,6 +161,7 @@ def waiting_replica(directory: Path, etcd_port: int) -> Iterator[tuple[subproces
     """One whose etcd is to come, and its log."""
     log = directory / "replica.log"
     options = ["--etcd-endpoints", f"127.0.0.1:{etcd_port}", "--listen", "127.0.0.1:0", "--http-address", "off", "--workers", "1"]
+    options.append("--insecure-loopback")
     with log.open("wb") as sink:
         replica = subprocess.Popen([sys.executable, "-m", "rayched.cli.main", "replica", *options], stderr=sink, stdout=sink)
     try:

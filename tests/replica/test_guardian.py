@@ -18,8 +18,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from leader.channel import open_channel
+from leader.channel import SecureEndpoints, open_channel
 from leader.revocation import Evidence, HeldTerm, RevocationNote
+from leader.tls_channel import EtcdTls
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.ray.processes import adopt_orphans, alive, descendants, end_descendants
 from rayched.replica.ray.published_term import PublishedTerm, term_line
@@ -188,3 +189,10 @@ def test_nothing_is_published_where_a_takeover_waits_for_the_lease() -> None:
     assert term_line(replace(term_settings, election_profile="kube", takeover="evidence"), ("127.0.0.1:1",), held) == line
     assert term_line(term_settings, ("127.0.0.1:1",), None) == b"\n"
     assert PublishedTerm.from_line(b"") is None
+
+
+def test_a_guardian_is_told_what_etcd_is_reached_with() -> None:
+    endpoints = SecureEndpoints(("etcd.example:2379",), EtcdTls("/ca", "/crt", "/key", "etcd.example"))
+    found = PublishedTerm.from_line(term_line(ReplicaSettings(identity="a"), endpoints, HeldTerm(5, 9)))
+    assert found is not None and isinstance(found.endpoints, SecureEndpoints)
+    assert (found.endpoints, found.endpoints.tls) == (endpoints, endpoints.tls)

@@ -69,7 +69,18 @@ def test_replicas_whose_etcd_was_wiped_bind_again_without_anybodys_help(tmp_path
 
 def test_a_replica_starts_its_own_etcd_anew_and_ends_where_that_is_of_no_use(tmp_path: Path) -> None:
     address, http_address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    words = ["replica", "--listen", address, "--http-address", http_address, "--data-dir", str(tmp_path), "--workers", "0"]
+    words = [
+        "replica",
+        "--listen",
+        address,
+        "--http-address",
+        http_address,
+        "--data-dir",
+        str(tmp_path),
+        "--workers",
+        "0",
+        "--insecure-loopback",
+    ]
     replica = ReplicaProcess(0, address, http_address, tmp_path / "log", [sys.executable, "-m", "rayched.cli.main", *words])
     replica.start()
     try:

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from leader.channel import SecureEndpoints
 from leader.config import FAST, TimingProfile
+from leader.tls_channel import EtcdTls
+from rayched.pki.tls_files import TlsFiles
 from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpoints
+
+TLS = TlsFiles.within(Path("/tls"))
 
 
 @pytest.mark.parametrize(
@@ -20,11 +25,19 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
         ({"listen": "127.0.0.1:http"}, "--listen '127.0.0.1:http': an address is host:port"),
         ({"listen": "127.0.0.1:65536"}, "--listen 127.0.0.1:65536: the port is 0 to 65535"),
         (
-            {"listen": "0.0.0.0:7420"},
-            "--listen 0.0.0.0:7420: 0.0.0.0 is no loopback address; without TLS this needs --insecure-bind as well",
+            {"listen": "10.0.0.1:7420", "insecure_loopback": True},
+            "--insecure-loopback: --listen 10.0.0.1:7420 is no loopback address",
         ),
         (
-            {"listen": "0.0.0.0:7420", "insecure_bind": True},
+            {"tls": TLS, "insecure_loopback": True},
+            "--insecure-loopback: says that there are no certificates, and --tls-cert-file names one",
+        ),
+        (
+            {"tls": TLS, "insecure_bind": True},
+            "--insecure-bind: says that there are no certificates, and --tls-cert-file names one",
+        ),
+        (
+            {"listen": "0.0.0.0:7420"},
             "--listen 0.0.0.0:7420: 0.0.0.0 leads nobody here; name an address that the other replicas reach"
             " with --advertise-address as well",
         ),
@@ -40,7 +53,8 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
         ({"http_address": "on"}, "--http-address 'on': an address is host:port"),
         (
             {"http_address": "10.0.0.1:9000"},
-            "--http-address 10.0.0.1:9000: 10.0.0.1 is no loopback address; without TLS this needs --insecure-bind as well",
+            "--http-address 10.0.0.1:9000: 10.0.0.1 is no loopback address; others are served over TLS, with --tls-cert-file,"
+            " or without it with --insecure-bind",
         ),
         ({"workers": -1}, "--workers -1: allowed are 0 to 64, and auto"),
         ({"workers": 65}, "--workers 65: allowed are 0 to 64, and auto"),
@@ -65,6 +79,23 @@ from rayched.replica.settings import ReplicaSettings, SettingsError, split_endpo
         ),
         ({"log_format": "xml"}, "--log-format xml: allowed are text and json"),
         ({"log_level": "loud"}, "--log-level loud: allowed are debug, info, warning, error"),
+        (
+            {"client_deny_list": Path("/revoked")},
+            "--client-deny-list-file /revoked: goes with --tls-cert-file, --tls-private-key-file and --client-ca-file alone",
+        ),
+        (
+            {"etcd_tls": EtcdTls("/ca")},
+            "--etcd-cafile: goes with --etcd-endpoints alone, as an etcd of its own has no port",
+        ),
+        (
+            {"etcd_endpoints": ("a:1",), "etcd_tls": EtcdTls("/ca", "/crt")},
+            "--etcd-certfile and --etcd-keyfile go together, and one is missing",
+        ),
+        (
+            {"etcd_endpoints": ("a:1", "https://b:2"), "etcd_tls": EtcdTls("/ca")},
+            "--etcd-endpoints a:1,https://b:2: several over TLS need --etcd-server-name, a name that all of their"
+            " certificates have",
+        ),
         ({"head_of_line_limit": -1}, "--head-of-line-limit -1: a number of attempts, or 0 for none"),
     ],
 )
@@ -80,8 +111,12 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
         {},
         {"listen": "localhost:0"},
         {"listen": "[::1]:7420"},
-        {"listen": "10.0.0.1:7420", "insecure_bind": True},
-        {"listen": "[::]:7420", "insecure_bind": True, "advertise_address": "replica-1.example:7420"},
+        {"listen": "[::1]:7420", "insecure_loopback": True},
+        {"listen": "10.0.0.1:7420", "tls": TLS, "client_deny_list": Path("/revoked")},
+        {"etcd_endpoints": ("https://a:1", "b:2"), "etcd_tls": EtcdTls("/ca", "/crt", "/key", "etcd.example")},
+        {"listen": "[::]:7420", "tls": TLS, "advertise_address": "replica-1.example:7420"},
+        {"listen": "10.0.0.1:7420", "tls": TLS, "http_address": "10.0.0.1:7520"},
+        {"listen": "10.0.0.1:7420", "insecure_bind": True, "http_address": "10.0.0.1:7520"},
         {
             "workers": 64,
             "election_profile": "kube",
@@ -92,6 +127,30 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
 )
 def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:
     ReplicaSettings(**settings)
+
+
+@pytest.mark.row("B4")
+def test_without_certificates_the_commands_that_make_them_are_told() -> None:
+    assert ReplicaSettings(tls=TLS).missing_certificates() == []
+    assert ReplicaSettings(insecure_loopback=True).missing_certificates() == []
+    assert ReplicaSettings(insecure_bind=True).missing_certificates() == []
+    first, *commands, last = ReplicaSettings(listen="10.0.0.11:7420").missing_certificates()
+    assert first.startswith("--listen 10.0.0.11:7420: there are no certificates")
+    assert [line.split()[:3] for line in commands] == [
+        ["rayched", "pki", "init"],
+        ["rayched", "pki", "issue"],
+        ["rayched", "replica", "--listen"],
+    ]
+    assert "--san 10.0.0.11" in commands[1]
+    assert "--insecure-loopback" in last and "--insecure-bind" in last
+
+
+def test_etcd_is_reached_as_it_was_said() -> None:
+    plain = ReplicaSettings(etcd_endpoints=("a:1",)).given_etcd
+    assert plain == ("a:1",) and not isinstance(plain, SecureEndpoints)
+    tls = EtcdTls("/ca", "/crt", "/key")
+    secure = ReplicaSettings(etcd_endpoints=("https://a:1",), etcd_tls=tls).given_etcd
+    assert isinstance(secure, SecureEndpoints) and (secure, secure.tls) == (("https://a:1",), tls)
 
 
 @pytest.mark.parametrize(

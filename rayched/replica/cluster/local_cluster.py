@@ -17,13 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from rayched.client.client import Client
+from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.free_ports import free_ports
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.ray.processes import dying_with_us, end_tree
 from rayched.replica.settings import NO_ADDRESS
+
+if TYPE_CHECKING:
+    from rayched.replica.cluster.local_pki import LocalPki
 
 _STOP_SECONDS_MAX = 8.0
 """A replica takes at most 5 s to leave by itself."""
@@ -98,8 +103,11 @@ class LocalCluster:
         unsafe_no_fsync: bool = False,
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        pki: LocalPki | None = None,
     ) -> None:
-        """`first_port`: the replicas take it and those after it; None: free ports. `options`: further flags for each replica.
+        """`pki`: certificates of the replicas and of who uses them; None: there is no TLS.
+
+        `first_port`: the replicas take it and those after it; None: free ports. `options`: further flags for each replica.
 
         `first_http_port`: the same of their HTTP endpoints; 0: they have none. `environment`: variables for the replicas.
         """
@@ -108,6 +116,7 @@ class LocalCluster:
         self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync)
         self._etcd_endpoints = tuple(etcd_endpoints)
         self._options = tuple(options)
+        self._pki = pki
         self._environment = dict(environment or {})
         free = iter(free_ports(2 * replicas))
         ports = [next(free) if first_port is None else first_port + i for i in range(replicas)]
@@ -145,6 +154,15 @@ class LocalCluster:
     def addresses(self) -> tuple[str, ...]:
         """Where the replicas' APIs listen."""
         return tuple(self._addresses)
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """The certificate of who started it; None: there are none."""
+        return None if self._pki is None else self._pki.admin
+
+    def client(self, *, timeout_seconds: float = 10.0) -> Client:
+        """Of the replicas, with that certificate."""
+        return Client(self.addresses, timeout_seconds=timeout_seconds, tls=self.tls, insecure=self.tls is None)
 
     def start(self) -> None:
         """Starts etcd and waits for it, then the replicas without waiting. Raises EtcdServerError."""
@@ -200,5 +218,6 @@ class LocalCluster:
         return [
             *(sys.executable, "-m", "rayched.cli.main", "replica", "--listen", address, "--http-address", http_address),
             *("--etcd-endpoints", ",".join(self._etcd_endpoints), "--data-dir", str(self._directory / f"replica-{number}")),
+            *(["--insecure-loopback"] if self._pki is None else self._pki.flags(number)),
             *self._options,
         ]

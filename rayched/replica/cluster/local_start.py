@@ -8,6 +8,7 @@ from typing import Final
 
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
+from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.local_cluster import LocalCluster, ReplicaFailed
 
 START_SECONDS_MAX: Final = 600.0
@@ -37,7 +38,7 @@ def wait_until_up(
         cluster.check()
         # On a host that is busy an answer takes longer, and asking more often would not help.
         patience = min(_ANSWER_SECONDS_MAX, 1.0 + (time.monotonic() - began) / 10)
-        starting = [address for address in cluster.addresses if not stands_for_election(address, patience)]
+        starting = [address for address in cluster.addresses if not stands_for_election(address, patience, cluster.tls)]
         if not starting and _schedules(client, patience):
             return
         now = time.monotonic()
@@ -53,10 +54,10 @@ def wait_until_up(
         time.sleep(_POLL_SECONDS)
 
 
-def stands_for_election(address: str, patience_seconds: float) -> bool:
-    """Whether a replica says so within that time; else False."""
+def stands_for_election(address: str, patience_seconds: float, tls: TlsFiles | None = None) -> bool:
+    """Whether a replica says so within that time; else False. Without `tls` there are no certificates."""
     try:
-        with Client([address], timeout_seconds=patience_seconds) as client:
+        with Client([address], timeout_seconds=patience_seconds, tls=tls, insecure=tls is None) as client:
             return client.leader().stands_for_election
     except ApiError:
         return False

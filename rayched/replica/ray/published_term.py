@@ -6,7 +6,7 @@ The guardian keeps the last line. Light to import, as the guardian is: what spea
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -31,15 +31,25 @@ class PublishedTerm:
     epoch: int
 
     def to_line(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        if tls := getattr(self.endpoints, "tls", None):
+            found["tls"] = asdict(tls)
+        return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> PublishedTerm | None:
         """None: the replica holds none any more."""
         if not line.strip():
             return None
-        fields = json.loads(line)
-        return cls(**{**fields, "endpoints": tuple(fields["endpoints"])})
+        found = json.loads(line)
+        tls, endpoints = found.pop("tls", None), tuple(found.pop("endpoints"))
+        if tls is not None:
+            # Not at the top: a guardian waits for gRPC only where it has a term to end.
+            from leader.channel import SecureEndpoints
+            from leader.tls_channel import EtcdTls
+
+            endpoints = SecureEndpoints(endpoints, EtcdTls(**tls))
+        return cls(endpoints=endpoints, **found)
 
 
 def term_line(settings: ReplicaSettings, endpoints: tuple[str, ...], held: HeldTerm | None) -> bytes:

@@ -1,0 +1,61 @@
+"""With what a replica serves its API: names after kube-apiserver's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rayched.pki.tls_files import TlsFiles
+from rayched.replica.settings import SettingsError
+
+
+def _file(flag: str, help_text: str) -> Any:
+    return typer.Option(flag, metavar="FILE", help=help_text, show_default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """As they were given."""
+
+    tls_cert_file: Annotated[
+        Path | None, _file("--tls-cert-file", "The replica's certificate: with it, its key and --client-ca-file, mutual TLS.")
+    ] = None
+    tls_private_key_file: Annotated[Path | None, _file("--tls-private-key-file", "Its key.")] = None
+    client_ca_file: Annotated[Path | None, _file("--client-ca-file", "Authorities of callers and of other replicas.")] = None
+    client_deny_list_file: Annotated[Path | None, _file("--client-deny-list-file", "Serial numbers of revoked certificates.")] = (
+        None
+    )
+
+    insecure_loopback: Annotated[
+        bool, typer.Option("--insecure-loopback", help="No certificates: whoever is on this host may do everything.")
+    ] = False
+
+    insecure_bind: Annotated[
+        bool, typer.Option("--insecure-bind", help="The same at any address, for a network that is closed otherwise.")
+    ] = False
+
+    def settings(self) -> dict[str, Any]:
+        """As ReplicaSettings takes them. Raises SettingsError."""
+        return {
+            "tls": self._files(),
+            "client_deny_list": self.client_deny_list_file,
+            "insecure_loopback": self.insecure_loopback,
+            "insecure_bind": self.insecure_bind,
+        }
+
+    def _files(self) -> TlsFiles | None:
+        given = {
+            "--tls-cert-file": self.tls_cert_file,
+            "--tls-private-key-file": self.tls_private_key_file,
+            "--client-ca-file": self.client_ca_file,
+        }
+        missing = [flag for flag, path in given.items() if path is None]
+        if len(missing) == len(given):
+            return None
+        if self.client_ca_file is None or self.tls_cert_file is None or self.tls_private_key_file is None:
+            there = " and ".join(flag for flag in given if flag not in missing)
+            raise SettingsError(f"{there}: TLS needs {' and '.join(missing)} as well")
+        return TlsFiles(self.client_ca_file, self.tls_cert_file, self.tls_private_key_file)
