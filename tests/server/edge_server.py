@@ -125,7 +125,7 @@ class EdgeServing:
 
     async def _start(self, limits: EdgeLimits) -> None:
         guard = self._guard
-        self.edge = Edge(limits, EdgePorts(guard.identify, guard.authorize, self._clock))
+        self.edge = Edge(limits, EdgePorts(guard.identify, guard.authorize, clock=self._clock))
         self.service = SmallService()
         self._server = grpc.aio.server(options=server_options(limits))
         self.watch: Any = self.service if self._watching is None else self._watching()
