@@ -27,7 +27,7 @@ from rayched.api.validation.objects import SYSTEM_PRIORITIES
 from rayched.api.well_known_taints import DefaultTolerations, add_tolerations
 from rayched.v1.core_pb2 import Container, Pod, PodAffinityTerm, PodSpec, Toleration
 from rayched.v1.meta_pb2 import LabelSelector, Quantity
-from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
+from rayched.v1.workloads_pb2 import PodGroup, PriorityClass, RuntimeClass
 
 DEFAULT_PRIORITY: Final = 0
 """Of pods that name no class where no class is the default."""
@@ -84,9 +84,9 @@ class Priority:
     preemption_policy: str
 
 
-def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> list[FieldError]:
-    """Set priority and preemption policy from the pod's class or, without one, from the cluster's default."""
-    spec = pod.spec
+def resolve_priority(pod: Pod | PodGroup, classes: Mapping[str, PriorityClass]) -> list[FieldError]:
+    """Set priority and preemption policy from the class of the pod, or group, or, without one, from the cluster's default."""
+    spec, setter = pod.spec, "the pod" if isinstance(pod, Pod) else "the pod group"
     priority = _priority_of(spec.priority_class_name, classes)
     if priority is None:
         known = ", ".join(sorted({*classes, *SYSTEM_PRIORITIES})[:KNOWN_SHOWN])
@@ -95,12 +95,12 @@ def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> list[Fie
     origin = f"PriorityClass {priority.class_name}" if priority.class_name else "the cluster's default"
     errors = []
     if spec.HasField("priority") and spec.priority != priority.value:
-        errors.append(FieldError("spec.priority", f"{spec.priority} cannot be set by the pod; {origin} gives {priority.value}"))
+        errors.append(FieldError("spec.priority", f"{spec.priority} cannot be set by {setter}; {origin} gives {priority.value}"))
     if spec.HasField("preemption_policy") and spec.preemption_policy != priority.preemption_policy:
         errors.append(
             FieldError(
                 "spec.preemptionPolicy",
-                f"{quoted(spec.preemption_policy)} cannot be set by the pod; {origin} gives {priority.preemption_policy}",
+                f"{quoted(spec.preemption_policy)} cannot be set by {setter}; {origin} gives {priority.preemption_policy}",
             )
         )
     spec.priority_class_name = priority.class_name

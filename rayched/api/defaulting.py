@@ -29,7 +29,7 @@ from rayched.v1.core_pb2 import (
     Service,
 )
 from rayched.v1.meta_pb2 import Quantity
-from rayched.v1.workloads_pb2 import Job, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodGroup, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -237,6 +237,12 @@ def _priority_class(priority_class: PriorityClass) -> None:
         priority_class.preemption_policy = PREEMPT_LOWER_PRIORITY
 
 
+def _pod_group(group: PodGroup) -> None:
+    mode = group.spec.disruption_mode
+    if not (mode.HasField("single") or mode.HasField("all")):
+        mode.single.SetInParent()
+
+
 def _runtime_class(runtime_class: RuntimeClass) -> None:
     if runtime_class.HasField("overhead"):
         _round(runtime_class.overhead.pod_fixed)
@@ -293,4 +299,5 @@ _BY_KIND: Final[dict[str, Callable[[Any], None]]] = {
     kinds.JOB.name: _job,
     kinds.PRIORITY_CLASS.name: _priority_class,
     kinds.RUNTIME_CLASS.name: _runtime_class,
+    kinds.POD_GROUP.name: _pod_group,
 }

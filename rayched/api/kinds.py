@@ -3,7 +3,7 @@
 The one table that manifests, the store's keys, the server and the command line read. The field of `Object` that holds a
 kind, its message class and its JSON names all come from the generated messages.
 
-Source: the REST mappings of Kubernetes 1.34 (`kubectl api-resources`).
+Source: the REST mappings of Kubernetes 1.34 (`kubectl api-resources`); PodGroup is that of 1.37.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Final
 
 from rayched.api.errors import quoted
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
-from rayched.v1.workloads_pb2 import Job, Object, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import (
+    Job,
+    Object,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    ReplicaSet,
+    RuntimeClass,
+    StatefulSet,
+)
 
 AnyObject = (
     Pod
@@ -29,6 +38,7 @@ AnyObject = (
     | ReplicationController
     | Event
     | Job
+    | PodGroup
 )
 """A message of one of the kinds."""
 
@@ -76,6 +86,7 @@ REPLICATION_CONTROLLER: Final = Kind(
     "ReplicationController", "replicationcontrollers", ("rc",), "v1", True, ReplicationController, "replication_controller"
 )
 JOB: Final = Kind("Job", "jobs", (), "batch/v1", True, Job, "job")
+POD_GROUP: Final = Kind("PodGroup", "podgroups", ("pg",), "scheduling.k8s.io/v1beta1", True, PodGroup, "pod_group")
 EVENT: Final = Kind("Event", "events", ("ev",), "v1", True, Event, "event")
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -90,6 +101,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     STATEFUL_SET,
     REPLICATION_CONTROLLER,
     JOB,
+    POD_GROUP,
     EVENT,
 )
 

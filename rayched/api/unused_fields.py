@@ -70,6 +70,8 @@ UNUSED_FIELDS: Final[Mapping[str, frozenset[str]]] = {
         "StatefulSetSpec": """
             ordinals persistentVolumeClaimRetentionPolicy revisionHistoryLimit updateStrategy volumeClaimTemplates
             """,
+        "PodGroupSpec": "workloadRef",
+        "PodGroupStatus": "resourceClaimStatuses",
         "Event": "action eventTime related reportingComponent reportingInstance series",
         "ObjectReference": "fieldPath",
     }.items()

@@ -16,7 +16,7 @@ from rayched.api.resources import is_sidecar
 from rayched.nodes.shapes import ZONE_LABEL
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
 from rayched.v1.meta_pb2 import IntOrString
-from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PodGroup, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -209,6 +209,19 @@ def _budget_columns() -> list[Column]:
     ]
 
 
+def _pod_group_columns() -> list[Column]:
+    def policy(item: PodGroup, _now: float) -> str:
+        return "gang" if item.spec.scheduling_policy.HasField("gang") else "basic"
+
+    def least(item: PodGroup, _now: float) -> str:
+        return str(item.spec.scheduling_policy.gang.min_count or 1)
+
+    def scheduled(item: PodGroup, _now: float) -> str:
+        return next((one.status for one in item.status.conditions if one.type == "PodGroupInitiallyScheduled"), NONE)
+
+    return [NAME, _column("POLICY", policy), _column("MIN-COUNT", least), _column("SCHEDULED", scheduled), _AGE]
+
+
 def event_time(event: Event) -> int:
     """When it happened last, in Unix seconds."""
     return event.last_timestamp.seconds or event.first_timestamp.seconds
@@ -269,6 +282,7 @@ _COLUMNS: dict[str, list[Column]] = {
     kinds.NAMESPACE.name: [NAME, _column("STATUS", _namespace_status), _AGE],
     kinds.PRIORITY_CLASS.name: _priority_class_columns(),
     kinds.POD_DISRUPTION_BUDGET.name: _budget_columns(),
+    kinds.POD_GROUP.name: _pod_group_columns(),
     kinds.RUNTIME_CLASS.name: [NAME, _column("HANDLER", _handler), _AGE],
     kinds.SERVICE.name: [
         NAME,

@@ -67,6 +67,8 @@ def _pod(pod: Pod, missing: str) -> list[str]:
     lines += _list("Tolerations", map(_toleration, spec.tolerations))
     if spec.scheduling_gates:
         lines += _list("Scheduling Gates", (gate.name for gate in spec.scheduling_gates))
+    if spec.scheduling_group.pod_group_name:
+        lines.append(_field("Pod Group", spec.scheduling_group.pod_group_name))
     lines += [_field("QoS Class", status.qos_class or NONE), "Conditions:"]
     rows = [[condition.type, condition.status, condition.reason, condition.message] for condition in status.conditions]
     return lines + _table(["Type", "Status", "Reason", "Message"], rows)

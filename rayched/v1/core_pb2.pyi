@@ -25,7 +25,7 @@ class Pod(_message.Message):
     def __init__(self, api_version: _Optional[str] = ..., kind: _Optional[str] = ..., metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[PodSpec, _Mapping]] = ..., status: _Optional[_Union[PodStatus, _Mapping]] = ...) -> None: ...
 
 class PodSpec(_message.Message):
-    __slots__ = ("init_containers", "containers", "restart_policy", "termination_grace_period_seconds", "active_deadline_seconds", "node_selector", "service_account_name", "node_name", "host_network", "hostname", "subdomain", "affinity", "scheduler_name", "tolerations", "priority_class_name", "priority", "preemption_policy", "runtime_class_name", "overhead", "topology_spread_constraints", "scheduling_gates", "resources", "enable_service_links", "dns_policy", "volumes", "security_context")
+    __slots__ = ("init_containers", "containers", "restart_policy", "termination_grace_period_seconds", "active_deadline_seconds", "node_selector", "service_account_name", "node_name", "host_network", "hostname", "subdomain", "affinity", "scheduler_name", "tolerations", "priority_class_name", "priority", "preemption_policy", "runtime_class_name", "overhead", "topology_spread_constraints", "scheduling_gates", "resources", "enable_service_links", "dns_policy", "volumes", "security_context", "scheduling_group")
     class NodeSelectorEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class PodSpec(_message.Message):
     DNS_POLICY_FIELD_NUMBER: _ClassVar[int]
     VOLUMES_FIELD_NUMBER: _ClassVar[int]
     SECURITY_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULING_GROUP_FIELD_NUMBER: _ClassVar[int]
     init_containers: _containers.RepeatedCompositeFieldContainer[Container]
     containers: _containers.RepeatedCompositeFieldContainer[Container]
     restart_policy: str
@@ -92,7 +93,14 @@ class PodSpec(_message.Message):
     dns_policy: str
     volumes: _containers.RepeatedCompositeFieldContainer[Volume]
     security_context: PodSecurityContext
-    def __init__(self, init_containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., termination_grace_period_seconds: _Optional[int] = ..., active_deadline_seconds: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., service_account_name: _Optional[str] = ..., node_name: _Optional[str] = ..., host_network: _Optional[bool] = ..., hostname: _Optional[str] = ..., subdomain: _Optional[str] = ..., affinity: _Optional[_Union[Affinity, _Mapping]] = ..., scheduler_name: _Optional[str] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., priority_class_name: _Optional[str] = ..., priority: _Optional[int] = ..., preemption_policy: _Optional[str] = ..., runtime_class_name: _Optional[str] = ..., overhead: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., topology_spread_constraints: _Optional[_Iterable[_Union[TopologySpreadConstraint, _Mapping]]] = ..., scheduling_gates: _Optional[_Iterable[_Union[PodSchedulingGate, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., enable_service_links: _Optional[bool] = ..., dns_policy: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., security_context: _Optional[_Union[PodSecurityContext, _Mapping]] = ...) -> None: ...
+    scheduling_group: PodSchedulingGroup
+    def __init__(self, init_containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., termination_grace_period_seconds: _Optional[int] = ..., active_deadline_seconds: _Optional[int] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., service_account_name: _Optional[str] = ..., node_name: _Optional[str] = ..., host_network: _Optional[bool] = ..., hostname: _Optional[str] = ..., subdomain: _Optional[str] = ..., affinity: _Optional[_Union[Affinity, _Mapping]] = ..., scheduler_name: _Optional[str] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., priority_class_name: _Optional[str] = ..., priority: _Optional[int] = ..., preemption_policy: _Optional[str] = ..., runtime_class_name: _Optional[str] = ..., overhead: _Optional[_Mapping[str, _meta_pb2.Quantity]] = ..., topology_spread_constraints: _Optional[_Iterable[_Union[TopologySpreadConstraint, _Mapping]]] = ..., scheduling_gates: _Optional[_Iterable[_Union[PodSchedulingGate, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., enable_service_links: _Optional[bool] = ..., dns_policy: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., security_context: _Optional[_Union[PodSecurityContext, _Mapping]] = ..., scheduling_group: _Optional[_Union[PodSchedulingGroup, _Mapping]] = ...) -> None: ...
+
+class PodSchedulingGroup(_message.Message):
+    __slots__ = ("pod_group_name",)
+    POD_GROUP_NAME_FIELD_NUMBER: _ClassVar[int]
+    pod_group_name: str
+    def __init__(self, pod_group_name: _Optional[str] = ...) -> None: ...
 
 class Container(_message.Message):
     __slots__ = ("name", "image", "command", "args", "working_dir", "ports", "env", "resources", "restart_policy", "image_pull_policy", "liveness_probe", "readiness_probe", "startup_probe", "lifecycle", "security_context", "volume_mounts")

@@ -282,8 +282,104 @@ class RuntimeClassScheduling(_message.Message):
     tolerations: _containers.RepeatedCompositeFieldContainer[_core_pb2.Toleration]
     def __init__(self, node_selector: _Optional[_Mapping[str, str]] = ..., tolerations: _Optional[_Iterable[_Union[_core_pb2.Toleration, _Mapping]]] = ...) -> None: ...
 
+class PodGroup(_message.Message):
+    __slots__ = ("api_version", "kind", "metadata", "spec", "status")
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    api_version: str
+    kind: str
+    metadata: _meta_pb2.ObjectMeta
+    spec: PodGroupSpec
+    status: PodGroupStatus
+    def __init__(self, api_version: _Optional[str] = ..., kind: _Optional[str] = ..., metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[PodGroupSpec, _Mapping]] = ..., status: _Optional[_Union[PodGroupStatus, _Mapping]] = ...) -> None: ...
+
+class PodGroupSpec(_message.Message):
+    __slots__ = ("scheduling_policy", "priority_class_name", "priority", "preemption_policy", "disruption_mode", "scheduling_constraints", "parent_composite_pod_group_name", "resource_claims")
+    SCHEDULING_POLICY_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTION_POLICY_FIELD_NUMBER: _ClassVar[int]
+    DISRUPTION_MODE_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULING_CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
+    PARENT_COMPOSITE_POD_GROUP_NAME_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    scheduling_policy: PodGroupSchedulingPolicy
+    priority_class_name: str
+    priority: int
+    preemption_policy: str
+    disruption_mode: PodGroupDisruptionMode
+    scheduling_constraints: PodGroupSchedulingConstraints
+    parent_composite_pod_group_name: str
+    resource_claims: _containers.RepeatedCompositeFieldContainer[PodGroupResourceClaim]
+    def __init__(self, scheduling_policy: _Optional[_Union[PodGroupSchedulingPolicy, _Mapping]] = ..., priority_class_name: _Optional[str] = ..., priority: _Optional[int] = ..., preemption_policy: _Optional[str] = ..., disruption_mode: _Optional[_Union[PodGroupDisruptionMode, _Mapping]] = ..., scheduling_constraints: _Optional[_Union[PodGroupSchedulingConstraints, _Mapping]] = ..., parent_composite_pod_group_name: _Optional[str] = ..., resource_claims: _Optional[_Iterable[_Union[PodGroupResourceClaim, _Mapping]]] = ...) -> None: ...
+
+class PodGroupSchedulingPolicy(_message.Message):
+    __slots__ = ("basic", "gang")
+    BASIC_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    basic: BasicSchedulingPolicy
+    gang: GangSchedulingPolicy
+    def __init__(self, basic: _Optional[_Union[BasicSchedulingPolicy, _Mapping]] = ..., gang: _Optional[_Union[GangSchedulingPolicy, _Mapping]] = ...) -> None: ...
+
+class BasicSchedulingPolicy(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GangSchedulingPolicy(_message.Message):
+    __slots__ = ("min_count",)
+    MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    min_count: int
+    def __init__(self, min_count: _Optional[int] = ...) -> None: ...
+
+class PodGroupDisruptionMode(_message.Message):
+    __slots__ = ("single", "all")
+    SINGLE_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    single: SingleDisruptionMode
+    all: AllDisruptionMode
+    def __init__(self, single: _Optional[_Union[SingleDisruptionMode, _Mapping]] = ..., all: _Optional[_Union[AllDisruptionMode, _Mapping]] = ...) -> None: ...
+
+class SingleDisruptionMode(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AllDisruptionMode(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PodGroupSchedulingConstraints(_message.Message):
+    __slots__ = ("topology",)
+    TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
+    topology: _containers.RepeatedCompositeFieldContainer[TopologyConstraint]
+    def __init__(self, topology: _Optional[_Iterable[_Union[TopologyConstraint, _Mapping]]] = ...) -> None: ...
+
+class TopologyConstraint(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class PodGroupResourceClaim(_message.Message):
+    __slots__ = ("name", "resource_claim_name", "resource_claim_template_name")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_CLAIM_NAME_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_CLAIM_TEMPLATE_NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    resource_claim_name: str
+    resource_claim_template_name: str
+    def __init__(self, name: _Optional[str] = ..., resource_claim_name: _Optional[str] = ..., resource_claim_template_name: _Optional[str] = ...) -> None: ...
+
+class PodGroupStatus(_message.Message):
+    __slots__ = ("conditions",)
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    conditions: _containers.RepeatedCompositeFieldContainer[_meta_pb2.Condition]
+    def __init__(self, conditions: _Optional[_Iterable[_Union[_meta_pb2.Condition, _Mapping]]] = ...) -> None: ...
+
 class Object(_message.Message):
-    __slots__ = ("pod", "node", "namespace", "priority_class", "pod_disruption_budget", "runtime_class", "service", "replica_set", "stateful_set", "replication_controller", "event", "job")
+    __slots__ = ("pod", "node", "namespace", "priority_class", "pod_disruption_budget", "runtime_class", "service", "replica_set", "stateful_set", "replication_controller", "event", "job", "pod_group")
     POD_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -296,6 +392,7 @@ class Object(_message.Message):
     REPLICATION_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
+    POD_GROUP_FIELD_NUMBER: _ClassVar[int]
     pod: _core_pb2.Pod
     node: _core_pb2.Node
     namespace: _core_pb2.Namespace
@@ -308,4 +405,5 @@ class Object(_message.Message):
     replication_controller: _core_pb2.ReplicationController
     event: _core_pb2.Event
     job: Job
-    def __init__(self, pod: _Optional[_Union[_core_pb2.Pod, _Mapping]] = ..., node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., namespace: _Optional[_Union[_core_pb2.Namespace, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., pod_disruption_budget: _Optional[_Union[PodDisruptionBudget, _Mapping]] = ..., runtime_class: _Optional[_Union[RuntimeClass, _Mapping]] = ..., service: _Optional[_Union[_core_pb2.Service, _Mapping]] = ..., replica_set: _Optional[_Union[ReplicaSet, _Mapping]] = ..., stateful_set: _Optional[_Union[StatefulSet, _Mapping]] = ..., replication_controller: _Optional[_Union[_core_pb2.ReplicationController, _Mapping]] = ..., event: _Optional[_Union[_core_pb2.Event, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ...) -> None: ...
+    pod_group: PodGroup
+    def __init__(self, pod: _Optional[_Union[_core_pb2.Pod, _Mapping]] = ..., node: _Optional[_Union[_core_pb2.Node, _Mapping]] = ..., namespace: _Optional[_Union[_core_pb2.Namespace, _Mapping]] = ..., priority_class: _Optional[_Union[PriorityClass, _Mapping]] = ..., pod_disruption_budget: _Optional[_Union[PodDisruptionBudget, _Mapping]] = ..., runtime_class: _Optional[_Union[RuntimeClass, _Mapping]] = ..., service: _Optional[_Union[_core_pb2.Service, _Mapping]] = ..., replica_set: _Optional[_Union[ReplicaSet, _Mapping]] = ..., stateful_set: _Optional[_Union[StatefulSet, _Mapping]] = ..., replication_controller: _Optional[_Union[_core_pb2.ReplicationController, _Mapping]] = ..., event: _Optional[_Union[_core_pb2.Event, _Mapping]] = ..., job: _Optional[_Union[Job, _Mapping]] = ..., pod_group: _Optional[_Union[PodGroup, _Mapping]] = ...) -> None: ...

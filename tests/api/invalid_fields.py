@@ -105,6 +105,11 @@ spec:
   completionMode: Indexed
   template: {spec: {restartPolicy: Never, containers: [{name: c}]}}
 ---
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {schedulingPolicy: {gang: {minCount: 3}}, priorityClassName: high, disruptionMode: {single: {}}}
+---
 {apiVersion: v1, kind: Event, metadata: {name: e}, reason: Scheduled, type: Normal}
 """)
 }
@@ -406,6 +411,7 @@ TOLERATIONS: list[Row] = [
         'is only allowed when the effect is "NoExecute"',
     ),
     ("Pod", "spec.tolerations", [{"operator": "Exists"}] * 65, "", "at most 64 are allowed"),
+    ("Pod", "spec.schedulingGroup", {"podGroupName": "A b"}, "spec.schedulingGroup.podGroupName", "is not a valid name"),
     ("Pod", "spec.schedulingGates[0].name", "a b", "", "is not a valid key"),
     ("Pod", "spec.schedulingGates", [{"name": "a"}, {"name": "a"}], "spec.schedulingGates[1].name", "occurs twice"),
     ("Pod", "spec.schedulingGates", [{"name": f"g{n}"} for n in range(65)], "", "at most 64 are allowed"),
@@ -440,6 +446,10 @@ OTHER_KINDS: list[Row] = [
     ("PodDisruptionBudget", "spec.minAvailable", "half", "", 'must be an integer or a percentage from "0%" to "100%"'),
     ("PodDisruptionBudget", "spec.minAvailable", "101%", "", "must be an integer or a percentage"),
     ("PodDisruptionBudget", "spec.minAvailable", 1.5, "", "must be an integer or a string, not the number 1.5"),
+    ("PodGroup", "metadata.name", "Train", "", "is not a valid name"),
+    ("PodGroup", "spec.schedulingPolicy", None, "", "has none; wanted is one of basic and gang"),
+    ("PodGroup", "spec.schedulingPolicy.gang.minCount", 0, "", "0 must be at least 1"),
+    ("PodGroup", "spec.preemptionPolicy", "Always", "", 'allowed is "PreemptLowerPriority" or "Never"'),
     ("RuntimeClass", "handler", "", "", "is required"),
     ("RuntimeClass", 'overhead.podFixed["cpu"]', "x", "", "is not a quantity"),
     ("RuntimeClass", "scheduling.tolerations[0].operator", "x", "", "is not supported"),

@@ -19,7 +19,7 @@ from rayched.server.admission.last_applied import add_note
 from rayched.server.admission.submissions import Created
 from rayched.server.objects import read_entry
 from rayched.v1.core_pb2 import Node, Pod, Service
-from rayched.v1.workloads_pb2 import Job, ReplicaSet
+from rayched.v1.workloads_pb2 import Job, PodGroup, ReplicaSet
 from tests.server.api_over_model import ApiOverModel
 from tests.server.objects import a_node, a_pod, a_priority_class, a_runtime_class
 
@@ -200,6 +200,36 @@ def test_a_priority_class_has_no_status_and_takes_a_description() -> None:
     assert found.again(lambda new: setattr(new, "description", "for what matters")) == []
     assert found.stored.description == "for what matters" and found.stored.metadata.generation == 2
     assert found.again(lambda new: setattr(new, "value", 5)) == ["value"] and found.stored.value == 1000
+
+
+def a_pod_group() -> PodGroup:
+    group = PodGroup()
+    group.metadata.name, group.metadata.namespace = "train", "default"
+    group.spec.scheduling_policy.gang.min_count = 3
+    return group
+
+
+@pytest.mark.row("G2", "G4", "G5")
+def test_a_pod_group_keeps_what_its_class_gave_and_takes_another_minimum() -> None:
+    group = applied(a_pod_group(), a_priority_class("usual", 7, is_default=True))
+    assert (group.stored.spec.priority, group.stored.spec.priority_class_name) == (7, "usual")
+    before = copy_of(group.stored)
+    assert group.again() == [] and group.stored == before
+    assert group.again(lambda new: setattr(new.spec.scheduling_policy.gang, "min_count", 5)) == []
+    assert group.stored.spec.scheduling_policy.gang.min_count == 5 and group.stored.metadata.generation == 2
+    assert group.again(lambda new: setattr(new.spec, "priority_class_name", "other")) == ["spec.priorityClassName"]
+
+
+@pytest.mark.row("G5")
+def test_a_pod_group_finds_a_class_that_came_just_before_it() -> None:
+    api = ApiOverModel()
+    api.put(a_priority_class("high", 1000))
+    group = a_pod_group()
+    group.spec.priority_class_name = "high"
+    (created,) = api.create(group)
+    assert isinstance(created, Created), created
+    stored = api.stored(a_pod_group())
+    assert stored is not None and stored.pod_group.spec.priority == 1000
 
 
 def a_service() -> Service:

@@ -35,6 +35,7 @@ from rayched.api.validation.faults import Faults
 from rayched.api.validation.jobs import check_job
 from rayched.api.validation.metadata import check_label_selector, check_labels, check_metadata
 from rayched.api.validation.placement import check_tolerations
+from rayched.api.validation.pod_groups import check_pod_group
 from rayched.api.validation.pods import PORT_MAX, PREEMPTION_POLICIES, PROTOCOLS, check_pod, check_template
 from rayched.api.validation.resources import check_amounts, container_resource_fault, node_resource_fault
 from rayched.api.validation.selection import check_selector
@@ -248,4 +249,5 @@ _BY_KIND: Final[dict[str, Callable[[Any, Faults], None]]] = {
     kinds.SERVICE.name: _check_service,
     kinds.EVENT.name: _check_event,
     kinds.JOB.name: check_job,
+    kinds.POD_GROUP.name: check_pod_group,
 }

@@ -50,6 +50,8 @@ def check_placement(spec: PodSpec, path: str, faults: Faults) -> None:
         _check_gates(spec.scheduling_gates, f"{path}.schedulingGates", faults)
         if spec.node_name:
             faults.add(f"{path}.nodeName", f"{quoted(spec.node_name)} cannot be set while the pod has scheduling gates")
+    if spec.HasField("scheduling_group"):
+        faults.check(f"{path}.schedulingGroup.podGroupName", subdomain_fault(spec.scheduling_group.pod_group_name))
 
 
 def check_affinity(affinity: Affinity, path: str, faults: Faults) -> None:

@@ -22,9 +22,10 @@ from rayched.api.errors import FieldError, join, key_of, quoted
 from rayched.api.kinds import AnyObject
 from rayched.api.node_size import SIZE_ANNOTATION, size_text_fault
 from rayched.api.validation.faults import Faults
+from rayched.api.validation.pod_groups import policy_of
 from rayched.v1.core_pb2 import Node, NodeSelectorTerm, Pod, PodSpec, Service, Toleration
 from rayched.v1.meta_pb2 import ObjectMeta
-from rayched.v1.workloads_pb2 import Job, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodGroup, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
 
 _FIXED: Final = "cannot be changed"
 _NODE_TERMS: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -236,6 +237,19 @@ def _check_job(old: Job, new: Job, faults: Faults) -> None:
             faults.add(f"spec.{name}", _FIXED)
 
 
+def _check_pod_group(old: PodGroup, new: PodGroup, faults: Faults) -> None:
+    """Of its spec only the gang's minCount may change."""
+    was, is_now = policy_of(old), policy_of(new)
+    if was != is_now:
+        faults.add("spec.schedulingPolicy", f"{_FIXED} from {was} to {is_now}")
+    rest = PodGroup()
+    rest.CopyFrom(new)
+    rest.spec.ClearField("scheduling_policy")
+    if old.spec.HasField("scheduling_policy"):
+        rest.spec.scheduling_policy.CopyFrom(old.spec.scheduling_policy)
+    _report_changes(old.spec, rest.spec, "spec", faults)
+
+
 def _check_service(old: Service, new: Service, faults: Faults) -> None:
     if old.spec.cluster_ip and new.spec.cluster_ip and old.spec.cluster_ip != new.spec.cluster_ip:
         faults.add("spec.clusterIP", f"{_FIXED} from {quoted(old.spec.cluster_ip)} to {quoted(new.spec.cluster_ip)}")
@@ -264,4 +278,5 @@ _BY_KIND: Final[dict[str, Callable[[Any, Any, Faults], None]]] = {
     kinds.STATEFUL_SET.name: _check_stateful_set,
     kinds.JOB.name: _check_job,
     kinds.SERVICE.name: _check_service,
+    kinds.POD_GROUP.name: _check_pod_group,
 }

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from rayched.api.admission import admit_pod
+from rayched.api.admission import admit_pod, resolve_priority
 from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.kinds import NAMESPACE, POD, PRIORITY_CLASS, RUNTIME_CLASS, AnyObject, Kind
@@ -34,7 +34,7 @@ from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.codec import PoisonedObject
 from rayched.store.keys import ObjectKey
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
+from rayched.v1.workloads_pb2 import PodGroup, PriorityClass, RuntimeClass
 
 TEMPLATES_MAX: Final = 2_000
 TEMPLATE_BYTES_MAX: Final = 16 << 10
@@ -70,6 +70,13 @@ class Admission:
         """Pods of a template that was admitted before."""
         self.alike: Final = AlikeSubmissions()
         """Of use right after `classes_for` has returned."""
+
+    async def classes_for_all(self, messages: Sequence[AnyObject]) -> Classes:
+        """All classes that new objects may name, as `classes_for` gives them."""
+        pods = [message for message in messages if isinstance(message, Pod)]
+        # Of a group its class alone counts.
+        named = {message.spec.priority_class_name for message in messages if isinstance(message, PodGroup)}
+        return await self.classes_for([*pods, *(Pod(spec={"priority_class_name": name}) for name in named)])
 
     async def classes_for(self, pods: Iterable[Pod]) -> Classes:
         """All classes, with those that these pods name and the hub has not seen yet. Waits a moment for a replica that starts."""
@@ -117,7 +124,8 @@ class Admission:
         """Makes a new object ready for the store, in place; all that is wrong with it."""
         if not isinstance(message, Pod):
             default(message)
-            return validate(message) + validate_new(message)
+            errors = resolve_priority(message, classes.priority) if isinstance(message, PodGroup) else []
+            return validate(message) + validate_new(message) + errors
         if classes is not self._classes or message.ByteSize() > TEMPLATE_BYTES_MAX:
             return admit_pod(message, classes.priority, classes.runtime, tolerations=self._tolerations)
         return self._admit_by_template(message, classes)

@@ -29,7 +29,7 @@ from rayched.server.admission import last_applied
 from rayched.server.admission.admission import Classes
 from rayched.server.reports import register
 from rayched.v1.core_pb2 import Node, Pod, Taint, Toleration
-from rayched.v1.workloads_pb2 import Job
+from rayched.v1.workloads_pb2 import Job, PodGroup
 
 IDENTITY: Final = ("uid", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation")
 _GIVEN_AT_CREATION: Final = ("priority", "preemption_policy", "priority_class_name")
@@ -123,16 +123,23 @@ def _keep(stored: AnyObject, manifest: AnyObject, result: AnyObject) -> None:
     last_applied.merge(stored.metadata, manifest.metadata, result.metadata)
     if "status" in stored.DESCRIPTOR.fields_by_name:
         copy_fields(stored, result, ("status",))
+    if isinstance(stored, PodGroup) and isinstance(result, PodGroup):
+        _keep_given(stored.spec, result.spec)
     if isinstance(stored, Pod) and isinstance(result, Pod):
         if not result.spec.node_name:
             result.spec.node_name = stored.spec.node_name
-        for name in _GIVEN_AT_CREATION:
-            unset = not result.spec.priority_class_name if name == "priority_class_name" else not result.spec.HasField(name)
-            if unset:
-                copy_fields(stored.spec, result.spec, (name,))
+        _keep_given(stored.spec, result.spec)
         if not result.spec.overhead:
             for resource, amount in stored.spec.overhead.items():
                 result.spec.overhead[resource].CopyFrom(amount)
+
+
+def _keep_given(stored: Any, result: Any) -> None:
+    """What admission took from the class, where the manifest leaves it open."""
+    for name in _GIVEN_AT_CREATION:
+        unset = not result.priority_class_name if name == "priority_class_name" else not result.HasField(name)
+        if unset:
+            copy_fields(stored, result, (name,))
 
 
 def copy_fields(source: Any, target: Any, names: tuple[str, ...]) -> None:

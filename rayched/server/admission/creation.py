@@ -153,8 +153,7 @@ class Creator:
         await self._repeat_answers(wave)
 
     async def _admit(self, wave: list[Submission]) -> None:
-        pods = [submission.message for submission in wave if isinstance(submission.message, Pod)]
-        classes = await self._admission.classes_for(pods)
+        classes = await self._admission.classes_for_all([submission.message for submission in wave])
         defaults = await self._admission.default_classes(submission.message for submission in wave)
         turns = Turns(self._clock)
         for submission in wave:

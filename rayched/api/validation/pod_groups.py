@@ -1,0 +1,52 @@
+"""What is wrong with a PodGroup, and with what a pod says of its own.
+
+Served is what decides a group's scheduling: its policy, priority and preemption policy. What would change where or how its pods
+go and is not built is refused by name: an object that is stored and not obeyed would be worse.
+
+Source: PodGroup of scheduling.k8s.io/v1beta1, Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rayched.api import kinds
+from rayched.api.names import subdomain_fault
+from rayched.api.validation.faults import Faults
+from rayched.api.validation.metadata import check_metadata
+from rayched.api.validation.pods import PREEMPTION_POLICIES
+from rayched.v1.workloads_pb2 import PodGroup
+
+BASIC: Final = "basic"
+GANG: Final = "gang"
+_NOT_SERVED: Final = "is not supported: rayched does not place groups by it yet; leave it out"
+
+
+def policy_of(group: PodGroup) -> str:
+    """Which policy it has, as its manifest says it."""
+    policy = group.spec.scheduling_policy
+    return " and ".join(name for name in (BASIC, GANG) if policy.HasField(name)) or "none"
+
+
+def check_pod_group(group: PodGroup, faults: Faults) -> None:
+    check_metadata(group.metadata, kinds.POD_GROUP, subdomain_fault, faults)
+    spec = group.spec
+    policy = spec.scheduling_policy
+    if policy_of(group) not in (BASIC, GANG):
+        faults.add("spec.schedulingPolicy", f"has {policy_of(group)}; wanted is one of basic and gang")
+    elif policy.HasField("gang") and policy.gang.min_count < 1:
+        faults.add("spec.schedulingPolicy.gang.minCount", f"{policy.gang.min_count} must be at least 1")
+    mode = spec.disruption_mode
+    if mode.HasField("single") and mode.HasField("all"):
+        faults.add("spec.disruptionMode", "has single and all; wanted is one of the two")
+    elif mode.HasField("all"):
+        faults.add("spec.disruptionMode.all", "is not supported: members of a group end one by one; allowed is single")
+    if spec.HasField("preemption_policy"):
+        faults.choice("spec.preemptionPolicy", spec.preemption_policy, PREEMPTION_POLICIES)
+    faults.text("spec.priorityClassName", spec.priority_class_name, subdomain_fault)
+    if spec.HasField("scheduling_constraints"):
+        faults.add("spec.schedulingConstraints", _NOT_SERVED)
+    if spec.parent_composite_pod_group_name:
+        faults.add("spec.parentCompositePodGroupName", "is not supported: there are no composite groups; leave it out")
+    if spec.resource_claims:
+        faults.add("spec.resourceClaims", "is not supported: there is no dynamic resource allocation; leave it out")
