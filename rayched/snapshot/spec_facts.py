@@ -1,4 +1,4 @@
-"""What is asked of a pod's spec before any plugin is: the room it takes, its host ports, its scheduler, its priority.
+"""What is asked of a pod's spec before any plugin is: the room it takes, its host ports, its scheduler, its priority, its group.
 
 Pods of very many templates are made of few parts: containers of some kinds, and what else their specs say. So of a spec that is
 given as bytes the two are looked up, and read only where they are new. No I/O.
@@ -49,6 +49,8 @@ class SpecFacts(NamedTuple):
     """Whether it may say anything of other pods' labels: there are affinity or spread constraints."""
     tolerations: tuple[Toleration, ...]
     """Not to be changed."""
+    pod_group: str
+    """The name of the group that it belongs to, "" for none."""
 
 
 def facts_of_pod(pod: Pod) -> SpecFacts:
@@ -63,6 +65,7 @@ def facts_of_pod(pod: Pod) -> SpecFacts:
         has_affinity,
         has_affinity or bool(spec.topology_spread_constraints),
         tuple(spec.tolerations),
+        spec.scheduling_group.pod_group_name,
     )
 
 
@@ -105,7 +108,7 @@ class _Rest(NamedTuple):
     """Without tolerations."""
     takes_room: bool
     """Beside the containers: there are overhead or resources of the pod as a whole."""
-    facts: tuple[str, int, bool, bool, tuple[Toleration, ...]]
+    facts: tuple[str, int, bool, bool, tuple[Toleration, ...], str]
     """The last ones of SpecFacts."""
 
 
@@ -128,7 +131,7 @@ def _rest(part: bytes) -> _Rest:
     return _Rest(
         spec.SerializeToString(deterministic=True),
         bool(spec.overhead) or spec.HasField("resources"),
-        (spec.scheduler_name, spec.priority, has_affinity, mentions_labels, tolerations),
+        (spec.scheduler_name, spec.priority, has_affinity, mentions_labels, tolerations, spec.scheduling_group.pod_group_name),
     )
 
 

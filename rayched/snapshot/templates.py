@@ -54,6 +54,7 @@ class PodTemplate:
         "mentions_labels",
         "namespace",
         "non_zero",
+        "pod_group",
         "priority",
         "requests",
         "scheduler_name",
@@ -81,7 +82,7 @@ class PodTemplate:
         self._pod = pod
         self._bare = bare
         # As SpecFacts tells of them.
-        requests, accounted, non_zero, host_ports, scheduler_name, priority, has_affinity, mentions_labels, tolerations = facts
+        requests, accounted, non_zero, host_ports, scheduler_name, priority, has_affinity, mentions_labels, _, _ = facts
         self.requests: Final = requests
         self.accounted: Final = accounted
         self.non_zero: Final = non_zero
@@ -90,7 +91,8 @@ class PodTemplate:
         self.priority: Final = priority
         self.has_affinity: Final = has_affinity
         self.mentions_labels: Final = mentions_labels
-        self.tolerations: Final = tolerations
+        self.tolerations: Final = facts.tolerations
+        self.pod_group: Final = facts.pod_group
 
     @property
     def pod(self) -> Pod:

@@ -17,7 +17,7 @@ from rayched.store.transactions import Fenced, Outcome
 
 FENCED_WRITES: Final = Counter("rayched_fenced_writes", "Writes of a former leader that the store refused.", ["op"])
 
-for _op in ("bind", "preempt", "status", "event", "nodes", "budget", "garbage", "workload"):
+for _op in ("bind", "group", "preempt", "status", "event", "nodes", "budget", "garbage", "workload"):
     # An alarm needs the zeros before the first refusal.
     FENCED_WRITES.labels(_op)
 
