@@ -117,6 +117,11 @@ ACCESS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of access, in the same form; the tests of access are to notice them (access/test_planted_bugs_of_access.py)."""
 
+GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {"a group binds what fits": "rayched.core.groups.group_cycle:GroupCycle.RULE_A_GROUP_IS_WHOLE"}
+)
+"""Bugs of pod groups, in the same form; tests of the core have the auditor notice them."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -143,7 +148,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **SWITCHES}[bug].partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **GROUPS, **SWITCHES}[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

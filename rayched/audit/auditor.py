@@ -30,6 +30,7 @@ from rayched.audit.bindings_judged import BindingJudge
 from rayched.audit.capacity import Capacity
 from rayched.audit.constraints import against_node, against_pods
 from rayched.audit.findings import Findings
+from rayched.audit.groups_judged import GroupJudge
 from rayched.audit.requests import host_ports, taken_by
 from rayched.audit.room_judged import RoomJudge
 from rayched.audit.terms import EpochTerms
@@ -92,6 +93,7 @@ class Auditor:
         self._pods_prefix = f"{root}/cluster/pods/".encode()
         self._nodes_prefix = f"{root}/cluster/nodes/".encode()
         self._namespaces_prefix = f"{root}/cluster/namespaces/".encode()
+        self._groups_prefix = f"{root}/cluster/podgroups/".encode()
         self._epoch_key = f"{root}/cluster/epoch".encode()
         self._on_pod_change = on_pod_change
         self.findings = Findings()
@@ -107,6 +109,7 @@ class Auditor:
         self._judge = BindingJudge(self._past, self.findings)
         self._victims = VictimJudge(self.findings)
         self._room = RoomJudge(self._past, self.findings)
+        self._groups = GroupJudge(self.findings)
         self._preemptor: tuple[Pod, LeaderWrite] | None = None
         """Of the last preemption, until it is known to evict somebody."""
         self._capacity = Capacity()
@@ -138,6 +141,7 @@ class Auditor:
                 self._pod_changed(change, revision, seconds)
             elif change.key != self._epoch_key:
                 self._other_changed(change)
+        self._groups.revision_over(revision)
 
     # ------------------------------------------------------------------------------------------------------------ questions
 
@@ -226,6 +230,9 @@ class Auditor:
             name = change.key[len(self._namespaces_prefix) :].decode()
             labels = None if gone else dict(stored.object.namespace.metadata.labels)
             self._past.change(self.revision, "namespaces", name, labels)
+        elif change.key.startswith(self._groups_prefix):
+            name = change.key[len(self._groups_prefix) :].decode()
+            self._groups.group_changed(name, None if gone else stored.object.pod_group)
         if gone:
             self._attempts.pop(change.key, None)
         else:
@@ -275,6 +282,7 @@ class Auditor:
         nominated = pod.status.nominated_node_name if not node and not ended else ""
         waits_for = resident(pod, nominated) if nominated else None
         self._past.change(revision, "nominated", uid, waits_for)
+        self._groups.pod_changed(uid, pod, revision, write if is_new_write and node and write.op == "bind" else None)
         if is_new_write and write.op == "status":
             self._room.told(write, seconds)
         if is_new_write and node and write.op == "bind":
@@ -346,6 +354,7 @@ class Auditor:
         pod = self.pods.pop(uid, None)
         if pod is not None and not pod.spec.node_name:
             self._room.gone(self.revision, pod)
+        self._groups.pod_changed(uid, None, self.revision)
         self._since.pop(uid, None)
         self.deleted.add(uid)
         self._capacity.leave(uid)

@@ -21,6 +21,7 @@ INVARIANTS: Final = {
     "constraint_broken": "S8",
     "wrong_victim": "S9",
     "undeleted": "S12",
+    "gang_partial": "P1",
     "unreadable": "the store",
 }
 """Kinds of violations, and the invariants that they break. S3 also counts the lost, S6 and S7 are judged by `streams`."""
@@ -49,6 +50,8 @@ class Findings:
     """A pod evicted without a preemptor of higher priority."""
     undeleted: int = 0
     """What was deleted is there again, or is no longer being deleted."""
+    gang_partial: int = 0
+    """A member of a gang bound while fewer than its minimum are bound or have succeeded."""
     unreadable: int = 0
     tolerated: Counter[str] = field(default_factory=Counter)
     """What is no violation only because of a tolerance, by tolerance."""

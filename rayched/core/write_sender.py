@@ -1,7 +1,7 @@
 """What is sent to etcd and in which order, and which part of the core gets each answer.
 
-What has to be sent again goes first, then preemptions, then bindings, then statuses, then events: each waits while there is
-anything of those before it, as far as the window of transactions has room.
+What has to be sent again goes first, then preemptions, groups, bindings, statuses, what groups are told, then events: each waits
+while there is anything of those before it, as far as the window of transactions has room.
 
 Owner: the SchedulerCore. Cost: beyond that of the parts about 1 µs a write.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from rayched.core.attempt_outcomes import AttemptEnds
+from rayched.core.groups.pod_groups import PodGroups
 from rayched.core.parts import CoreParts
 from rayched.core.term import Term
 from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
@@ -28,12 +29,12 @@ class WriteSender:
     RULE_BINDINGS_ARE_GUARDED: ClassVar[bool] = True
     """Broken by tests alone."""
 
-    def __init__(self, parts: CoreParts, term: Term, ends: AttemptEnds, epoch_key: bytes) -> None:
+    def __init__(self, parts: CoreParts, term: Term, ends: AttemptEnds, groups: PodGroups, epoch_key: bytes) -> None:
         self._clock, self._wall_clock = parts.ports.clock, parts.ports.wall_clock
         self._cache, self._window = parts.cache, parts.window
         self._statuses, self._events = parts.statuses, parts.events
         self._bindings, self._preemptions = parts.bindings, parts.preemptions
-        self._term, self._ends, self._epoch_key = term, ends, epoch_key
+        self._term, self._ends, self._groups, self._epoch_key = term, ends, groups, epoch_key
 
     @property
     def is_pressed(self) -> bool:
@@ -77,6 +78,9 @@ class WriteSender:
             if self._events.is_mine(write):
                 self._events.outcome(write, outcome, now)
                 continue
+            if self._groups.is_mine(write):
+                self._groups.outcome(write, outcome, now)
+                continue
             if self._preemptions.is_mine(write):
                 self._ends.room_answered(write, outcome, now)
         self._ends.end_all(ended)
@@ -87,6 +91,8 @@ class WriteSender:
         guard = Guard(self._epoch_key, epoch)
         yield from self._window.send_again(now)
         yield from self._make_room(guard, now_unix)
+        if self._groups.n_unsent:
+            yield from self._groups.send_placements(guard, now, now_unix)
         ended: list[EndedAttempt] = []
         while self._window.room and self._bindings.n_unsent:
             writes = self._bindings.batch(epoch, now_unix, ended)
@@ -99,6 +105,7 @@ class WriteSender:
             if not writes:
                 break
             yield self._window.send(writes, guard, op=OP_STATUS, once=True)
+        yield from self._groups.send_conditions(guard, now, now_unix)
         if self._window.room and not self._bindings.n_unsent:
             events = self._events.batch(epoch, self._cache.revision, now, self.is_pressed)
             if events:

@@ -381,7 +381,7 @@ class Scheduler:
         if not diagnosis.n_nodes:
             self.nominations.forget(attempt.uid)
             failure = replace(failure, nominated_node_name="")
-        elif attempt.lifecycle.has_post_filter:
+        elif attempt.lifecycle.has_post_filter and not attempt.template.pod_group:
             failure = self.post_filter.run(runner.evaluator, attempt, failure, diagnosis, nominated, now_unix)
         self.decisions.failed(attempt, diagnosis, failure)
         return failure

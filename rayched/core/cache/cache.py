@@ -329,7 +329,8 @@ class Cache:
         template = templates.intern_given(pod)
         op = last_write.op
         bound_by = last_write.attempt if op == OP_BIND else ""
-        if stage is Stage.OVER:
+        if stage is Stage.OVER and not template.pod_group:
+            # How a member of a group has ended counts.
             value = b""
         full_name = f"{namespace}/{name}"
         new = PodRecord(uid, full_name, key, mod_revision, create_revision, stage, node_name, template, bound_by, kept, value)

@@ -12,6 +12,7 @@ from rayched.core.attempt_outcomes import AttemptEnds
 from rayched.core.cache.cache import PROGRESS_OBJECTS
 from rayched.core.cache.records import CacheChange, PodChanged, PodRecord, nominated_in
 from rayched.core.exchange.queue_session import TIME_STEP_SECONDS, QueueLink
+from rayched.core.groups.pod_groups import PodGroups
 from rayched.core.parts import CoreParts
 from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
@@ -22,12 +23,12 @@ from rayched.scheduler.attempt import Attempt, AttemptPhase
 class CacheNews:
     """Passes each change of the cache on to attempts, writes, nominations and the queue's log."""
 
-    def __init__(self, parts: CoreParts, ends: AttemptEnds) -> None:
+    def __init__(self, parts: CoreParts, ends: AttemptEnds, groups: PodGroups) -> None:
         self._clock, self._wall_clock, self._progress = parts.ports.clock, parts.ports.wall_clock, parts.ports.progress
         self._snapshot, self._scheduler, self._feed = parts.snapshot, parts.scheduler, parts.feed
         self._statuses, self._events = parts.statuses, parts.events
         self._bindings, self._preemptions = parts.bindings, parts.preemptions
-        self._ends = ends
+        self._ends, self._groups = ends, groups
 
     def absorb(self, changes: Iterable[CacheChange]) -> None:
         """Changes of the cache, in order."""
@@ -41,6 +42,8 @@ class CacheNews:
                 if plain is not None:
                     now += plain
                     continue
+            if not isinstance(change, PodChanged) or _is_member(change):
+                self._groups.absorb(change, now)
             if self._is_nobodys(change):
                 continue
             # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
@@ -74,6 +77,8 @@ class CacheNews:
             if new.stage is not Stage.PENDING or new.kept is None or new.kept.nominated:
                 return None
             template = new.template
+            if template.pod_group:
+                return None
             if self._scheduler.knows(template.scheduler_name):
                 link.tell(*self._feed.pending_pod(new, now))
                 return TIME_STEP_SECONDS
@@ -81,7 +86,7 @@ class CacheNews:
         if new.stage is not Stage.BOUND or old.stage is not Stage.PENDING or (old.kept is not None and old.kept.nominated):
             return None
         uid = new.uid
-        if link.concerns(uid) or self._scheduler.attempt(uid) is not None:
+        if new.template.pod_group or link.concerns(uid) or self._scheduler.attempt(uid) is not None:
             return None
         self._ends.measures.forget(uid)
         if self._feed.tells_of_bindings:
@@ -135,6 +140,12 @@ class CacheNews:
             if self._ends.link is not None:
                 self._ends.link.ended(attempt.uid)
         self._bindings.cancel(attempt.uid)
+
+
+def _is_member(change: PodChanged) -> bool:
+    """The pod belongs to a group."""
+    record = change.new or change.old
+    return record is not None and record.template.pod_group != ""
 
 
 def _is_its_binding(record: PodRecord, attempt: Attempt) -> bool:

@@ -35,9 +35,13 @@ ROUND_SECONDS_MIN: Final = 1.0
 class RollCall:
     """Picks the pods that the next call names for the queue's audit."""
 
-    def __init__(self, cache: Cache, is_to_be_tried: Callable[[PodRecord], bool]) -> None:
+    def __init__(
+        self, cache: Cache, is_to_be_tried: Callable[[PodRecord], bool], is_group: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """`is_group`: whether the queue has a group under this uid, of which nothing is stated."""
         self._cache = cache
         self._is_to_be_tried = is_to_be_tried
+        self._is_group = is_group
         self._round: list[str] = []
         self._round_since: float | None = None
         self._since: float | None = None
@@ -85,6 +89,8 @@ class RollCall:
         record = self._cache.pod(uid)
         if uid in in_flight:
             stated.append((uid, name, Standing.IN_FLIGHT.value))
+        elif record is None and self._is_group(uid):
+            return
         elif record is None or record.stage is not Stage.PENDING:
             stated.append((uid, name, Standing.NOWHERE.value))
         elif self._is_to_be_tried(record):

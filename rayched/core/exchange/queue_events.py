@@ -62,8 +62,10 @@ class QueueFeed:
         """Whether a binding is an event for anybody."""
 
     def is_queued(self, record: PodRecord | None) -> bool:
-        """Whether the queue has to know this pod."""
-        return record is not None and record.stage is Stage.PENDING and self._knows(record.template.scheduler_name)
+        """Whether the queue has to know this pod. Members of a group are in no queue: their group is."""
+        if record is None or record.stage is not Stage.PENDING or record.template.pod_group:
+            return False
+        return self._knows(record.template.scheduler_name)
 
     @staticmethod
     def is_plain_binding(change: PodChanged) -> bool:
@@ -79,7 +81,7 @@ class QueueFeed:
             old, new = change.old, change.new
             if old is None and new is not None and new.stage is Stage.PENDING:
                 # Most changes are this one and the next.
-                return (self.pending_pod(new, now),) if self._knows(new.template.scheduler_name) else ()
+                return (self.pending_pod(new, now),) if self.is_queued(new) else ()
             return [*self._pending(old, new, now), *self._assigned(old, new), *self._nomination(old, new)]
         if isinstance(change, NodeChanged):
             return self._node(change)

@@ -185,12 +185,11 @@ class Bindings:
             attempt, node_guard, decided_at = ready
             record = self._cache.pod(attempt.uid)
             is_taken = self._cache.is_taken_since(attempt.node_name, decided_at)
-            if record is None or record.kept is None or not _is_as_decided(record, attempt) or is_taken:
+            if record is None or record.kept is None or not is_as_decided(record, attempt) or is_taken:
                 self._scheduler.roll_back(attempt)
                 ended.append(EndedAttempt(attempt.uid, AttemptEnd.AGAIN, attempt))
                 continue
-            number = self._number = self._number + 1
-            failure = self._scheduler.begin_binding(attempt, f"{self._incarnation}-{number}")
+            failure = self._scheduler.begin_binding(attempt, self.next_id())
             if failure is not None:
                 ended.append(EndedAttempt(attempt.uid, AttemptEnd.FAILED, attempt, failure))
                 continue
@@ -198,6 +197,11 @@ class Bindings:
             guards = (node_guard, self._cache.taken_guard(attempt.node_name))
             return attempt, GuardedPut(record.key, record.mod_revision, value, guards, (), attempt.id)
         return None
+
+    def next_id(self) -> str:
+        """The id of the next attempt to be written, whoever writes it: they tell in which order attempts were made."""
+        self._number += 1
+        return f"{self._incarnation}-{self._number}"
 
     # -------------------------------------------------------------------------------------------------------- outcomes
 
@@ -214,7 +218,7 @@ class Bindings:
             case Committed():
                 self._scheduler.bound(attempt)
                 return EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt)
-            case Conflict() if _is_on(outcome.current, attempt):
+            case Conflict() if is_on(outcome.current, attempt):
                 # Bound by an earlier sending and written to since, so the attempt id is gone. The room is taken all the same.
                 self._scheduler.bound(attempt)
                 return EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt)
@@ -254,14 +258,14 @@ class Bindings:
         return known >= found or (known == 0 and compared != 0)
 
 
-def _is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
+def is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
     """The pod still is what the attempt looked at."""
     if record.stage is not Stage.PENDING:
         return False
     return record.template is attempt.template or record.template.content == attempt.template.content
 
 
-def _is_on(entry: Entry | None, attempt: Attempt) -> bool:
+def is_on(entry: Entry | None, attempt: Attempt) -> bool:
     """The pod that refused the binding is on the very node it was to be bound to."""
     if entry is None or not transactions.RULE_ATTEMPTS_ARE_RECOGNISED:
         return False

@@ -56,6 +56,10 @@ def failed_scheduling(record: PodRecord, message: str) -> EventOccurrence:
     return EventOccurrence(pod_subject(record.uid, record.name), WARNING, REASON_FAILED, message, record.template.scheduler_name)
 
 
+def group_failed(group: Subject, scheduler_name: str, message: str) -> EventOccurrence:
+    return EventOccurrence(group, WARNING, REASON_FAILED, message, scheduler_name)
+
+
 def preempted(victim: PodRecord, node_name: str, by_uid: str, component: str) -> EventOccurrence:
     message = f"Preempted by pod {by_uid} on node {node_name}"
     return EventOccurrence(pod_subject(victim.uid, victim.name), NORMAL, REASON_PREEMPTED, message, component)
