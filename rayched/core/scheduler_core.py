@@ -262,7 +262,7 @@ class SchedulerCore:
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
-            self._groups.next_due() if self.window.room else None,
+            self._groups.next_due() if self._groups.is_used and self.window.room else None,
             self.events.next_due(self._sender.is_pressed) if self.window.room else None,
         )
         return min((due for due in dues if due is not None), default=None)

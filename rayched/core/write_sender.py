@@ -105,7 +105,8 @@ class WriteSender:
             if not writes:
                 break
             yield self._window.send(writes, guard, op=OP_STATUS, once=True)
-        yield from self._groups.send_conditions(guard, now, now_unix)
+        if self._groups.is_used:
+            yield from self._groups.send_conditions(guard, now, now_unix)
         if self._window.room and not self._bindings.n_unsent:
             events = self._events.batch(epoch, self._cache.revision, now, self.is_pressed)
             if events:

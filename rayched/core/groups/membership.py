@@ -151,6 +151,9 @@ class GroupMembership:
         self._groups: dict[str, GroupState] = {}
         self._by_uid: dict[str, GroupState] = {}
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def __iter__(self) -> Iterator[GroupState]:
         return iter(list(self._groups.values()))
 

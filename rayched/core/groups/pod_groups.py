@@ -260,6 +260,11 @@ class PodGroups:
 
     # ----------------------------------------------------------------------------------------------------------- writing
 
+    @property
+    def is_used(self) -> bool:
+        """There is a group, or a pod that names one."""
+        return len(self._membership) > 0
+
     def is_mine(self, write: GuardedPut) -> bool:
         return self._commits.is_mine(write) or self._conditions.is_mine(write)
 
