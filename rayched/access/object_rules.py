@@ -12,9 +12,10 @@
 | what costs time to decide | ask for the points of the binding, or 200 (pod_points.py) |
 | labels and annotations of kubernetes.io, k8s.io | set the well-known ones |
 
-The rules hold for a pod and for the template that a controller makes pods of. They judge the new object and the old one alike:
-what the old one had and the new one has too is nobody's doing now, so it is let be. Of a template that is so only while its whole
-spec is as it was: one more pod of an administrator's template is one that a submitter could not have made.
+The rules hold for a pod and for the template that a controller makes pods of; those on priority for a PodGroup as well. They
+judge the new object and the old one alike: what the old one had and the new one has too is nobody's doing now, so it is let be.
+Of a template that is so only while its whole spec is as it was: one more pod of an administrator's template is one that a
+submitter could not have made.
 
 Who has several bindings for a namespace may what one of them allows; two never add up.
 
@@ -34,7 +35,7 @@ from rayched.api.errors import FieldError, key_of, quoted
 from rayched.api.kinds import KINDS, AnyObject
 from rayched.v1.core_pb2 import Container, Event, Pod, PodSpec, ReplicationController, Toleration
 from rayched.v1.meta_pb2 import ObjectMeta
-from rayched.v1.workloads_pb2 import Job, PriorityClass, ReplicaSet, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodGroup, PodGroupSpec, PriorityClass, ReplicaSet, StatefulSet
 
 HOST_PORT_MIN: Final = 1024
 OWNERS_MAX: Final = 20
@@ -161,6 +162,8 @@ def _spec(message: AnyObject) -> bytes:
 def _faults(message: AnyObject, binding: RoleBinding, world: ObjectWorld, *, with_pod: bool) -> Iterator[_Fault]:
     yield from _metadata_faults("metadata", message.metadata)
     yield from _owner_faults(message, world)
+    if isinstance(message, PodGroup):
+        yield from _priority_faults("spec", message.spec, binding, world.classes)
     pod = pods_of(message) if with_pod else None
     if pod is None:
         return
@@ -214,7 +217,9 @@ def _pod_faults(path: str, spec: PodSpec, binding: RoleBinding, world: ObjectWor
         yield from _port_faults(path, spec)
 
 
-def _priority_faults(path: str, spec: PodSpec, binding: RoleBinding, classes: Mapping[str, PriorityClass]) -> Iterator[_Fault]:
+def _priority_faults(
+    path: str, spec: PodSpec | PodGroupSpec, binding: RoleBinding, classes: Mapping[str, PriorityClass]
+) -> Iterator[_Fault]:
     name = spec.priority_class_name
     default = next((one for one in classes.values() if one.global_default), None)
     named = classes.get(name) if name else default

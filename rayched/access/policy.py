@@ -69,6 +69,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "ReplicationController",
         "StatefulSet",
         "Job",
+        "PodGroup",
     ),
     "controllers": (
         "PodDisruptionBudget",
@@ -77,11 +78,13 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "ReplicationController",
         "StatefulSet",
         "Job",
+        "PodGroup",
     ),
     "scaled": ("ReplicaSet", "ReplicationController", "StatefulSet", "Job"),
     "unscaled": (
         "Pod",
         "PodDisruptionBudget",
+        "PodGroup",
         "Service",
         "Event",
         "Node",

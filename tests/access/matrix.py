@@ -40,6 +40,7 @@ _FIELDS: Final = {
     "Service": "service",
     "ReplicaSet": "replica_set",
     "StatefulSet": "stateful_set",
+    "PodGroup": "pod_group",
     "ReplicationController": "replication_controller",
     "Job": "job",
     "Event": "event",

@@ -21,7 +21,7 @@ from rayched.api.kinds import AnyObject
 from rayched.v1 import access_pb2
 from rayched.v1.core_pb2 import Event, Pod, PodSpec, ReplicationController
 from rayched.v1.meta_pb2 import ObjectMeta
-from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
+from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PodGroup, PriorityClass, ReplicaSet, StatefulSet
 from tests.access.matrix import binding
 
 TEMPLATES = (ReplicaSet, StatefulSet, ReplicationController, Job)
@@ -216,6 +216,24 @@ def test_a_binding_of_another_namespace_allows_nothing() -> None:
     viewer = binding("submitter", "viewer", "team-a")
 
     assert paths(None, a_pod(), elsewhere) == paths(None, a_pod(), viewer) == ["metadata.namespace"]
+
+
+@pytest.mark.row("B65", "B66", "B67")
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("priority_class_name", "high", ["spec.priorityClassName"]),
+        ("priority_class_name", "system-node-critical", ["spec.priorityClassName"]),
+        ("priority", 7, ["spec.priority"]),
+        ("priority_class_name", "usual", []),
+    ],
+)
+def test_a_group_of_pods_says_no_more_of_its_priority_than_a_pod(field: str, value: str | int, wanted: list[str]) -> None:
+    group = PodGroup(metadata=ObjectMeta(namespace="team-a", name="train"))
+    setattr(group.spec, field, value)
+
+    assert paths(None, group) == wanted
+    assert paths(group, group) == []
 
 
 OWNERS = {

@@ -35,6 +35,7 @@ from rayched.server.objects import Objects, read_entry
 from rayched.store.codec import PoisonedObject
 from rayched.store.keys import KeyTextError
 from rayched.v1.core_pb2 import Pod
+from rayched.v1.workloads_pb2 import PodGroup
 
 Stores = Callable[[str, int], None]
 """That so many bytes are to be written to a namespace. Raises ApiFailure."""
@@ -125,7 +126,8 @@ class ObjectJudge:
 
     async def _world(self, messages: Sequence[AnyObject]) -> ObjectWorld:
         pods = [Pod(spec=pod.spec) for pod in map(pods_of, messages) if pod is not None]
-        classes = await self._admission.classes_for(pods)
+        groups = [message for message in messages if isinstance(message, PodGroup)]
+        classes = await self._admission.classes_for_all([*pods, *groups])
         return ObjectWorld(classes.priority, await self._owners(messages))
 
     async def _owners(self, messages: Sequence[AnyObject]) -> frozenset[OwnerKey]:
