@@ -8,6 +8,7 @@ import pytest
 
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
+from rayched.nodes.hollow import HollowNodes
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.workloads_pb2 import PodGroup
@@ -54,21 +55,25 @@ def test_groups_start_whole_or_wait_and_go_on_when_there_is_room(tmp_path: Path)
     with nothing_left() as pids, SmallCluster(tmp_path) as cluster:
         pids |= {pid for replica in cluster.local.replicas for pid in tree_of(replica.pid)}
         client = cluster.client
-        for node in nodes:
-            client.register_node(node)
-        # Members come before their group, and all but one.
-        assert not [one.error for one in client.submit_many(members("first", 0, MEMBERS - 1)) if one.error]
-        client.submit(a_group("first", MEMBERS))
-        until_true(lambda: condition(client, "first")[0] == "False", 20.0, "the group does not say that it waits")
-        assert bound(client, "first") == 0
-        client.submit_many(members("first", MEMBERS - 1, 1))
-        until_true(lambda: bound(client, "first") == MEMBERS, 20.0, lambda: f"{bound(client, 'first')} are bound")
-        assert condition(client, "first") == ("True", f"{MEMBERS} of {MEMBERS} members are bound; {MEMBERS} are needed")
-        client.submit(a_group("second", MEMBERS))
-        client.submit_many(members("second", 0, MEMBERS))
-        until_true(lambda: " placed, " in condition(client, "second")[1], 20.0, "the second group was not tried")
-        assert bound(client, "second") == 0
-        for number in range(MEMBERS):
-            client.delete("pods", f"first-{number}", grace_period_seconds=0)
-        until_true(lambda: bound(client, "second") == MEMBERS, 30.0, lambda: f"{bound(client, 'second')} are bound")
-        cluster.assert_sound()
+        agents = HollowNodes(client, nodes, stop_seconds=0.1)
+        agents.register()
+        agents.start()
+        try:
+            # Members come before their group, and all but one.
+            assert not [one.error for one in client.submit_many(members("first", 0, MEMBERS - 1)) if one.error]
+            client.submit(a_group("first", MEMBERS))
+            until_true(lambda: condition(client, "first")[0] == "False", 20.0, "the group does not say that it waits")
+            assert bound(client, "first") == 0
+            client.submit_many(members("first", MEMBERS - 1, 1))
+            until_true(lambda: bound(client, "first") == MEMBERS, 20.0, lambda: f"{bound(client, 'first')} are bound")
+            assert condition(client, "first") == ("True", f"{MEMBERS} of {MEMBERS} members are bound; {MEMBERS} are needed")
+            client.submit(a_group("second", MEMBERS))
+            client.submit_many(members("second", 0, MEMBERS))
+            until_true(lambda: " placed, " in condition(client, "second")[1], 20.0, "the second group was not tried")
+            assert bound(client, "second") == 0
+            for number in range(MEMBERS):
+                client.delete("pods", f"first-{number}", grace_period_seconds=0)
+            until_true(lambda: bound(client, "second") == MEMBERS, 60.0, lambda: f"{bound(client, 'second')} are bound")
+            cluster.assert_sound()
+        finally:
+            agents.stop()
