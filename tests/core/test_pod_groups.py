@@ -407,6 +407,61 @@ def test_a_lost_answer_of_a_commit_binds_nobody_twice_and_frees_no_room(leader: 
     assert "greedy" not in leader.bound()
 
 
+def test_a_commit_whose_group_has_gone_is_known_by_its_members(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=2))
+    put_members(leader.store, 2, cpu="3")
+    decide(leader)
+    leader.turn()
+    leader.arrive(lose_answer=True)
+    leader.store.delete(group_key())
+    leader.answer()
+    # Sent again before the watch has shown anything.
+    leader.clock.now += 1.0
+    leader.turn()
+    leader.arrive()
+    leader.answer()
+    assert assumed(leader) == 2
+    assert leader.core.attempts["scheduled"] == 2
+
+
+def test_members_left_over_need_no_quorum_before_the_watch_has_shown_the_others(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=2))
+    put_members(leader.store, 3, cpu="3")
+    decide(leader)
+    leader.turn()
+    leader.arrive()
+    leader.answer()
+    leader.turn()
+    while leader.exchange():
+        leader.exchanged()
+        leader.turn()
+    leader.core.decide()
+    leader.settle()
+    assert leader.core.attempts == {"scheduled": 2, "unschedulable": 1}
+
+
+def test_what_helps_the_member_that_failed_first_wakes_the_group(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=2))
+    put_pod(leader.store, a_member("train-0", cpu="3"))
+    put_pod(leader.store, a_member("train-1", selector={"disk": "ssd"}))
+    leader.settle()
+    assert bound_of(leader) == []
+    put_node(leader.store, a_node("n1", labels={"disk": "ssd"}))
+    leader.settle()
+    later(leader, 5.0)
+    assert len(bound_of(leader)) == 2
+
+
+@pytest.mark.row("G14")
+def test_a_lower_minimum_wakes_a_group_that_is_in_the_queue(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=3))
+    put_members(leader.store, 3, cpu="3")
+    leader.settle()
+    put_group(leader.store, a_group(least=2))
+    leader.settle()
+    assert len(bound_of(leader)) == 2
+
+
 @pytest.mark.row("G44", "G49")
 def test_the_next_leader_decides_anew_and_late_writes_of_the_old_one_change_nothing(leader: Replica) -> None:
     put_group(leader.store, a_group(least=3))
