@@ -18,6 +18,7 @@ LABEL_MAX: Final = 63
 SUBDOMAIN_MAX: Final = 253
 LAST_APPLIED: Final = "rayched.dev/last-applied"
 """The annotation in which `apply` notes what its manifest had."""
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_1035 = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rayched.api import kinds
+from rayched.api.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import write_text
 from rayched.api.names import LAST_APPLIED
 from rayched.api.quantity import milli_value, value
 from rayched.api.resources import pod_requests
 from rayched.cli import printing
-from rayched.cli.columns import FINAL_PHASES, NONE, event_interval, event_time, node_status, pod_status
 from rayched.cli.printing import shown
 from rayched.cli.schedulers import missing_scheduler
 from rayched.client.client import Client

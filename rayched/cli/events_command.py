@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from rayched.api import kinds
+from rayched.api.columns import event_interval, event_time
 from rayched.cli import printing
-from rayched.cli.columns import event_interval, event_time
 from rayched.cli.connection import connected
 from rayched.cli.options import AllNamespaces, Namespace, Server
 from rayched.cli.printing import wrong

@@ -11,10 +11,10 @@ import grpc
 import typer
 
 from rayched.api import kinds
+from rayched.api.columns import NAME, Column, cells, columns_of
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.manifest import write_object
 from rayched.cli import printing
-from rayched.cli.columns import NAME, Column, cells, columns_of
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.manifests import read_manifests
 from rayched.cli.options import AllNamespaces, FieldSelector, IgnoreNotFound, Namespace, OfManifests, Recursive, Selector, Server

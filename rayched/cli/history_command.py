@@ -11,8 +11,8 @@ import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api import kinds
+from rayched.api.columns import age
 from rayched.api.termination import FINAL_PHASES
-from rayched.cli.columns import age
 from rayched.cli.connection import connected
 from rayched.cli.options import AllNamespaces, Namespace, Selector, Server, seconds_of
 from rayched.cli.output_formats import OutputOption, output_format

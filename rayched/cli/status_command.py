@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from rayched.api import kinds, quantity
+from rayched.api.columns import node_status
 from rayched.api.resources import accounted_requests
 from rayched.api.termination import FINAL_PHASES
-from rayched.cli.columns import node_status
 from rayched.cli.connection import connected
 from rayched.cli.options import Server
 from rayched.cli.printing import counted, note, out, out_json, plain_table

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rayched.api import names
 from rayched.api.agents import AGENT_ANNOTATION, HOLLOW
 from rayched.v1.core_pb2 import Node, NodeStatus
 
-ZONE_LABEL = "topology.kubernetes.io/zone"
+ZONE_LABEL = names.ZONE_LABEL
 REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _SOLID_STATE_EVERY = 3

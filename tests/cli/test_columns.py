@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api import kinds
-from rayched.cli.columns import age, cells, columns_of, labels_text, node_status, pod_status
+from rayched.api.columns import age, cells, columns_of, labels_text, node_status, pod_status
 from rayched.v1.core_pb2 import Event, Node, Pod
 from rayched.v1.workloads_pb2 import Job
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rayched.cli.columns import event_interval
+from rayched.api.columns import event_interval
 from rayched.v1.core_pb2 import Event
 from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
 

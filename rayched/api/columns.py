@@ -1,4 +1,4 @@
-"""Columns of `rayched get`: what a person sees of each kind, as kubectl prints it.
+"""Columns of lists: what a person sees of each kind, as kubectl prints it. For `rayched get` and for kubectl itself.
 
 Pure: `now` comes in, text comes out. A kind without columns of its own shows name and age.
 """
@@ -12,8 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
+from rayched.api.names import ZONE_LABEL
 from rayched.api.resources import is_sidecar
-from rayched.nodes.shapes import ZONE_LABEL
 from rayched.v1.core_pb2 import Event, Namespace, Node, Pod, ReplicationController, Service
 from rayched.v1.meta_pb2 import IntOrString
 from rayched.v1.workloads_pb2 import Job, PodDisruptionBudget, PodGroup, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet
