@@ -21,6 +21,8 @@ class FieldError:
     message: str
     raised: BaseException | None = field(default=None, compare=False)
     """What somebody else's code raised, for the log; the message has it in words."""
+    unknown: bool = field(default=False, compare=False)
+    """There is no such field; what is said of it is not about its value."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -48,9 +48,9 @@ class ReadFindings:
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[FieldError] = field(default_factory=list)
 
-    def error(self, path: str, message: str) -> None:
+    def error(self, path: str, message: str, *, unknown: bool = False) -> None:
         if len(self.errors) < MAX_FINDINGS:
-            self.errors.append(FieldError(path, message))
+            self.errors.append(FieldError(path, message, unknown=unknown))
 
     def warning(self, path: str, message: str) -> None:
         if len(self.warnings) < MAX_FINDINGS:
@@ -231,7 +231,7 @@ class MessageTable:
             return
         close = difflib.get_close_matches(key[:80], [*self.fields, *self.unused], n=1, cutoff=0.75)
         hint = f'; did you mean "{close[0]}"?' if close else ""
-        findings.error(where, f"{self.name} has no such field{hint}")
+        findings.error(where, f"{self.name} has no such field{hint}", unknown=True)
 
 
 @cache

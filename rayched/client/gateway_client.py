@@ -1,0 +1,29 @@
+"""What a front for others' clients asks of replicas beside what an AsyncClient asks: single pages of lists."""
+
+from __future__ import annotations
+
+from rayched.api.kinds import Kind
+from rayched.client.async_client import AsyncClient
+from rayched.client.calls import list_request
+from rayched.v1.services_pb2 import ListResponse
+
+
+class AsyncGatewayClient(AsyncClient):
+    """An AsyncClient that hands pages and tokens through."""
+
+    async def list_page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        token: str = "",
+        revision: int = 0,
+    ) -> ListResponse:
+        """One page; `token` is the `continue` of the page before it."""
+        request = list_request(kind, namespace, label_selector, field_selector, limit, revision)
+        setattr(request, "continue", token)
+        found: ListResponse = await self._transport.call("Submission.List", request)
+        return found
