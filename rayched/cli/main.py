@@ -26,6 +26,7 @@ from rayched.cli import (
     events_command,
     exec_command,
     explain_command,
+    gateway_command,
     get_command,
     history_command,
     hold_commands,
@@ -98,6 +99,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "up": cluster_commands.up,
     "demo": demo_command.demo,
     "replica": cluster_commands.replica,
+    "gateway": gateway_command.gateway,
+    "kubeconfig": gateway_command.kubeconfig,
 }
 _IN_SHORT = {"demo": "Show it all in a minute."}
 """For the list of commands, where the first sentence of the command itself is too long."""

@@ -125,7 +125,7 @@ def test_a_replica_that_would_not_start_is_noticed() -> None:
     assert checked(["replica", "--insecure-loopback"]).insecure_loopback
 
 
-OF_OTHER_PROGRAMS = ("chaos.md", "performance.md")
+OF_OTHER_PROGRAMS = ("chaos.md", "gateway.md", "performance.md")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""The documents by which clients find out what is served: versions, groups, resources, and as much of OpenAPI as they need. Pure.
+
+OpenAPI v3 says of each kind its fields, and that its patches take `fieldValidation`. So kubectl leaves validation to the server,
+which names object and field better than a schema does. OpenAPI v2 is not served: kubectl then merges by keys of its own.
+
+Source: recorded requests of kubectl 1.27 to 1.33; apidiscovery.k8s.io/v2 and discovery of Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+from typing import Any, Final
+
+from rayched.gateway.schemas import schemas
+from rayched.gateway.served import GROUP_VERSIONS, ServedResource
+
+Document = dict[str, Any]
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_GIT_VERSION: Final = "v1.34.1"
+"""Of the Kubernetes whose API this is."""
+
+
+def version() -> Document:
+    major, minor, _ = _GIT_VERSION[1:].split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"{_GIT_VERSION}+rayched{importlib.metadata.version('rayched')}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": platform.python_implementation(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }
+
+
+def core_versions() -> Document:
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def groups() -> Document:
+    """All but the core group."""
+    found = []
+    for group_version in GROUP_VERSIONS:
+        group, _, number = group_version.rpartition("/")
+        if group:
+            entry = {"groupVersion": group_version, "version": number}
+            found.append({"name": group, "versions": [entry], "preferredVersion": entry})
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+
+
+def group(name: str) -> Document | None:
+    found = next((one for one in groups()["groups"] if one["name"] == name), None)
+    return None if found is None else {"kind": "APIGroup", "apiVersion": "v1", **found}
+
+
+def resources(group_version: str) -> Document | None:
+    """What is served of one version of a group; None: nothing."""
+    served = GROUP_VERSIONS.get(group_version)
+    if served is None:
+        return None
+    entries: list[Document] = []
+    for one in served:
+        kind = one.kind
+        entries.append(
+            {
+                "name": kind.plural,
+                "singularName": kind.singular,
+                "namespaced": kind.namespaced,
+                "kind": kind.name,
+                "verbs": list(one.verbs),
+                "shortNames": list(kind.short_names),
+                "categories": list(one.categories),
+            }
+        )
+        for below in one.subresources:
+            entry: Document = {
+                "name": f"{kind.plural}/{below.name}",
+                "singularName": "",
+                "namespaced": kind.namespaced,
+                "kind": below.kind,
+                "verbs": list(below.verbs),
+            }
+            if (below.group, below.version) != (kind.group, one.version):
+                entry.update(group=below.group, version=below.version)
+            entries.append(entry)
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
+
+
+def aggregated(core: bool) -> Document:
+    """All groups with their resources in one document: the core group, or all others."""
+    items = []
+    for group_version, served in GROUP_VERSIONS.items():
+        name, _, number = group_version.rpartition("/")
+        if bool(name) is not core:
+            entries = [_aggregated_resource(one) for one in served]
+            versions = [{"version": number, "resources": entries, "freshness": "Current"}]
+            items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": versions})
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_resource(one: ServedResource) -> Document:
+    kind = one.kind
+    below = [
+        {
+            "subresource": sub.name,
+            "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+            "verbs": list(sub.verbs),
+        }
+        for sub in one.subresources
+    ]
+    return {
+        "resource": kind.plural,
+        "responseKind": {"group": kind.group, "version": one.version, "kind": kind.name},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(one.verbs),
+        "shortNames": list(kind.short_names),
+        "categories": list(one.categories),
+        "subresources": below,
+    }
+
+
+def open_api_paths() -> Document:
+    """Where the document of each group is."""
+    found = {}
+    for group_version in GROUP_VERSIONS:
+        place = _open_api_place(group_version)
+        digest = hashlib.sha256(repr(open_api(place)).encode()).hexdigest().upper()
+        found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={digest}"}
+    return {"paths": found}
+
+
+def open_api(place: str) -> Document | None:
+    """The document at /openapi/v3/PLACE."""
+    served = next((found for version, found in GROUP_VERSIONS.items() if _open_api_place(version) == place), None)
+    if served is None:
+        return None
+    paths = {}
+    for one in served:
+        kind = one.kind
+        patch = {
+            "parameters": [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}],
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-group-version-kind": {"group": kind.group, "version": one.version, "kind": kind.name},
+        }
+        scope = "/namespaces/{namespace}" if kind.namespaced else ""
+        paths[f"/{place}{scope}/{kind.plural}/{{name}}"] = {"patch": patch}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "rayched", "version": version()["gitVersion"]},
+        "paths": paths,
+        "components": {"schemas": schemas(served)},
+    }
+
+
+def _open_api_place(group_version: str) -> str:
+    return f"apis/{group_version}" if "/" in group_version else f"api/{group_version}"

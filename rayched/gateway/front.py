@@ -1,0 +1,185 @@
+"""The gateway's front: each HTTP request to what it asks for, each outcome to its answer.
+
+    /version  /api  /apis  /openapi/v3      what is served (discovery.py)
+    /livez  /healthz  /readyz               whether the gateway lives; whether a replica answers it
+    /api/v1/...  /apis/GROUP/VERSION/...    objects (paths.py)
+
+A request is judged by whom identity.py takes its sender for, and served with the client of that identity.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from rayched.client.errors import ApiError
+from rayched.client.gateway_client import AsyncGatewayClient
+from rayched.gateway import discovery, objects, paths, subresources
+from rayched.gateway.calls import GatewayAnswer, GatewayCall
+from rayched.gateway.exec_streams import serve_exec
+from rayched.gateway.identity import CallerIdentity, identity_of
+from rayched.gateway.logs import serve_log
+from rayched.gateway.queries import accepted_form, accepts_aggregated, list_query
+from rayched.gateway.statuses import StatusFailure, not_allowed
+from rayched.gateway.watches import serve_watch
+
+_log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX: Final = 4 << 20
+"""What one call of a replica takes."""
+_READY_SECONDS: Final = 2.0
+_WARNING_CHARACTERS_MAX: Final = 1_000
+_WARNINGS_MAX: Final = 20
+_NOT_FOUND: Final = "404 page not found\n"
+
+Verb = Callable[[GatewayCall], Awaitable[GatewayAnswer]]
+
+_COLLECTION: Final[dict[str, tuple[str, Verb]]] = {
+    "GET": ("list", objects.list_objects),
+    "POST": ("create", objects.create),
+    "DELETE": ("deletecollection", objects.delete_collection),
+}
+_OBJECT: Final[dict[str, tuple[str, Verb]]] = {
+    "GET": ("get", objects.get),
+    "PUT": ("update", objects.update),
+    "PATCH": ("patch", objects.patch),
+    "DELETE": ("delete", objects.delete),
+}
+_BELOW: Final[dict[tuple[str, str], Verb]] = {
+    ("eviction", "POST"): subresources.evict,
+    ("scale", "GET"): subresources.get_scale,
+    ("scale", "PUT"): subresources.put_scale,
+    ("scale", "PATCH"): subresources.patch_scale,
+}
+
+
+class GatewayFront:
+    """Answers requests."""
+
+    def __init__(self, client_of: Callable[[CallerIdentity], AsyncGatewayClient], clock: Callable[[], float]) -> None:
+        """`clock` gives Unix seconds."""
+        self._client_of = client_of
+        self._clock = clock
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._served(request)
+        except StatusFailure as failure:
+            return _failed(failure)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"the body has more than {BODY_BYTES_MAX} bytes"
+            return _failed(StatusFailure(413, "RequestEntityTooLarge", message))
+        except ConnectionResetError:
+            # The client has gone, and nobody reads the answer.
+            raise
+        except Exception as error:
+            _log.error("%s %s failed: %s", request.method, request.path, error, exc_info=error)
+            return _failed(StatusFailure(500, "InternalError", "internal error; the gateway's log has the cause"))
+
+    async def _served(self, request: web.Request) -> web.StreamResponse:
+        client = self._client_of(identity_of(request))
+        parts = request.path.strip("/").split("/")
+        if request.path in ("/livez", "/healthz"):
+            return web.Response(text="ok")
+        if request.path == "/readyz":
+            return await _ready(client)
+        path = paths.parse(request.path)
+        if path is None:
+            return _discovered(request, parts)
+        call = GatewayCall(
+            path=path,
+            client=client,
+            query=request.query,
+            body=await request.read(),
+            content_type=request.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            form=accepted_form(request.headers.get("Accept", "")),
+            now=self._clock(),
+        )
+        if path.subresource:
+            return await self._below(request, call)
+        return await self._about_objects(request, call)
+
+    async def _about_objects(self, request: web.Request, call: GatewayCall) -> web.StreamResponse:
+        verbs = _OBJECT if call.path.name else _COLLECTION
+        if request.method not in verbs:
+            raise not_allowed(request.method)
+        verb, serve = verbs[request.method]
+        if verb == "list" and (query := list_query(request.query)).watch:
+            return await serve_watch(request, call, query, self._clock)
+        if verb not in call.path.resource.verbs:
+            raise not_allowed(request.method)
+        return _answered(await serve(call), call)
+
+    async def _below(self, request: web.Request, call: GatewayCall) -> web.StreamResponse:
+        if (call.path.subresource, request.method) == ("log", "GET"):
+            return await serve_log(request, call)
+        if call.path.subresource == "exec" and request.method in ("GET", "POST"):
+            return await serve_exec(request, call)
+        serve = _BELOW.get((call.path.subresource, request.method))
+        if serve is None:
+            raise not_allowed(request.method)
+        return _answered(await serve(call), call)
+
+
+def _discovered(request: web.Request, parts: list[str]) -> web.Response:
+    """What is served; else nothing is there, which kubectl tells by the answer's text."""
+    if request.method != "GET":
+        return web.Response(status=404, text=_NOT_FOUND)
+    found: dict[str, Any] | None = None
+    match parts:
+        case ["version"]:
+            found = discovery.version()
+        case ["api" | "apis"] if accepts_aggregated(request.headers.get("Accept", "")):
+            return _json(200, discovery.aggregated(parts[0] == "api"), discovery.AGGREGATED)
+        case ["api"]:
+            found = discovery.core_versions()
+        case ["apis"]:
+            found = discovery.groups()
+        case ["api", version]:
+            found = discovery.resources(version)
+        case ["apis", group]:
+            found = discovery.group(group)
+        case ["apis", group, version]:
+            found = discovery.resources(f"{group}/{version}")
+        case ["openapi", "v3"]:
+            found = discovery.open_api_paths()
+        case ["openapi", "v3", *place]:
+            found = discovery.open_api("/".join(place))
+    return web.Response(status=404, text=_NOT_FOUND) if found is None else _json(200, found)
+
+
+async def _ready(client: AsyncGatewayClient) -> web.Response:
+    try:
+        leader = await client.leader(timeout_seconds=_READY_SECONDS)
+    except ApiError as error:
+        return web.Response(status=503, text=f"no replica answers: {error}\n")
+    return web.Response(text=f"ok: {leader.answered_by} answers\n")
+
+
+def _answered(answer: GatewayAnswer, call: GatewayCall) -> web.Response:
+    response = _json(answer.code, answer.document)
+    for warning in call.warnings[:_WARNINGS_MAX]:
+        response.headers.add("Warning", f'299 - "{_quotable(warning)}"')
+    return response
+
+
+def _quotable(text: str) -> str:
+    """As a quoted string of a header."""
+    plain = "".join(one if one.isascii() and one.isprintable() else "?" for one in " ".join(text.split()))
+    return plain[:_WARNING_CHARACTERS_MAX].replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _failed(failure: StatusFailure) -> web.Response:
+    response = _json(failure.code, failure.document())
+    if failure.retry_after_seconds:
+        response.headers["Retry-After"] = str(failure.retry_after_seconds)
+    return response
+
+
+def _json(code: int, document: dict[str, Any], content_type: str = "application/json") -> web.Response:
+    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return web.Response(status=code, body=body, headers={"Content-Type": content_type, "Cache-Control": "no-cache, private"})
