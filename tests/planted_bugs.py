@@ -148,7 +148,9 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **GROUPS, **SWITCHES}[bug].partition(":")
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **GROUPS, **SWITCHES}[
+        bug
+    ].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:
