@@ -18,8 +18,8 @@ PAGE = ROOT / "docs" / "quickstart.md"
 LEFT_OUT = ("make", ".", "up", "hollow-nodes")
 """What is told to go on until Ctrl-C, and the installation."""
 WITH_A_TEST = (PAGE, ROOT / "docs" / "tour.md")
-NOT_HERE = ("up", "hollow-nodes", "node", "demo", "replica", "pki")
-"""What goes on until Ctrl-C, and what writes keys to places of the host: tests/cli/test_pki_command.py has that."""
+NOT_HERE = ("up", "hollow-nodes", "node", "demo", "replica", "pki", "gateway", "kubeconfig")
+"""What goes on until Ctrl-C, and what writes to places of the host: tests/cli/test_pki_command.py and tests/gateway have that."""
 WITH_NODES = (ROOT / "docs" / "running.md", ROOT / "docs" / "workloads.md")
 """They want a node that runs pods: tests/nodes and tests/replica/test_workloads.py go their way."""
 

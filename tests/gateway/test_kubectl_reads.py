@@ -40,6 +40,7 @@ def test_kubectl_finds_all_kinds_with_their_short_names_and_scopes(kubectl: Kube
         "node.k8s.io/v1",
         "policy/v1",
         "scheduling.k8s.io/v1",
+        "scheduling.k8s.io/v1beta1",
         "v1",
     ]
 

@@ -112,6 +112,9 @@ class Executed:
     status: dict[str, Any] = field(default_factory=dict)
 
 
+SECONDS_MAX = 60.0
+
+
 async def _execute(url: str, pod: str, command: tuple[str, ...], data: bytes | None, token: str) -> Executed:
     """As kubectl does it, with the token that it would send over TLS."""
     found = Executed()
@@ -147,7 +150,7 @@ async def _send(socket: aiohttp.ClientWebSocketResponse, data: bytes | None) -> 
 
 
 def execute(url: str, pod: str, *command: str, data: bytes | None = None, token: str = TOKEN) -> Executed:
-    return asyncio.run(_execute(url, pod, command, data, token))
+    return asyncio.run(asyncio.wait_for(_execute(url, pod, command, data, token), SECONDS_MAX))
 
 
 @pytest.mark.row("KC24")
