@@ -23,7 +23,7 @@ def gateway(
     ] = _DEFAULT_LISTEN,
     server: Server = None,
 ) -> None:
-    """Serve the Kubernetes API in front of replicas, for kubectl and other clients.
+    """Serve the Kubernetes API to kubectl and others.
 
     It runs in the foreground, and what ends it ends nothing else. There is no TLS, and nobody is asked who they are: it is on
     loopback only, and every user of this host can do with the cluster what `rayched` can.

@@ -95,7 +95,18 @@ NAMESPACED = (
     "scale",
     "wait",
 )
-WITHOUT_OBJECTS = ("up", "demo", "replica", "hollow-nodes", "node", "api-resources", "whoami", "can-i")
+WITHOUT_OBJECTS = (
+    "up",
+    "demo",
+    "replica",
+    "gateway",
+    "kubeconfig",
+    "hollow-nodes",
+    "node",
+    "api-resources",
+    "whoami",
+    "can-i",
+)
 
 
 def printable(result: Result) -> bool:
