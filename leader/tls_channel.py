@@ -18,6 +18,7 @@ import ssl
 import threading
 import time
 import weakref
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -221,8 +222,8 @@ class _Reloading:
     def _stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(map(_stamp, self._tls.files()))
 
-    def _close(self, channel: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _close(self, channel: Any) -> None: ...
 
     def _take_all(self) -> list[Any]:
         with self._lock:

@@ -239,11 +239,8 @@ class DomainRejection(CapColumn):
         if (selection.stop - selection.start if isinstance(selection, slice) else len(selection)) > FEW:
             self._log.cut()
             return
-        n_rows = self.table.n_rows
-        rows = range(selection.start, selection.stop) if isinstance(selection, slice) else selection.tolist()
-        for row in rows:
-            if row < n_rows:
-                self._log.append(row)
+        rows = np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
+        self._note(rows[rows < self.table.n_rows])
 
     def _write(self, column: TotalColumn, selection: Selection, blocked: Sequence[BlockedDomains]) -> None:
         rejected: BoolColumn | None = None

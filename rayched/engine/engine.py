@@ -171,10 +171,8 @@ class Engine:
             self._builder.give(plan.scoring.kept())
         scoring = plan.scoring
         try:
-            if (
-                scoring.bounds is not None
-                or scoring.was_built()
-                or (plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out)))
+            if scoring.was_built() or (
+                plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out))
             ):
                 return self._added_up(plan, scoring, left_out)
             filtered = self._filtered(plan, left_out)

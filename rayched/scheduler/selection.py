@@ -57,8 +57,7 @@ class SeededTieBreaker:
         self.seed = seed
 
     def among(self, rows: RowIndex | Sequence[int], number: int) -> int:
-        ties = len(rows)
-        return int(rows[draw(self.seed, number, ties) if ties > 1 else 0])
+        return choose(rows, self.seed, number)
 
     def offset(self, n_rows: int, number: int) -> int:
         return draw(self.seed ^ _OFFSETS, number, n_rows)
