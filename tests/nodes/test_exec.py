@@ -102,6 +102,18 @@ def test_input_output_errors_and_the_exit_code_are_the_programs(
 
 
 @pytest.mark.row("N122")
+def test_output_and_errors_come_at_once_and_more_of_both_than_fits_anywhere(
+    client: Client, agent: AgentProcess, address: str, token: str
+) -> None:
+    """Both wait for the client at the same time."""
+    name, size = running_pod(client), 3 << 20
+    script = f"head -c {size} /dev/zero >&2 & head -c {size} /dev/zero; wait; exit 3"
+    code, out, errors = run(address, "exec", name, "--token-file", token, "--", *sh(script))
+    assert (code, len(out)) == (3, size)
+    assert len(errors) == size + len("command terminated with exit code 3\n")
+
+
+@pytest.mark.row("N122")
 def test_it_runs_as_the_container_does_and_what_it_leaves_behind_delays_nothing(
     client: Client, agent: AgentProcess, address: str, token: str
 ) -> None:

@@ -28,7 +28,7 @@ def server_options(limits: EdgeLimits) -> Sequence[tuple[str, int]]:
         ("grpc.server.max_pending_requests", 1 << 16),
         ("grpc.server.max_pending_requests_hard_limit", 1 << 17),
         # A request that nobody reads takes a window of its stream, and windows do not grow by themselves.
-        ("grpc.http2.lookahead_bytes", 256 << 10),
+        ("grpc.http2.lookahead_bytes", 64 << 10),
         ("grpc.http2.bdp_probe", 0),
         # The client pings every 6 s, also without a call.
         ("grpc.http2.min_ping_interval_without_data_ms", 4000),

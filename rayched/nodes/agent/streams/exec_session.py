@@ -48,6 +48,8 @@ class ExecSession:
                 if all(map(_is_left_behind, left)):
                     break
                 await asyncio.wait(outputs, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            for task in filter(asyncio.Task.done, outputs):
+                task.result()
         finally:
             await cancelled(*outputs, inputs)
         return ExecExit(code=code, signal=number)

@@ -17,12 +17,14 @@ class HungUp(Exception):
 
 
 class ReplicaStream:
-    """Read by one task, written by another one at most; either may be cancelled while it waits for a frame to read."""
+    """Read by one task, written by any number; whoever waits for a frame to read may be cancelled."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
         self._frames: asyncio.Queue[ReplicaFrame | None] = asyncio.Queue(1)
         self._hung_up = asyncio.Event()
+        # gRPC takes one message at a time: a second one breaks the call on this side alone, and the replica waits for ever.
+        self._writing = asyncio.Lock()
         call.add_done_callback(lambda _: self._hung_up.set())
         # A read of gRPC that is cancelled ends the call, so none of those is.
         self._receiving = asyncio.create_task(self._receive())
@@ -37,8 +39,9 @@ class ReplicaStream:
 
     async def write(self, frame: AgentFrame) -> None:
         """Waits while the client reads slowly. Raises HungUp."""
-        with _hung_up_is_told():
-            await self._call.write(frame)
+        async with self._writing:
+            with _hung_up_is_told():
+                await self._call.write(frame)
 
     async def until_hung_up(self) -> None:
         """Also while nothing is read."""
