@@ -20,7 +20,7 @@ Source: the reliability rules' invariants. Cost: O(1) for each change but for S8
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -176,7 +176,11 @@ class Auditor:
         attempts = {
             write.attempt for write in late if any(epoch > write.epoch and seconds < write.seconds for epoch, seconds in begun)
         }
-        return len(attempts - self._committed)
+        return len(attempts) - self.committed(attempts)
+
+    def committed(self, attempts: Set[str]) -> int:
+        """How many of these attempts at a write a revision has."""
+        return len(attempts & self._committed)
 
     def settle(self) -> None:
         """Nothing more will come: what was still open is decided."""

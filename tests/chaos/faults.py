@@ -15,6 +15,7 @@ from typing import Final
 from rayched.replica.cluster.local_cluster import ReplicaProcess
 from rayched.replica.ray.guardian import vital_processes
 from rayched.replica.ray.processes import descendants
+from tests.chaos.held_writes import hand_over, hold_writes
 from tests.chaos.stage import Stage, StageFailed
 
 _HELD_WRITES: Final = 3
@@ -57,7 +58,7 @@ def strike(stage: Stage, fault: Fault) -> Struck:
         if holder is not None:
             # A write that is held arrives when nothing but the guard is against it: under a later epoch, its pod as it was.
             patience = max(fault.seconds, _LATER_EPOCH_SECONDS_MAX) if fault.until_a_later_epoch else fault.seconds
-            if not stage.hand_over(holder, patience) and fault.until_a_later_epoch:
+            if not hand_over(stage, holder, patience) and fault.until_a_later_epoch:
                 raise StageFailed(f"no later epoch within {patience:.0f} s")
         time.sleep(max(0.0, deadline - time.monotonic()))
     return struck
@@ -120,7 +121,7 @@ def _pausing(stage: Stage, leader: ReplicaProcess) -> Callable[[], object]:
 
     def blow() -> None:
         stage.slow_down_all_but(leader)
-        stage.hold_writes(leader, _HELD_WRITES)
+        hold_writes(stage, leader, _HELD_WRITES)
         stage.pause(pids)
 
     return blow
@@ -135,7 +136,7 @@ def _late_writes(stage: Stage) -> Callable[[], object]:
         prepared()
         if not any(link.held for link in stage.etcd_links(leader)):
             raise StageFailed("the leader wrote nothing while its writes were held")
-        if not stage.hand_over(leader, _LATER_EPOCH_SECONDS_MAX):
+        if not hand_over(stage, leader, _LATER_EPOCH_SECONDS_MAX):
             raise StageFailed(f"no later epoch within {_LATER_EPOCH_SECONDS_MAX:.0f} s")
 
     return blow

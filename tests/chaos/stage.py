@@ -38,13 +38,7 @@ _SETTLED_SECONDS = 4.0
 """A process of a replica that is older has begun its work: on a busy machine they take two or three to start."""
 _LOOK_SECONDS = 0.02
 _HEAD_START_SECONDS = 0.3
-_HELD_SECONDS_MAX = 1.2
-"""Then the leader itself ceases to believe, and its requests are near their end."""
-_FIRST_HELD_SECONDS_MAX = 15.0
-"""On a busy machine a leader may be slower than that to write anything at all."""
 _SLOW_SECONDS = 0.1
-_LATE_SECONDS = 1.0
-"""Within that whoever took over over slow links has bound nothing yet."""
 _LOAD_CLIENTS = 6
 NODES = 24
 _ZONES = 3
@@ -295,40 +289,10 @@ class Stage:
         """Those between this replica and etcd."""
         return [link for name, link in self.network.links.items() if name.startswith(f"etcd-{replica.number}-")]
 
-    def hold_writes(self, replica: ReplicaProcess, count: int = 1) -> bool:
-        """Lets nothing more of this replica reach etcd. Whether so many writes that it sent as a leader lie in its links now.
-
-        One is waited for longer than several.
-        """
-        links, epoch = self.etcd_links(replica), self.ask(lambda auditor: auditor.epoch)
-        for link in links:
-            link.hold()
-        began = time.monotonic()
-        while (held := sum(one == epoch for link in links for one, _ in list(link.held))) < count:
-            if time.monotonic() - began > (_HELD_SECONDS_MAX if held else _FIRST_HELD_SECONDS_MAX):
-                return False
-            time.sleep(_LOOK_SECONDS / 10)
-        return True
-
     def slow_down_all_but(self, replica: ReplicaProcess) -> None:
         """Gives the others a slow way to etcd, so that who takes over does not bind at once."""
         for link in (link for other in self.cluster.replicas if other is not replica for link in self.etcd_links(other)):
             link.delay_seconds = _SLOW_SECONDS
-
-    def hand_over(self, replica: ReplicaProcess, seconds: float) -> bool:
-        """With an epoch later than that of any write they hold this replica's links are healed, and a second later all others.
-
-        Whether there was one in time.
-        """
-        held = [epoch for link in self.etcd_links(replica) for epoch, _ in list(link.held)]
-        epoch = max(held, default=self.ask(lambda auditor: auditor.epoch))
-        came = self.follower.wait_for(lambda auditor: auditor.epoch > epoch, seconds)
-        if came:
-            for link in self.etcd_links(replica):
-                link.heal()
-            time.sleep(_LATE_SECONDS)
-            self.network.heal()
-        return came
 
     def load_prefers(self, replicas: Sequence[ReplicaProcess]) -> None:
         """The load asks these replicas from now on."""

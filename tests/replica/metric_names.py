@@ -33,6 +33,8 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     # rayched's own
     "rayched_leader_epoch": ("gauge", set(), True),
     "rayched_leader_transitions_total": ("counter", set(), True),
+    "rayched_leader_suspicions_total": ("counter", {"evidence"}, False),
+    "rayched_leader_revocations_total": ("counter", {"evidence"}, False),
     "rayched_leader_renew_duration_seconds": ("histogram", set(), True),
     "rayched_failover_duration_seconds": ("histogram", {"kind"}, False),
     "rayched_leader_last_renew_age_seconds": ("gauge", set(), True),
