@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,13 +30,16 @@ run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the lead
 	@$(BIN)/rayched demo
 
 test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC, several files at a time
-	@$(BIN)/python -m pytest -q -n auto -m "not planted"
+	@$(BIN)/python -m pytest -q -n auto -m "not long and not planted"
+
+test-long: $(STAMP) ## what takes a minute and more each: short forms of soak, flood, storage and pool, bugs planted into simulated worlds
+	@$(BIN)/python -m pytest -q -n auto -m "long"
 
 test-chaos: $(STAMP) ## each of twelve bugs planted into real replicas, which then show it; and nothing without it
 	@$(BIN)/python -m pytest -q -m planted
 
 test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
-	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not planted"
+	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not long and not planted"
 
 check: lint types layers house proto-check behaviour docs-check ## format, lint, types, import contracts, rules of the tree, generated code, behaviour table, docs/command.md
 

@@ -88,6 +88,7 @@ def test_the_directory_of_an_earlier_run_is_not_taken_over(tmp_path: Path, capsy
     assert ended.value.code == 2 and "name an empty directory" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_small_flood_with_the_leader_killed_loses_nothing() -> None:

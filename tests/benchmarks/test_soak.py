@@ -316,6 +316,7 @@ def test_rows_are_told_with_their_units() -> None:
     assert rows["pods bound"].demand == "all 3600 created"
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_a_short_soak_samples_every_process_and_loses_no_pod(tmp_path: Path) -> None:
     file = tmp_path / "soak.jsonl"

@@ -16,6 +16,7 @@ from tests.chaos.session import SessionReport
 from tests.chaos.storage_session import play_storage
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("plays", STORAGE, ids=" ".join)
 def test_replicas_stand_what_befalls_etcds_storage(plays: tuple[str, ...], tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def level(pid: int) -> tuple[int, int]:
     return memory, len(os.listdir(f"/proc/{pid}/fd"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.row("N69")
 def test_memory_and_files_of_the_agent_stay_level_over_a_thousand_pods(client: Client, tmp_path: Path) -> None:

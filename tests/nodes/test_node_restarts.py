@@ -311,6 +311,7 @@ def test_a_deadline_counts_on_while_the_agent_is_away(client: Client, node: str,
         assert 8 <= ended - found.start_time.seconds <= 11
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.row("N60")
 def test_an_agent_that_is_killed_fifty_times_starts_nothing_twice_and_changes_no_process(

@@ -287,6 +287,7 @@ def check_the_end(world: RayWorld) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_pods_run_on_what_ray_has_free_and_follow_its_nodes(tmp_path: Path) -> None:
     with a_ray_world(tmp_path) as world:

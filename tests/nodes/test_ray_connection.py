@@ -64,6 +64,7 @@ def test_of_another_version(raylets: RayletCluster) -> None:
     assert told.startswith("Version mismatch: The cluster was started with: Ray: 2.") and "Ray: 1.0.0" in told
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_something_that_is_no_ray(raylets: RayletCluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:

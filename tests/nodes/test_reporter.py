@@ -210,7 +210,8 @@ def test_the_status_of_a_pod_that_cannot_be_read_waits_until_it_can(nodes: Nodes
         reporter.pod(running("web"))
         reporter.pod(running("fine"))
         until(lambda: phase(nodes, "fine") == "Running")
-        assert reporter.waiting == 1 and told.pods == [("fine", None)]
+        until(lambda: reporter.waiting == 1)
+        assert told.pods == [("fine", None)]
         nodes.put(pod)
         until(lambda: phase(nodes, "web") == "Running")
     assert told.pods == [("fine", None), ("web", None)]

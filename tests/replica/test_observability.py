@@ -228,7 +228,7 @@ def test_a_takeover_is_counted_and_timed_by_the_new_leader(cluster: SmallCluster
     assert after.sum("rayched_leader_transitions_total") == before.sum("rayched_leader_transitions_total") + 1
     assert after.sum("rayched_leader_epoch") > before.sum("rayched_leader_epoch")
     assert after.sum("rayched_failover_duration_seconds_count", kind="expired") == 1
-    assert 0.5 < after.sum("rayched_failover_duration_seconds_sum", kind="expired") < 20
+    assert 0 < after.sum("rayched_failover_duration_seconds_sum", kind="expired") < 20
     # The pod that no node can take is tried anew by the new leader.
     until_true(lambda: Scrape(heir).labels("scheduler_schedule_attempts_total") != [], 10, "the new leader tries nothing")
     assert Scrape(heir).sum("scheduler_pending_pods") == 1

@@ -53,6 +53,7 @@ def register(client: Client) -> None:
     until_true(lambda: scheduler_status(client).nodes == NODES, BOUND_SECONDS_MAX, "not all nodes are seen")
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_the_pool_follows_the_ray_cluster_and_decides_as_without_it(tmp_path: Path, etcd: EtcdServer, etcd_root: str) -> None:
     same = ["--shard-always", "--seed", "7", "--node-monitor-grace-period", "24h"]

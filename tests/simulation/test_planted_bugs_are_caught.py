@@ -57,6 +57,7 @@ def workers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("bug", [*BUGS, *SIMULATED])
 def test_the_simulation_notices(bug: str, workers: ProcessPoolExecutor) -> None:
