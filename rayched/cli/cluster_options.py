@@ -51,6 +51,9 @@ EtcdServerName = Annotated[
     str,
     typer.Option("--etcd-server-name", metavar="NAME", help="What all certificates of etcd name.", show_default=False),
 ]
+InsecureEtcd = Annotated[
+    bool, typer.Option("--insecure-etcd", help="No TLS to an etcd beyond loopback: who is on the way may do everything.")
+]
 EtcdRoot = Annotated[str, typer.Option(metavar="PREFIX", help="What the keys of this cluster begin with.")]
 Workers = Annotated[
     str,
@@ -121,6 +124,7 @@ class ClusterOptions:
     etcd_certfile: EtcdCertificate = ""
     etcd_keyfile: EtcdKey = ""
     etcd_server_name: EtcdServerName = ""
+    insecure_etcd: InsecureEtcd = False
     etcd_root: EtcdRoot = "/rayched"
     data_dir: DataDir = None
     election_profile: Profile = "fast"
@@ -160,6 +164,7 @@ class ClusterOptions:
         return {
             "etcd_endpoints": split_endpoints(self.etcd_endpoints),
             "etcd_tls": self._etcd_tls(),
+            "insecure_etcd": self.insecure_etcd,
             "root": self.etcd_root,
             "data_dir": self.data_dir or default_data_dir(),
             "election_profile": self.election_profile,
@@ -233,7 +238,7 @@ class ClusterOptions:
     def _etcd_flags(self) -> list[str]:
         tls = self._etcd_tls()
         if tls is None:
-            return []
+            return ["--insecure-etcd"] if self.insecure_etcd else []
         given = {"cafile": tls.ca, "certfile": tls.certificate, "keyfile": tls.key}
         paths = [word for part, path in given.items() if path for word in (f"--etcd-{part}", os.path.abspath(path))]
         return [*paths, *(("--etcd-server-name", tls.server_name) if tls.server_name else ())]

@@ -33,17 +33,20 @@ class ServingOptions:
         bool, typer.Option("--insecure-loopback", help="No certificates: whoever is on this host may do everything.")
     ] = False
 
-    insecure_bind: Annotated[
-        bool, typer.Option("--insecure-bind", help="The same at any address, for a network that is closed otherwise.")
-    ] = False
+    insecure_bind: Annotated[bool, typer.Option("--insecure-bind", hidden=True)] = False
 
     def settings(self) -> dict[str, Any]:
         """As ReplicaSettings takes them. Raises SettingsError."""
+        if self.insecure_bind:
+            raise SettingsError(
+                "--insecure-bind: is gone, as whoever reached the replica could do everything; beyond loopback it wants"
+                " --tls-cert-file, --tls-private-key-file and --client-ca-file, which `rayched pki init` and `rayched pki issue"
+                " replica NAME --san HOST --out DIR` make"
+            )
         return {
             "tls": self._files(),
             "client_deny_list": self.client_deny_list_file,
             "insecure_loopback": self.insecure_loopback,
-            "insecure_bind": self.insecure_bind,
         }
 
     def _files(self) -> TlsFiles | None:

@@ -139,10 +139,13 @@ def write_context(context: ClientContext, *, make_current: bool) -> Path:
 
 
 def write_context_file(path: Path, servers: Sequence[str], files: TlsFiles) -> None:
-    """A context of no name, for whoever is given its path; in place of an earlier one. Raises PkiError."""
+    """A context of no name, for whoever is given its path; in place of an earlier one. Raises PkiError.
+
+    Files beside it are named without their directory: so all of them can be carried elsewhere together.
+    """
     lines = ["servers:", *(f"- {server}" for server in servers)]
     for field, file in (("ca", files.ca), ("cert", files.certificate), ("key", files.key)):
-        lines.append(f"{field}: {_quoted(file)}")
+        lines.append(f"{field}: {_quoted(Path(file.name) if file.parent == path.parent else file)}")
     private_files.replace(path, ("\n".join(lines) + "\n").encode())
 
 

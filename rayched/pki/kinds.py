@@ -18,6 +18,8 @@ class CertificateKindRule:
     """Where nobody asks for more or fewer."""
     serves: bool = False
     """It is dialled as well."""
+    may_serve: bool = False
+    """It is dialled where hosts are named, and else not."""
 
 
 CERTIFICATE_KINDS: Final[Mapping[IdentityKind, CertificateKindRule]] = MappingProxyType(
@@ -27,9 +29,9 @@ CERTIFICATE_KINDS: Final[Mapping[IdentityKind, CertificateKindRule]] = MappingPr
         IdentityKind.NODES: CertificateKindRule(30),
         IdentityKind.USER: CertificateKindRule(90),
         IdentityKind.WEB: CertificateKindRule(90),
-        IdentityKind.ETCD: CertificateKindRule(90),
+        IdentityKind.ETCD: CertificateKindRule(90, may_serve=True),
     }
 )
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-"""Where every replica is reached on its own host."""
+"""Where whoever serves is reached on its own host."""

@@ -2,6 +2,9 @@
 
 Each is made with its final mode in the same system call, whatever the umask says: there is no moment at which others could open
 it. What replaces a file is written beside it first, so that whoever reads meets the old bytes or the new ones.
+
+A key that is root's may be read by its group as well: a service that is not root has no other way to a key that it cannot change
+(ADR 43).
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from rayched.pki.errors import PkiError
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
 _OTHERS: Final = 0o077
+_OTHERS_OF_ROOT: Final = 0o037
+"""What is root's may be read by its group."""
+_ROOT: Final = 0
 _BYTES_MAX: Final = 1 << 20
 """No bundle of certificates is that large."""
 
@@ -73,11 +79,12 @@ def read(path: Path) -> bytes:
 
 
 def read_private(path: Path) -> bytes:
-    """A file that its owner alone may read. Raises PkiError with the command that makes it so."""
+    """A file that its owner alone may read, or one of root's that its group may. Raises PkiError with the command that helps."""
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        found = path.stat()
     except OSError as error:
         raise PkiError(f"{path}: {error.strerror}") from error
-    if mode & _OTHERS:
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & (_OTHERS_OF_ROOT if found.st_uid == _ROOT and os.geteuid() != _ROOT else _OTHERS):
         raise PkiError(f"{path}: has mode {mode:04o}, so others can read it: chmod 600 {path}")
     return read(path)

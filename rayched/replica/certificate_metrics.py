@@ -1,4 +1,7 @@
-"""How long the certificate that etcd is shown is still valid; that of the API is counted by the server (api_metrics.py)."""
+"""How etcd is reached: how long the certificate that it is shown is still valid, or that there is no TLS at all.
+
+The certificate of the API is counted by the server (api_metrics.py).
+"""
 
 from __future__ import annotations
 
@@ -29,3 +32,10 @@ def etcd_certificate_metrics(tls: EtcdTls | None, now: float) -> list[Metric]:
         else:
             left.add_metric(["etcd"], facts.not_after - now)
     return [left]
+
+
+def insecure_etcd_metric(is_insecure: bool) -> Metric:
+    """`is_insecure`: it is beyond loopback, and reached without TLS."""
+    found = GaugeMetricFamily("rayched_etcd_insecure", "1: an etcd beyond loopback is reached without TLS; else 0.")
+    found.add_metric([], float(is_insecure))
+    return found

@@ -32,7 +32,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily
 
 from rayched.pki.https import HttpsCertificate
-from rayched.replica.certificate_metrics import etcd_certificate_metrics
+from rayched.replica.certificate_metrics import etcd_certificate_metrics, insecure_etcd_metric
 from rayched.replica.configuration_shown import configuration_shown
 from rayched.replica.families import merged
 from rayched.replica.leadership import Leadership
@@ -153,7 +153,15 @@ class Observability:
         of_server, of_actors = self._asked_of_loop()
         lag = _revision_lag(of_server, of_actors)
         of_etcd = etcd_certificate_metrics(self._settings.etcd_tls, time.time())
-        return merged([build], REGISTRY.collect(), self._leadership.metrics(), of_server, of_etcd, of_actors, lag)
+        return merged(
+            [build, insecure_etcd_metric(self._settings.insecure_etcd)],
+            REGISTRY.collect(),
+            self._leadership.metrics(),
+            of_server,
+            of_etcd,
+            of_actors,
+            lag,
+        )
 
     def _asked_of_loop(self) -> tuple[list[Metric], list[Metric]]:
         """What the server and the actors count."""

@@ -171,7 +171,6 @@ class _Replica:
             endpoints,
             keys,
             version,
-            allow_remote=settings.insecure_bind,
             tls=tls,
             tolerations=settings.tolerations,
             gate=self._space.gate,
@@ -196,6 +195,11 @@ class _Replica:
         except ListenError as error:
             raise ReplicaError(f"--listen: {error}") from error
         log.info("the API listens at %s", self._server.address)
+        if self._settings.insecure_etcd:
+            log.warning(
+                "--insecure-etcd: whoever is on the way to %s reads and writes all that is there",
+                ", ".join(self._settings.given_etcd),
+            )
         try:
             http_url = self._observability.open()
         except ListenError as error:

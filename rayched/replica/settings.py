@@ -116,8 +116,8 @@ class ReplicaSettings:
     log_level: str = "info"
     insecure_loopback: bool = False
     """The API has no TLS, and its port is on loopback."""
-    insecure_bind: bool = False
-    """Neither has it at another address."""
+    insecure_etcd: bool = False
+    """An etcd beyond loopback is reached without TLS."""
     tls: TlsFiles | None = None
     """What the API is served with, and shown to other replicas; None: there is no TLS."""
     client_deny_list: Path | None = None
@@ -133,9 +133,8 @@ class ReplicaSettings:
 
     def __post_init__(self) -> None:
         self._check_address("--listen", self.listen)
-        for flag, given in (("--insecure-loopback", self.insecure_loopback), ("--insecure-bind", self.insecure_bind)):
-            if given and self.tls is not None:
-                raise SettingsError(f"{flag}: says that there are no certificates, and --tls-cert-file names one")
+        if self.insecure_loopback and self.tls is not None:
+            raise SettingsError("--insecure-loopback: says that there are no certificates, and --tls-cert-file names one")
         if self.insecure_loopback and split_address("--listen", self.listen)[0] not in LOOPBACK:
             raise SettingsError(f"--insecure-loopback: --listen {self.listen} is no loopback address")
         self._check_advertised()
@@ -147,10 +146,10 @@ class ReplicaSettings:
         if self.http_address not in ("", NO_ADDRESS):
             self._check_address("--http-address", self.http_address)
             host, _ = split_address("--http-address", self.http_address)
-            if host not in LOOPBACK and self.tls is None and not self.insecure_bind:
+            if host not in LOOPBACK and self.tls is None:
                 raise SettingsError(
                     f"--http-address {self.http_address}: {host} is no loopback address; others are served over TLS,"
-                    " with --tls-cert-file, or without it with --insecure-bind"
+                    " with --tls-cert-file"
                 )
         if self.workers is not None and not 0 <= self.workers <= WORKERS_MAX:
             raise SettingsError(f"--workers {self.workers}: allowed are 0 to {WORKERS_MAX}, and {WORKERS_AUTO}")
@@ -165,7 +164,7 @@ class ReplicaSettings:
             raise SettingsError(f"--log-level {self.log_level}: allowed are {', '.join(LOG_LEVELS)}")
         if not self.root.startswith("/") or self.root.endswith("/"):
             raise SettingsError(f"--etcd-root {self.root}: it starts with a slash and does not end with one")
-        check_etcd(self.etcd_endpoints, self.etcd_tls)
+        check_etcd(self.etcd_endpoints, self.etcd_tls, insecure=self.insecure_etcd)
         if not (duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0) > 0:
             raise SettingsError(
                 f"--pod-max-in-unschedulable-pods-duration {self.pod_max_in_unschedulable_pods_duration!r}:"
@@ -241,7 +240,7 @@ class ReplicaSettings:
 
     def missing_certificates(self) -> list[str]:
         """What to do where nobody said with what the API is served, line by line; else nothing."""
-        if self.tls is not None or self.insecure_loopback or self.insecure_bind:
+        if self.tls is not None or self.insecure_loopback:
             return []
         host, _ = split_address("--listen", self.advertise_address or self.listen)
         san = "" if host in LOOPBACK else f" --san {host}"
@@ -253,8 +252,7 @@ class ReplicaSettings:
             f"  rayched pki issue replica NAME{san} --out {files}",
             f"  rayched replica --listen {self.listen} --tls-cert-file {files}/tls.crt --tls-private-key-file {files}/tls.key"
             f" --client-ca-file {files}/ca.crt",
-            "without certificates: on loopback with --insecure-loopback; at other addresses, in a network that is closed"
-            " otherwise, with --insecure-bind",
+            "without certificates: on loopback alone, with --insecure-loopback",
         ]
 
     def _check_address(self, flag: str, address: str) -> None:
@@ -268,12 +266,24 @@ class ReplicaSettings:
         return duration_seconds(self.pod_max_in_unschedulable_pods_duration) or 0.0
 
 
-def check_etcd(endpoints: Sequence[str], tls: EtcdTls | None) -> None:
-    """Raises SettingsError."""
+def check_etcd(endpoints: Sequence[str], tls: EtcdTls | None, *, insecure: bool = False) -> None:
+    """`insecure`: it may be beyond loopback without TLS. Raises SettingsError."""
     scheme = "http://" if tls is None else "https://"
     for endpoint in endpoints:
-        if not endpoint.startswith("unix:"):
-            split_address("--etcd-endpoints", endpoint.removeprefix(scheme))
+        if endpoint.startswith("unix:"):
+            continue
+        host, _ = split_address("--etcd-endpoints", endpoint.removeprefix(scheme))
+        if tls is None and not insecure and host not in LOOPBACK:
+            raise SettingsError(
+                f"--etcd-endpoints {endpoint}: {host.removeprefix('https://')} is no loopback address, and without TLS whoever is"
+                " on the way reads and writes all there is: name the authorities of etcd's certificates with --etcd-cafile, or go"
+                " without with --insecure-etcd"
+            )
+    if insecure and (tls is not None or not endpoints):
+        raise SettingsError(
+            "--insecure-etcd: says that an etcd of others is reached without TLS, and "
+            + ("--etcd-cafile says with" if tls is not None else "--etcd-endpoints names none")
+        )
     if tls is None:
         return
     if not endpoints:

@@ -39,10 +39,8 @@ class ServerOptions:
     etcd_endpoints: Sequence[str]
     keys: Keys = field(default_factory=Keys)
     version: str = ""
-    allow_remote: bool = False
-    """Listen on other addresses than loopback although there are no certificates."""
     tls: ServerTls | None = None
-    """With it, callers are who their certificates say; else `identity_of` says who they are."""
+    """With it, callers are who their certificates say; else `identity_of` says who they are, and the address is of loopback."""
     hub: HubLimits = field(default_factory=HubLimits)
     watch: WatchLimits = field(default_factory=WatchLimits)
     tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)
@@ -69,10 +67,8 @@ def host_and_port(options: ServerOptions) -> tuple[str, int]:
     host, _, port = options.listen_address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ListenError(f"listen address {options.listen_address!r}: want host:port")
-    if not options.allow_remote and options.tls is None and not _is_loopback(host):
-        raise ListenError(
-            f"listen address {options.listen_address!r}: is not loopback; without certificates that must be asked for"
-        )
+    if options.tls is None and not _is_loopback(host):
+        raise ListenError(f"listen address {options.listen_address!r}: is not loopback; other addresses need certificates")
     return host, int(port)
 
 

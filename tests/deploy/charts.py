@@ -38,6 +38,7 @@ def _indent(spaces: int, text: str) -> str:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "default": lambda other, value: value or other,
     "join": lambda separator, values: separator.join(map(_text, values)),
+    "not": lambda value: not value,
     "nindent": lambda spaces, text: "\n" + _indent(spaces, text),
     "printf": lambda form, *values: form % values,
     "quote": lambda value: json.dumps(_text(value)),

@@ -1,7 +1,7 @@
 """Command lines held against the real command, without running them.
 
 `parsed` is the command's own parser; `checked` also builds a replica's settings from what was parsed, by their own checks, so
-that a flag that lacks another one (an open address without a certificate or --insecure-bind) is found as well.
+that a flag that lacks another one (an open address without a certificate) is found as well.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def checked(words: Sequence[str]) -> ReplicaSettings:
     for name, value in serving.items():
         serving[name] = value if isinstance(value, bool) or value is None else Path(value)
     found |= ServingOptions(**serving).settings() | {"etcd_tls": ClusterOptions(**etcd).settings()["etcd_tls"]}
+    found["insecure_etcd"] = given["insecure_etcd"]
     settings = ReplicaSettings(**{name: value for name, value in found.items() if name in fields})
     if lines := settings.missing_certificates():
         raise WrongCommand(f"rayched {' '.join(words)}: {lines[0]}")

@@ -4,6 +4,7 @@ commands are the real command's, and that names, ports, probes and policies agre
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,20 @@ from tests.docs.markdown import blocks, commands
 ROOT = Path(__file__).parents[2]
 CHART = Chart(ROOT / "deploy" / "helm" / "rayched")
 SCHEMA = yaml.safe_load((CHART.folder / "values.schema.json").read_text())
-ETCD = {"endpoints": ["etcd-0.etcd:2379", "etcd-1.etcd:2379", "etcd-2.etcd:2379"]}
+ETCD = {
+    "endpoints": [f"https://etcd-{number}.etcd:2379" for number in range(3)],
+    "tlsSecret": "store",
+    "serverName": "etcd",
+}
+OPEN_ETCD = {"endpoints": ["etcd-0.etcd:2379", "etcd-1.etcd:2379"], "insecure": True}
+TLS = {"secret": "certificates"}
+HOLLOW = {"enabled": True, "tlsSecret": "agent"}
 CONFIGURATION = (ROOT / "examples" / "scheduler" / "profiles.yaml").read_text()
 NAME = "test-rayched"
 
 
 def rendered(**values: Any) -> dict[tuple[str, str], dict[str, Any]]:
-    return CHART.render(namespace="space", **{"etcd": ETCD} | values)
+    return CHART.render(namespace="space", **{"etcd": ETCD, "tls": TLS} | values)
 
 
 def replica(objects: dict[tuple[str, str], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -48,7 +56,37 @@ def arguments(container: dict[str, Any], pod: str = f"{NAME}-0") -> list[str]:
 
 def test_without_an_etcd_nothing_is_installed_and_the_reason_is_said() -> None:
     with pytest.raises(RenderError, match=re.escape("etcd.endpoints: name the members of an etcd")):
-        CHART.render()
+        CHART.render(tls=TLS)
+
+
+def test_without_certificates_nothing_is_installed_and_the_reason_is_said() -> None:
+    with pytest.raises(RenderError, match=re.escape("tls.secret: name a Secret with the replicas' certificate")):
+        CHART.render(etcd=ETCD)
+    with pytest.raises(RenderError, match=re.escape("etcd.tlsSecret: name a Secret with a certificate for etcd, or say etcd")):
+        rendered(etcd={**ETCD, "tlsSecret": ""})
+    with pytest.raises(RenderError, match=re.escape("hollowNodes.tlsSecret: name a Secret with the agent's certificate")):
+        rendered(hollowNodes={"enabled": True})
+
+
+@pytest.mark.parametrize("etcd", [OPEN_ETCD, ETCD], ids=["open", "over TLS"])
+def test_certificates_are_where_the_flags_name_them(etcd: dict[str, Any]) -> None:
+    spec, container = replica(rendered(etcd=etcd))
+    settings = checked(arguments(container))
+    assert settings.tls is not None and settings.client_deny_list is not None
+    named = [settings.tls.ca, settings.tls.certificate, settings.tls.key, settings.client_deny_list]
+    secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"] if "secret" in volume}
+    places = {mount["mountPath"]: secrets.get(mount["name"]) for mount in container["volumeMounts"]}
+    assert {places[str(path.parent)]["secretName"] for path in named} == {"certificates"}
+    assert {path.name for path in named} == {"ca.crt", "tls.crt", "tls.key", "revoked"}
+    if settings.etcd_tls is None:
+        assert etcd is OPEN_ETCD and settings.insecure_etcd and "store" not in str(secrets)
+        return
+    assert settings.etcd_tls.server_name == "etcd"
+    files = [Path(text) for text in (settings.etcd_tls.ca, settings.etcd_tls.certificate, settings.etcd_tls.key)]
+    assert {places[str(path.parent)]["secretName"] for path in files} == {"store"}
+    # What a key that is root's may be: read by its group, which is fsGroup.
+    assert {secret["defaultMode"] for secret in secrets.values()} == {0o440}
+    assert spec["securityContext"]["fsGroup"] == 7420
 
 
 @pytest.mark.parametrize("ports", [{"api": 7420, "http": 7520}, {"api": 9000, "http": 9001}])
@@ -56,7 +94,7 @@ def test_replicas_have_flags_that_exist_names_that_resolve_and_ports_that_agree(
     objects = rendered(ports=ports, electionProfile="kube", workers=0, extraArgs=["--seed=7", "--no-compact"])
     _, container = replica(objects)
     settings = checked(arguments(container))
-    assert settings.insecure_bind and settings.seed == 7 and not settings.compact
+    assert settings.seed == 7 and not settings.compact
     assert (settings.election_profile, settings.workers) == ("kube", 0)
     assert list(settings.etcd_endpoints) == ETCD["endpoints"]
     assert {port["name"]: port["containerPort"] for port in container["ports"]} == ports
@@ -71,6 +109,8 @@ def test_probes_ask_paths_that_a_replica_has_on_the_port_of_health() -> None:
     paths = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert paths == {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
     assert {container[name]["httpGet"]["port"] for name in paths} == {"http"}
+    # Beyond loopback the endpoint speaks TLS alone.
+    assert {container[name]["httpGet"]["scheme"] for name in paths} == {"HTTPS"}
 
 
 def test_no_two_replicas_share_a_host_and_one_at_most_is_taken_away_at_a_time() -> None:
@@ -116,7 +156,7 @@ def test_the_ports_are_closed_to_all_but_replicas_named_clients_and_monitoring()
 
 
 def test_no_container_runs_as_root_gains_rights_or_writes_into_its_image() -> None:
-    objects = rendered(hollowNodes={"enabled": True})
+    objects = rendered(hollowNodes=HOLLOW)
     for kind, name in (("StatefulSet", NAME), ("Deployment", f"{NAME}-hollow-nodes")):
         spec = objects[kind, name]["spec"]["template"]["spec"]
         assert spec["automountServiceAccountToken"] is False
@@ -154,18 +194,18 @@ def test_a_configuration_is_mounted_where_the_flag_names_it_and_changes_the_pods
 
 def test_hollow_nodes_are_there_on_request_and_ask_the_service() -> None:
     assert ("Deployment", f"{NAME}-hollow-nodes") not in rendered()
-    (container,) = rendered(hollowNodes={"enabled": True, "count": 7})["Deployment", f"{NAME}-hollow-nodes"]["spec"]["template"][
-        "spec"
-    ]["containers"]
+    (container,) = rendered(hollowNodes={**HOLLOW, "count": 7})["Deployment", f"{NAME}-hollow-nodes"]["spec"]["template"]["spec"][
+        "containers"
+    ]
     given = parsed(container["args"])
-    assert (given["count"], given["server"]) == (7, f"{NAME}:7420")
+    assert (given["count"], given["server"], given["context"]) == (7, f"{NAME}:7420", "/etc/rayched/tls/context.yaml")
 
 
 def test_the_notes_name_a_service_that_exists_and_commands_that_the_command_has() -> None:
-    notes = CHART.texts(etcd=ETCD)["NOTES.txt"]
+    notes = CHART.texts(etcd=ETCD, tls=TLS, hollowNodes=HOLLOW)["NOTES.txt"]
     (service,) = re.findall(r"service/(\S+)", notes)
     assert ("Service", service) in rendered()
-    commands = [line.split()[1:] for line in notes.splitlines() if line.strip().startswith("rayched ")]
+    commands = [shlex.split(line)[1:] for line in notes.splitlines() if line.strip().startswith("rayched ")]
     assert commands
     for words in commands:
         parsed(words)
@@ -184,6 +224,7 @@ def test_the_values_fit_their_schema_and_every_one_of_them_has_a_place_in_it() -
         {"replicas": 0},
         {"etcd": {"endpoints": ["etcd"], "root": "/rayched"}},
         {"etcd": {"endpoints": [], "root": "/rayched/"}},
+        {"tls": {}},
         {"electionProfile": "slow"},
         {"workers": 65},
         {"networkPolicy": {**CHART.defaults["networkPolicy"], "etcd": []}},
@@ -205,7 +246,7 @@ def test_the_chart_speaks_of_the_version_of_the_package() -> None:
 
 def test_the_objects_have_no_field_that_kubernetes_does_not_have() -> None:
     """By rayched's own reader, for the kinds that it knows; the pods of the others as pods."""
-    objects = rendered(hollowNodes={"enabled": True}, schedulerConfiguration=CONFIGURATION, tolerations=[{"operator": "Exists"}])
+    objects = rendered(hollowNodes=HOLLOW, schedulerConfiguration=CONFIGURATION, tolerations=[{"operator": "Exists"}])
     readable = [found for (kind, _), found in objects.items() if kind in {known.name for known in kinds.KINDS}]
     assert {found["kind"] for found in readable} == {"StatefulSet", "Service", "PodDisruptionBudget"}
     for kind in ("StatefulSet", "Deployment"):

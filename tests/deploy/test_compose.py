@@ -1,5 +1,6 @@
 """The compose file: what can be known of it without an engine. Its commands are parsed by the real command; ports, names and
-probes agree; what no service names is on no network with the API, and the host has it on loopback alone."""
+probes agree; what no service names is on no network with the API, and the host has it on loopback alone. That its settings and
+its certificates fit together is shown in test_compose_runs.py."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from rayched.access.bindings import RoleBinding
+from rayched.access.identity import Identity, IdentityKind
+from rayched.access.policy import AccessRole
 from rayched.client.endpoints import DEFAULT_ENDPOINTS
+from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.replica.settings import ReplicaSettings, split_address
 from tests.deploy.commands import checked, parsed
 
@@ -24,12 +29,15 @@ REPLICAS = ["replica-1", "replica-2", "replica-3"]
 
 KEYS = {
     "build",
+    "cap_add",
     "cap_drop",
     "command",
     "depends_on",
+    "entrypoint",
     "environment",
     "healthcheck",
     "image",
+    "network_mode",
     "networks",
     "ports",
     "profiles",
@@ -39,6 +47,7 @@ KEYS = {
     "shm_size",
     "stop_grace_period",
     "tmpfs",
+    "user",
     "volumes",
 }
 """Of the compose specification, those that are used."""
@@ -48,22 +57,34 @@ def settings(name: str) -> ReplicaSettings:
     return checked(SERVICES[name]["command"])
 
 
-def test_there_are_three_etcd_members_three_replicas_and_hollow_nodes_on_request() -> None:
-    assert sorted(SERVICES) == sorted([*ETCDS, *REPLICAS, "hollow-nodes"])
-    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["hollow-nodes"]
+def test_there_are_three_etcd_members_three_replicas_their_certificates_and_more_on_request() -> None:
+    asked = {"admin": ["admin"], "hollow-binding": ["hollow"], "hollow-nodes": ["hollow"]}
+    assert sorted(SERVICES) == sorted([*ETCDS, *REPLICAS, "certificates", *asked])
+    assert {name: service["profiles"] for name, service in SERVICES.items() if "profiles" in service} == asked
     for name, service in SERVICES.items():
         assert set(service) <= KEYS, name
-        assert set(service["networks"]) <= set(COMPOSE["networks"]), name
+        assert set(service.get("networks", [])) <= set(COMPOSE["networks"]), name
         assert set(service.get("depends_on", {})) <= set(SERVICES), name
-        assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= set(COMPOSE["volumes"]), name
+        volumes = {volume.split(":")[0] for volume in service.get("volumes", [])}
+        assert volumes - {"./certificates.sh"} <= set(COMPOSE["volumes"]), name
+
+
+def test_who_ends_is_waited_for_by_somebody_who_stays() -> None:
+    """`up --wait` takes a service that ended for a failure unless another one waits for its end."""
+    for name in ("certificates", "hollow-binding"):
+        awaited = [service.get("depends_on", {}).get(name, {}).get("condition") for service in SERVICES.values()]
+        assert "service_completed_successfully" in awaited, name
+    for name in (*ETCDS, *REPLICAS):
+        assert SERVICES[name]["depends_on"]["certificates"] == {"condition": "service_completed_successfully"}
 
 
 @pytest.mark.parametrize("name", REPLICAS)
 def test_a_replica_has_flags_that_exist_names_that_resolve_and_ports_that_agree(name: str) -> None:
     replica, service = settings(name), SERVICES[name]
-    assert replica.insecure_bind
+    assert replica.tls is not None and replica.client_deny_list is not None
+    assert replica.etcd_tls is not None and replica.etcd_tls.certificate
     assert replica.advertise_address == f"{name}:{split_address('--listen', replica.listen)[1]}"
-    assert list(replica.etcd_endpoints) == [f"{etcd}:2379" for etcd in ETCDS]
+    assert list(replica.etcd_endpoints) == [f"https://{etcd}:2379" for etcd in ETCDS]
     assert replica.http_place is not None
     ports = {split_address("--listen", replica.listen)[1], replica.http_place[1]}
     assert {int(port.rpartition(":")[2]) for port in service["ports"]} == ports
@@ -78,7 +99,9 @@ def test_the_health_check_of_a_replica_is_a_program_that_asks_its_readyz(name: s
     ]
     place = settings(name).http_place
     assert place is not None
-    assert texts == [f"http://127.0.0.1:{place[1]}/readyz"]
+    tls = settings(name).tls
+    assert tls is not None
+    assert sorted(texts) == [str(tls.ca), f"https://127.0.0.1:{place[1]}/readyz"]
 
 
 def test_clients_on_the_host_find_the_replicas_without_being_told() -> None:
@@ -94,7 +117,7 @@ def test_every_published_port_is_on_loopback_and_taken_once() -> None:
 
 def test_etcd_is_out_of_reach_of_all_but_the_replicas() -> None:
     assert COMPOSE["networks"]["store"]["internal"] is True
-    assert {name for name, service in SERVICES.items() if "store" in service["networks"]} == {*ETCDS, *REPLICAS}
+    assert {name for name, service in SERVICES.items() if "store" in service.get("networks", [])} == {*ETCDS, *REPLICAS}
     for name in ETCDS:
         assert SERVICES[name]["networks"] == ["store"] and "ports" not in SERVICES[name], name
 
@@ -107,23 +130,41 @@ def test_an_etcd_member_is_called_as_its_peers_call_it_and_takes_large_transacti
     members = dict(member.split("=", 1) for member in environment["ETCD_INITIAL_CLUSTER"].split(","))
     assert sorted(members) == ETCDS
     assert environment["ETCD_INITIAL_ADVERTISE_PEER_URLS"] == members[name]
-    assert environment["ETCD_ADVERTISE_CLIENT_URLS"] == f"http://{name}:2379"
+    assert environment["ETCD_ADVERTISE_CLIENT_URLS"] == f"https://{name}:2379"
+    for word in ("ETCD", "ETCD_PEER"):
+        assert environment[f"{word}_CLIENT_CERT_AUTH"] == "true"
+    urls = [value for key, value in environment.items() if key.endswith("_URLS") and "METRICS" not in key]
+    assert len(urls) == 4 and all(url.startswith("https://") for url in urls)
     assert int(environment["ETCD_MAX_TXN_OPS"]) >= 1100
-    assert SERVICES[name]["volumes"] == [f"{name}:{environment['ETCD_DATA_DIR']}"]
+    assert SERVICES[name]["volumes"] == [f"{name}:{environment['ETCD_DATA_DIR']}", f"{name}-tls:/tls:ro"]
 
 
 def test_hollow_nodes_ask_the_replicas_where_they_are() -> None:
     service = SERVICES["hollow-nodes"]
     given = parsed(service["command"])
-    assert given["server"].split(",") == [settings(name).advertise_address for name in REPLICAS]
+    assert given["context"] == "/tls/nodes/context.yaml"
+    script = (FILE.parent / "certificates.sh").read_text()
+    servers = re.search(r"SERVERS:-(replica[^}]*)", script)
+    assert servers is not None and servers[1].split(",") == [settings(name).advertise_address for name in REPLICAS]
     assert service["networks"] == ["api"]
+    names = hollow_nodes(given["count"], 3, NodeShape({}, {}))
+    bound = parsed(SERVICES["hollow-binding"]["command"])
+    subject = Identity("rayched-0a1b2c3d", IdentityKind.NODES, "hollow")
+    binding = RoleBinding(subject, AccessRole.NODE, nodes=tuple(bound["node"]))
+    assert bound["subject"] == "nodes/hollow" and all(binding.has_node(node.metadata.name) for node in names)
 
 
 def test_no_container_of_ours_gains_rights_or_writes_into_its_image() -> None:
     for name, service in SERVICES.items():
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
         assert service.get("read_only") is True or name in ETCDS, name
-        assert not {"privileged", "user", "network_mode", "pid"} & set(service), name
+        assert not {"privileged", "pid"} & set(service), name
+        assert name == "certificates" or not {"user", "network_mode", "cap_add"} & set(service), name
+
+
+def test_who_issues_certificates_is_root_with_two_capabilities_and_no_network() -> None:
+    service = SERVICES["certificates"]
+    assert (service["user"], service["cap_add"], service["network_mode"]) == ("0:0", ["CHOWN", "DAC_OVERRIDE"], "none")
 
 
 def test_the_image_is_built_from_the_container_file() -> None:

@@ -76,7 +76,9 @@ def test_scrapes_name_the_rules_and_the_ports_and_paths_of_replicas() -> None:
         port.removesuffix(":7520") for service in compose.values() for port in service.get("ports", []) if port.endswith(":7520")
     ]
     assert targets["rayched", "/metrics"] == targets["rayched-health", "/metrics/slis"] == published
-    assert [target.removesuffix(":2379") for target in targets["etcd", "/metrics"]] == [
+    for job in PROMETHEUS["scrape_configs"]:
+        assert (job.get("scheme", "http") == "https") == job["job_name"].startswith("rayched")
+    assert [target.removesuffix(":2381") for target in targets["etcd", "/metrics"]] == [
         name for name in compose if "etcd" in name
     ]
 

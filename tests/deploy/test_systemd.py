@@ -34,6 +34,7 @@ KEYS = {
         "TimeoutStopSec",
         "LimitNOFILE",
         "DynamicUser",
+        "SupplementaryGroups",
         "StateDirectory",
         "StateDirectoryMode",
         "Environment",
@@ -113,7 +114,7 @@ def test_sections_and_keys_are_those_of_systemd(file: Path) -> None:
 
 def test_a_replica_is_started_with_flags_that_exist_and_on_the_ports_that_are_told() -> None:
     replica = checked(command(FOLDER / "rayched-replica.service"))
-    assert replica.insecure_bind
+    assert replica.tls is not None and replica.client_deny_list is not None and replica.etcd_tls is not None
     assert split_address("--listen", replica.listen)[1] == 7420
     assert replica.http_place is not None and replica.http_place[1] == 7520
     assert replica.advertise_address == replica.listen
@@ -121,9 +122,15 @@ def test_a_replica_is_started_with_flags_that_exist_and_on_the_ports_that_are_to
 
 def test_hollow_nodes_are_started_with_flags_that_exist_and_ask_the_replicas() -> None:
     given = parsed(command(FOLDER / "rayched-hollow-nodes.service"))
-    replica = checked(command(FOLDER / "rayched-replica.service"))
-    assert replica.listen in given["server"].split(",")
-    assert given["count"] == 100
+    assert (given["count"], given["context"]) == (100, "/etc/rayched/hollow/context.yaml")
+
+
+def test_the_group_that_may_read_the_keys_is_that_of_the_units_and_of_the_page() -> None:
+    """DynamicUser has no user that could own them."""
+    groups = {only(unit, "SupplementaryGroups") for unit in UNITS}
+    page = (FOLDER.parent / "README.md").read_text()
+    (group,) = groups
+    assert f"groupadd --system --force {group}" in page and f"install -D -m 0640 -g {group} -t /etc/rayched/tls" in page
 
 
 def test_the_unit_keeps_everybody_out_but_the_host_until_peers_are_named() -> None:
@@ -134,7 +141,7 @@ def test_the_unit_keeps_everybody_out_but_the_host_until_peers_are_named() -> No
     )
     replica = checked(command(FOLDER / "rayched-replica.service"))
     for endpoint in (*replica.etcd_endpoints, replica.listen):
-        assert endpoint.partition(":")[0] in named.split()
+        assert endpoint.removeprefix("https://").partition(":")[0] in named.split()
 
 
 def test_a_replica_has_more_time_to_stop_than_it_takes_and_nothing_is_left_of_it() -> None:

@@ -56,6 +56,16 @@ def test_each_kind_has_its_time_its_use_and_one_uri(kind: str, days: int, serves
     assert signer_of(certificate, [authority.certificate]) is authority.certificate
 
 
+def test_a_member_of_etcd_serves_at_its_hosts_and_a_client_of_it_does_not() -> None:
+    authority = an_authority()
+    for hosts, places in (([], ()), (["etcd-1", "etcd"], ("localhost", "etcd-1", "etcd"))):
+        pair = authority.issue(leaf_request(TRUST_DOMAIN, IdentityKind.ETCD, "etcd-1", hosts), time.time())
+        certificate = read_certificates(pair.certificate, "")[0]
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert tuple(names.get_values_for_type(x509.DNSName)) == places
+        assert facts_of(certificate).calls and facts_of(certificate).serves is bool(hosts)
+
+
 @pytest.mark.row("B32")
 def test_certificates_are_valid_for_clocks_that_are_five_minutes_behind() -> None:
     pair = an_authority(now=NOW).issue(a_request(), NOW)

@@ -71,6 +71,7 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_api_events_given_up_total": ("counter", set(), True),
     "rayched_api_large_object_rate": ("gauge", set(), True),
     "rayched_certificate_expiry_seconds": ("gauge", {"use"}, False),
+    "rayched_etcd_insecure": ("gauge", set(), True),
     "rayched_cache_revision": ("gauge", set(), True),
     "rayched_cache_revision_lag": ("gauge", set(), True),
     "rayched_actor_up": ("gauge", {"actor"}, True),

@@ -77,6 +77,7 @@ def revision(etcd: EtcdServer) -> int:
         (["--http-address", "127.0.0.1:{port}"], 1, ["--http-address 127.0.0.1:", "Address already in use", "free port"]),
         (["--listen", "0.0.0.0:0"], 2, ["--insecure-loopback: --listen 0.0.0.0:0 is no loopback address"]),
         (["--election-profile", "slow"], 2, ["--election-profile slow", "fast and kube"]),
+        (["--insecure-bind"], 2, ["--insecure-bind: is gone", "--tls-cert-file", "`rayched pki init`", "--san HOST"]),
         (["--pod-max-in-unschedulable-pods-duration", "soon"], 2, ["-pods-duration 'soon': a duration longer than 0"]),
     ],
 )

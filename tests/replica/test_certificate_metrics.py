@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leader.tls_channel import EtcdTls
-from rayched.replica.certificate_metrics import etcd_certificate_metrics
+from rayched.replica.certificate_metrics import etcd_certificate_metrics, insecure_etcd_metric
 from rayched.replica.families import merged
 from rayched.server.http.api_metrics import certificate_metrics
 from tests.pki.made import HOUR, a_pair, an_authority
@@ -40,3 +40,9 @@ def test_a_file_that_cannot_be_read_leaves_the_value_out_and_the_log_says_so(
 def test_it_is_one_family_with_those_of_the_api() -> None:
     joined = list(merged(certificate_metrics(None, 0.0), etcd_certificate_metrics(None, 0.0)))
     assert [one.name for one in joined] == ["rayched_certificate_expiry_seconds"]
+
+
+def test_that_etcd_is_reached_without_tls_shows() -> None:
+    for is_insecure, value in ((True, 1.0), (False, 0.0)):
+        [sample] = insecure_etcd_metric(is_insecure).samples
+        assert (sample.name, sample.value) == ("rayched_etcd_insecure", value)

@@ -33,10 +33,6 @@ TLS = TlsFiles.within(Path("/tls"))
             "--insecure-loopback: says that there are no certificates, and --tls-cert-file names one",
         ),
         (
-            {"tls": TLS, "insecure_bind": True},
-            "--insecure-bind: says that there are no certificates, and --tls-cert-file names one",
-        ),
-        (
             {"listen": "0.0.0.0:7420"},
             "--listen 0.0.0.0:7420: 0.0.0.0 leads nobody here; name an address that the other replicas reach"
             " with --advertise-address as well",
@@ -53,8 +49,24 @@ TLS = TlsFiles.within(Path("/tls"))
         ({"http_address": "on"}, "--http-address 'on': an address is host:port"),
         (
             {"http_address": "10.0.0.1:9000"},
-            "--http-address 10.0.0.1:9000: 10.0.0.1 is no loopback address; others are served over TLS, with --tls-cert-file,"
-            " or without it with --insecure-bind",
+            "--http-address 10.0.0.1:9000: 10.0.0.1 is no loopback address; others are served over TLS, with --tls-cert-file",
+        ),
+        *(
+            (
+                {"etcd_endpoints": ("127.0.0.1:2379", endpoint)},
+                f"--etcd-endpoints {endpoint}: {host} is no loopback address, and without TLS whoever is on the way reads and"
+                " writes all there is: name the authorities of etcd's certificates with --etcd-cafile, or go without with"
+                " --insecure-etcd",
+            )
+            for endpoint, host in (("10.0.0.1:2379", "10.0.0.1"), ("http://etcd:2379", "etcd"), ("https://etcd:2379", "etcd"))
+        ),
+        (
+            {"etcd_endpoints": ("https://a:1",), "etcd_tls": EtcdTls("/ca"), "insecure_etcd": True},
+            "--insecure-etcd: says that an etcd of others is reached without TLS, and --etcd-cafile says with",
+        ),
+        (
+            {"insecure_etcd": True},
+            "--insecure-etcd: says that an etcd of others is reached without TLS, and --etcd-endpoints names none",
         ),
         ({"workers": -1}, "--workers -1: allowed are 0 to 64, and auto"),
         ({"workers": 65}, "--workers 65: allowed are 0 to 64, and auto"),
@@ -116,12 +128,13 @@ def test_a_setting_that_cannot_be_used_is_told_with_its_flag_and_what_is_allowed
         {"etcd_endpoints": ("https://a:1", "b:2"), "etcd_tls": EtcdTls("/ca", "/crt", "/key", "etcd.example")},
         {"listen": "[::]:7420", "tls": TLS, "advertise_address": "replica-1.example:7420"},
         {"listen": "10.0.0.1:7420", "tls": TLS, "http_address": "10.0.0.1:7520"},
-        {"listen": "10.0.0.1:7420", "insecure_bind": True, "http_address": "10.0.0.1:7520"},
+        {"etcd_endpoints": ("http://etcd:2379", "10.0.0.1:2379"), "insecure_etcd": True},
+        {"etcd_endpoints": ("localhost:2379", "[::1]:2379")},
         {
             "workers": 64,
             "election_profile": "kube",
             "root": "/a/b",
-            "etcd_endpoints": ("http://etcd:2379", "unix:/run/etcd/localhost:1"),
+            "etcd_endpoints": ("http://127.0.0.1:2379", "unix:/run/etcd/localhost:1"),
         },
     ],
 )
@@ -133,7 +146,6 @@ def test_a_setting_that_can_be_used_is_taken(settings: dict[str, Any]) -> None:
 def test_without_certificates_the_commands_that_make_them_are_told() -> None:
     assert ReplicaSettings(tls=TLS).missing_certificates() == []
     assert ReplicaSettings(insecure_loopback=True).missing_certificates() == []
-    assert ReplicaSettings(insecure_bind=True).missing_certificates() == []
     first, *commands, last = ReplicaSettings(listen="10.0.0.11:7420").missing_certificates()
     assert first.startswith("--listen 10.0.0.11:7420: there are no certificates")
     assert [line.split()[:3] for line in commands] == [
@@ -142,12 +154,12 @@ def test_without_certificates_the_commands_that_make_them_are_told() -> None:
         ["rayched", "replica", "--listen"],
     ]
     assert "--san 10.0.0.11" in commands[1]
-    assert "--insecure-loopback" in last and "--insecure-bind" in last
+    assert last == "without certificates: on loopback alone, with --insecure-loopback"
 
 
 def test_etcd_is_reached_as_it_was_said() -> None:
-    plain = ReplicaSettings(etcd_endpoints=("a:1",)).given_etcd
-    assert plain == ("a:1",) and not isinstance(plain, SecureEndpoints)
+    plain = ReplicaSettings(etcd_endpoints=("localhost:1",)).given_etcd
+    assert plain == ("localhost:1",) and not isinstance(plain, SecureEndpoints)
     tls = EtcdTls("/ca", "/crt", "/key")
     secure = ReplicaSettings(etcd_endpoints=("https://a:1",), etcd_tls=tls).given_etcd
     assert isinstance(secure, SecureEndpoints) and (secure, secure.tls) == (("https://a:1",), tls)
