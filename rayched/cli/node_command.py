@@ -232,6 +232,10 @@ def node(
     ray_address: Annotated[
         str, _of_host("HOST:PORT", "A Ray cluster: an agent on each of its nodes, for what Ray has free there.")
     ] = "",
+    pki_dir: Annotated[
+        Path | None,
+        _of_host("DIR", "With --ray-address: the authority that certifies its agents; none: pki in the data directory."),
+    ] = None,
     *,
     options: NodeOptions,
     eviction: EvictionOptions,
@@ -256,8 +260,10 @@ def node(
         # Not at the top: it reads the options above, and other agents shall not wait for its import.
         from rayched.cli.ray_nodes_command import nodes_of_ray
 
-        nodes_of_ray(ray_address, server, options, eviction)
+        nodes_of_ray(ray_address, server, options, eviction, pki_dir)
         return
+    if pki_dir is not None:
+        wrong(f"--pki-dir {pki_dir}: goes with --ray-address alone; of a single agent the context has the certificate")
     if not name:
         wrong("a NAME for this node is needed, or --ray-address")
     if name == _SHUTDOWN:

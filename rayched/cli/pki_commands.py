@@ -51,14 +51,26 @@ class RotationStep(StrEnum):
 
 
 @pki.command("init", cls=KubectlCommand)
-def init(directory: Directory = None) -> None:
+def init(
+    directory: Directory = None,
+    external: Annotated[
+        Path | None,
+        typer.Option("--external-ca", metavar="CERT", help="Of who signs in place of an authority here.", show_default=False),
+    ] = None,
+) -> None:
     """Make a certificate authority and the trust domain of a new cluster.
 
-    The authority is trusted by whoever has its ca.crt. Its ca.key signs; kept elsewhere, it can be put back to issue.
+    The authority is trusted by whoever has its ca.crt. Its ca.key signs; kept elsewhere, it can be put back to issue. With
+    --external-ca there is a trust domain and a deny list, and somebody else issues.
     """
+    from rayched.pki import private_files
     from rayched.pki.directory import PkiDirectory
 
     with _told():
+        if external is not None:
+            trusting = PkiDirectory.trust(_place(directory), private_files.read(external))
+            out(f"trust domain {trusting.trust_domain} in {trusting.path}; {external} issues its certificates")
+            return
         made = PkiDirectory.create(_place(directory))
         until = made.authorities()[0].not_after
         out(f"certificate authority of {made.trust_domain} in {made.path}, until {_date(until)}")
@@ -71,7 +83,9 @@ def issue(
     directory: Directory = None,
     san: Annotated[
         list[str] | None,
-        typer.Option("--san", metavar="HOST,IP", help="Where a replica is reached, beside localhost.", show_default=False),
+        typer.Option(
+            "--san", metavar="HOST,IP", help="Where a replica or a member of etcd is, beside localhost.", show_default=False
+        ),
     ] = None,
     days: Annotated[
         int | None,
@@ -90,8 +104,8 @@ def issue(
 ) -> None:
     """Issue a key and a certificate: tls.key, tls.crt and ca.crt, for their owner alone to read.
 
-    KIND is replica, node, nodes (an agent of many), user, web or etcd (a client of etcd). The same NAME in the same directory
-    gets new ones in place of the old; who uses them reads them anew.
+    KIND is replica, node, nodes (an agent of many), user, web or etcd (a client of etcd; with --san a member of it). The same
+    NAME in the same directory gets new ones in place of the old; who uses them reads them anew.
 
     \b
       rayched pki issue replica replica-0 --san replica-0.example,10.0.0.11
@@ -100,7 +114,7 @@ def issue(
     """
     rule = CERTIFICATE_KINDS[kind]
     hosts = [host.strip() for text in san or () for host in text.split(",") if host.strip()]
-    if hosts and not rule.serves:
+    if hosts and not (rule.serves or rule.may_serve):
         wrong(f"--san: a certificate of kind {kind.value} is for callers, and names no place; of a replica it does")
     if servers and kind in (IdentityKind.REPLICA, IdentityKind.ETCD):
         wrong(f"--servers: a context is for callers of replicas, and this is a certificate of kind {kind.value}")
@@ -118,13 +132,13 @@ def issue(
 
 
 def _write_context(kind: IdentityKind, name: str, servers: tuple[str, ...], place: Path) -> None:
-    """A user's becomes the current one; that of a program lies beside its certificate, for nobody else to find."""
+    """Beside the certificate, so that the directory can be carried whole. A user's becomes the current one of this host too."""
     files = TlsFiles.within(place)
+    write_context_file(place / CONTEXT_FILE, servers, files)
     if kind is IdentityKind.USER:
         path = write_context(ClientContext(name, servers, files), make_current=True)
         out(f"context {name} in {path}, current from now on")
         return
-    write_context_file(place / CONTEXT_FILE, servers, files)
     out(f"context in {place / CONTEXT_FILE}, for --context")
 
 

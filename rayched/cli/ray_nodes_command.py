@@ -10,15 +10,24 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
+from rayched.access.identity import SCHEME
 from rayched.api import quantity
 from rayched.cli.context_option import chosen_context
 from rayched.cli.eviction_options import EvictionOptions
 from rayched.cli.node_command import NodeOptions, amounts_of, pair_of
 from rayched.cli.printing import fail, out, wrong
 from rayched.client.client import Client
+from rayched.client.contexts import choose
+from rayched.pki import private_files
+from rayched.pki.certificates import facts_of, read_certificates
+from rayched.pki.directory import PkiDirectory
+from rayched.pki.errors import PkiError
+from rayched.pki.tls_files import CA_FILE, TlsFiles
+from rayched.raynodes.agent_certificates import NodeSigner
 from rayched.raynodes.connection import RayNotConnected, connect
 from rayched.raynodes.offers import CPU, MEMORY
 from rayched.raynodes.ray_nodes import RayGone, RayNodes, RayNodesSettings
+from rayched.replica.settings import default_data_dir
 from rayched.replica.stop_signals import on_stop_signals
 
 _PATIENCE_SECONDS: Final = 10.0
@@ -36,24 +45,52 @@ _CRITICAL_GRACE: Final = "10s"
 """Where the user says nothing: without it pods would be killed where they could be asked to end."""
 
 
-def nodes_of_ray(address: str, server: str | None, options: NodeOptions, eviction: EvictionOptions) -> None:
+def nodes_of_ray(
+    address: str, server: str | None, options: NodeOptions, eviction: EvictionOptions, authority: Path | None
+) -> None:
     """Until a signal; then until all has ended. A second signal leaves the rest to what runs on the nodes."""
     stopping = threading.Event()
     on_stop_signals(stopping.set, lambda: os._exit(_KILLED))
     log = logging.getLogger("rayched.raynodes")
     log.setLevel(logging.INFO)
     try:
-        client = Client(server, timeout_seconds=_PATIENCE_SECONDS, context=chosen_context())
+        chosen = choose(server, chosen_context())
+        client = Client(chosen.endpoints, timeout_seconds=_PATIENCE_SECONDS, tls=chosen.files, insecure=chosen.files is None)
+        signer = signer_of(authority, chosen.files)
     except ValueError as error:
         wrong(str(error))
+    except PkiError as error:
+        fail(str(error))
     with client:
-        settings = settings_of(",".join(client.endpoints), options, eviction)
+        settings = replace(settings_of(",".join(client.endpoints), options, eviction), signer=signer)
         try:
             connect(address, stopping.is_set)
             out(f"following the nodes of Ray at {address}")
             RayNodes(settings, client, log).run(stopping)
         except (RayNotConnected, RayGone) as error:
             fail(str(error))
+
+
+def signer_of(authority: Path | None, files: TlsFiles | None) -> NodeSigner | None:
+    """Who signs for the agents; `files`: what this command itself shows. None: nobody shows anything. Raises PkiError."""
+    if files is None:
+        if authority is not None:
+            wrong(f"--pki-dir {authority}: agents need certificates where this command has one, and it goes without TLS")
+        return None
+    place = authority or default_data_dir() / "pki"
+    if not (place / CA_FILE).exists():
+        wrong(
+            f"--ray-address: the agents on the nodes of Ray need certificates, and {place} is no authority that could issue them:"
+            " name the directory of the cluster's with --pki-dir"
+        )
+    found = PkiDirectory(place)
+    uris = facts_of(read_certificates(private_files.read(files.certificate), str(files.certificate))[0]).uris
+    if not any(uri.startswith(f"{SCHEME}{found.trust_domain}/") for uri in uris):
+        whose = ", ".join(uris) or "nobody"
+        raise PkiError(f"{place}: is the authority of {found.trust_domain}, and this command is {whose}, of another cluster")
+    if found.signer() is None:
+        raise PkiError(f"{place}: its ca.key is kept elsewhere, and agents need certificates: put it back while this runs")
+    return NodeSigner(found)
 
 
 def settings_of(servers: str, options: NodeOptions, eviction: EvictionOptions) -> RayNodesSettings:

@@ -82,6 +82,16 @@ class IssuedPair:
 
 
 @dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """For a key that whoever asked for it keeps; in PEM."""
+
+    certificate: bytes
+    serial: int
+    not_after: int
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
 class Authority:
     """Who signs. `create` and `read` make one."""
 
@@ -124,26 +134,32 @@ class Authority:
 
     @property
     def key_pem(self) -> bytes:
-        return _key_pem(self.key)
+        return key_pem_of(self.key)
 
     def issue(self, request: LeafRequest, now: float) -> IssuedPair:
-        """A key of its own and its certificate, which never outlives the authority's. Raises PkiError."""
+        """A new key and its certificate. Raises PkiError."""
+        key = self.maker.key()
+        made = self.certify(request, key.public_key(), now)
+        return IssuedPair(made.certificate, key_pem_of(key), made.serial, made.not_after)
+
+    def certify(self, request: LeafRequest, key: ec.EllipticCurvePublicKey, now: float) -> IssuedCertificate:
+        """A certificate of somebody's key, which never outlives the authority's. Raises PkiError."""
         ends = min(now + request.seconds, self.certificate.not_valid_after_utc.timestamp())
         if ends <= now:
             raise PkiError("the certificate authority has expired; begin a new one with `rayched pki rotate-ca`")
-        key, serial = self.maker.key(), self.maker.serial()
+        serial = self.maker.serial()
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if request.serves else [])]
         certificate = (
-            _builder(_name(request.identity.name), self.certificate.subject, key.public_key(), serial, now, ends)
+            _builder(_name(request.identity.name), self.certificate.subject, key, serial, now, ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName([_uri(str(request.identity)), *host_names(request.hosts)]), critical=False)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
             .sign(self.key, hashes.SHA256())
         )
-        return IssuedPair(pem_of(certificate), _key_pem(key), serial, int(ends))
+        return IssuedCertificate(pem_of(certificate), serial, int(ends))
 
 
 def host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
@@ -200,5 +216,6 @@ def _moment(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """PKCS 8, without a passphrase."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

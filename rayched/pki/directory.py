@@ -8,6 +8,7 @@
 | next-ca.key | of the one that will sign, from the first step of an exchange to the second |
 | issued | every certificate that was issued, a JSON line each |
 | revoked | the deny list (records.py) |
+| external | there where another authority signs, of which `ca.crt` has the certificate: nothing is issued here |
 | KIND/NAME/ | tls.crt, tls.key and ca.crt of one identity, where no other directory was named |
 
 A serial number is recorded before its certificate is written, so none is ever out that the list does not have. One process
@@ -22,11 +23,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rayched.access.identity import Identity
 from rayched.pki import private_files
-from rayched.pki.authority import Authority, IssuedPair, KeyMaker, LeafRequest
+from rayched.pki.authority import Authority, IssuedCertificate, IssuedPair, KeyMaker, LeafRequest
 from rayched.pki.certificates import (
     CertificateFacts,
     check_pair,
@@ -47,6 +48,7 @@ from rayched.pki.records import (
     read_deny_list,
     read_records,
 )
+from rayched.pki.signing_requests import requested_key
 from rayched.pki.tls_files import CA_FILE, CERTIFICATE_FILE, KEY_FILE, TlsFiles
 
 _AUTHORITY_KEY: Final = "ca.key"
@@ -54,7 +56,10 @@ _NEXT_KEY: Final = "next-ca.key"
 _TRUST_DOMAIN: Final = "trust-domain"
 _ISSUED: Final = "issued"
 _REVOKED: Final = "revoked"
+_EXTERNAL: Final = "external"
 _LOCK: Final = "lock"
+ELSEWHERE: Final = "/elsewhere"
+"""In the place of a directory: the certificate is with its holder, who made the key."""
 
 
 class PkiDirectory:
@@ -84,6 +89,32 @@ class PkiDirectory:
         # Last: a directory without it is none.
         private_files.create(path / CA_FILE, authority.certificate_pem)
         return cls(path, clock, maker)
+
+    @classmethod
+    def trust(cls, path: Path, certificate: bytes, clock: Callable[[], float] = time.time, maker: KeyMaker | None = None) -> Self:
+        """The trust domain of a cluster whose certificates somebody else signs. Raises PkiError, and changes nothing then."""
+        maker = maker or KeyMaker()
+        if (path / CA_FILE).exists() or (path / _AUTHORITY_KEY).exists():
+            raise PkiError(f"{path}: has a certificate authority already, and nothing is overwritten; name another directory")
+        bundle = b"".join(map(pem_of, read_bundle(certificate, "--external-ca")))
+        for one in read_bundle(bundle, "--external-ca"):
+            if facts_of(one).not_after <= clock():
+                raise PkiError(f"--external-ca: {one.subject.rfc4514_string()} has expired")
+        private_files.make_directory(path)
+        for name, data in (
+            (_TRUST_DOMAIN, maker.trust_domain() + "\n"),
+            (_ISSUED, ""),
+            (_REVOKED, DENY_LIST_HEAD),
+            (_EXTERNAL, ""),
+        ):
+            private_files.replace(path / name, data.encode())
+        private_files.create(path / CA_FILE, bundle)
+        return cls(path, clock, maker)
+
+    @property
+    def is_external(self) -> bool:
+        """Whether somebody else signs."""
+        return (self.path / _EXTERNAL).exists()
 
     @property
     def deny_list(self) -> Path:
@@ -117,17 +148,20 @@ class PkiDirectory:
             private_files.make_directory(place)
             _refuse_anothers(place, request.identity)
             pair = authority.issue(request, self._clock())
-            record = IssueRecord(
-                serial=serial_text(pair.serial),
-                uri=str(request.identity),
-                issued_at=int(self._clock()),
-                not_after=pair.not_after,
-                authority=authority.key_id,
-                directory=str(place),
-            )
-            private_files.replace(self.path / _ISSUED, private_files.read(self.path / _ISSUED) + record.line().encode())
+            record = self._record(request.identity, pair, authority, str(place))
             _write_pair(place, pair, self.bundle)
         return record
+
+    def certify(self, request: LeafRequest, signing_request: bytes) -> bytes:
+        """A certificate for a key that stays where it is, in PEM. Raises PkiError."""
+        if request.identity.trust_domain != self.trust_domain:
+            raise PkiError(f"{request.identity}: is of another trust domain, this one is {self.trust_domain}")
+        key = requested_key(signing_request, f"the request of {request.identity}")
+        with self._alone():
+            authority = self._authority()
+            made = authority.certify(request, key, self._clock())
+            self._record(request.identity, made, authority, ELSEWHERE)
+        return made.certificate
 
     def place_of(self, identity: Identity) -> Path:
         """Where its files are, where no other directory is named."""
@@ -143,7 +177,8 @@ class PkiDirectory:
         """Puts a serial number, or all of a URI, on the deny list; what was put there now. Raises PkiError."""
         with self._alone():
             denied = self.denied()
-            found = [one for one in chosen(self.issued(), text) if int(one.serial, 16) not in denied]
+            known = [_signed_elsewhere(text)] if self.is_external else chosen(self.issued(), text)
+            found = [one for one in known if int(one.serial, 16) not in denied]
             lines = "".join(deny_line(one, self._clock()) for one in found)
             if lines:
                 # In one piece: replicas read the file meanwhile.
@@ -164,6 +199,8 @@ class PkiDirectory:
     def trust_next(self) -> list[IssueRecord]:
         """First step: a second authority, which everybody is to trust. Who could not be told of it here. Raises PkiError."""
         with self._alone():
+            if self.is_external:
+                raise PkiError(f"{self.path}: another authority signs; exchange it there, and put both certificates into ca.crt")
             if len(self.authorities()) > 1:
                 raise PkiError(
                     "two certificate authorities are trusted already; the next step is `rayched pki rotate-ca sign-new`"
@@ -216,11 +253,30 @@ class PkiDirectory:
 
     def _authority(self) -> Authority:
         path = self.path / _AUTHORITY_KEY
+        if self.is_external:
+            raise PkiError(
+                f"{self.path}: another authority signs; have it issue a certificate with the one URI"
+                f" spiffe://{self.trust_domain}/KIND/NAME"
+            )
         if not path.exists():
             raise PkiError(
                 f"{path}: is not there, so nothing can be signed; put the key of the certificate authority back for that"
             )
         return Authority.read(self.bundle, private_files.read_private(path), str(path), self._maker)
+
+    def _record(
+        self, identity: Identity, made: IssuedPair | IssuedCertificate, authority: Authority, directory: str
+    ) -> IssueRecord:
+        record = IssueRecord(
+            serial=serial_text(made.serial),
+            uri=str(identity),
+            issued_at=int(self._clock()),
+            not_after=made.not_after,
+            authority=authority.key_id,
+            directory=directory,
+        )
+        private_files.replace(self.path / _ISSUED, private_files.read(self.path / _ISSUED) + record.line().encode())
+        return record
 
     def _write_bundle(self, bundle: bytes) -> None:
         """Here, and beside the certificates that are still where they were written."""
@@ -237,6 +293,15 @@ class PkiDirectory:
             yield
         finally:
             os.close(descriptor)
+
+
+def _signed_elsewhere(text: str) -> IssueRecord:
+    """A certificate of which the serial number is known and nothing else. Raises PkiError where that is none."""
+    try:
+        serial = serial_text(int(text.replace(":", ""), 16))
+    except ValueError:
+        raise PkiError(f"{text}: another authority signs here, so want a serial number in hexadecimal digits") from None
+    return IssueRecord(serial, "-", 0, 0, "-", ELSEWHERE)
 
 
 def _write_pair(place: Path, pair: IssuedPair, bundle: bytes) -> None:

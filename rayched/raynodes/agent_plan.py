@@ -16,3 +16,5 @@ class AgentPlan:
     """Below it the node has a directory of its name; empty: the agent's default on that host."""
     arguments: tuple[str, ...]
     shutdown_seconds: float
+    is_certified: bool = False
+    """It reaches the replicas with a certificate, and does not start before it has one."""

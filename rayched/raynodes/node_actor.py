@@ -1,7 +1,7 @@
 """The actor of one node of Ray: its resources are the reservation. It runs nothing itself; a guard beside it does (guard.py).
 
 It is detached: the driver may die, and the next one finds it by its name. It ends with its raylet, when it is killed, and after
-`end`.
+`end`. Where the replicas want certificates it makes the key of its agent, and starts that once the driver has signed for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
+from rayched.access.identity import Identity, IdentityError
+from rayched.client.contexts import CONTEXT_FILE, NO_CONTEXT, write_context_file
 from rayched.nodes.agent.disk import default_root
+from rayched.pki.errors import PkiError
+from rayched.pki.held_certificate import HeldCertificate
 from rayched.raynodes.agent_plan import AgentPlan
 from rayched.raynodes.guard import END_MARGIN_SECONDS
 
@@ -42,6 +46,10 @@ class NodeReservation:
         self._news = threading.Condition()
         self._guard: subprocess.Popen[bytes] | None = None
         self._ends = threading.Event()
+        self._certificate = HeldCertificate(self._root.with_name(f"{plan.name}.tls")) if plan.is_certified else None
+        self._is_certified = threading.Event()
+        if self._certificate is None or not self._certificate.is_due():
+            self._is_certified.set()
         self._keeper = threading.Thread(target=self._keep, name="guard-keeper", daemon=True)
         self._keeper.start()
 
@@ -56,9 +64,32 @@ class NodeReservation:
             new = min(self._count - after, len(self._told))
             return self._count, list(self._told)[len(self._told) - new :]
 
+    def certificate_request(self) -> bytes | None:
+        """With a new key of the agent's; None: it needs no certificate now."""
+        if self._certificate is None or not self._certificate.is_due():
+            return None
+        return self._certificate.request()
+
+    def take_certificate(self, certificate: bytes, bundle: bytes, identity: str) -> str:
+        """What came for the last request; the agent reads it anew. Why it is not taken, or empty."""
+        assert self._certificate is not None
+        try:
+            self._certificate.take(certificate, bundle, Identity.parse(identity))
+            write_context_file(self._context, self._plan.servers.split(","), self._certificate.files)
+        except (PkiError, IdentityError) as error:
+            return str(error)
+        self._is_certified.set()
+        return ""
+
+    @property
+    def _context(self) -> Path:
+        assert self._certificate is not None
+        return self._certificate.files.ca.with_name(CONTEXT_FILE)
+
     def end(self) -> bool:
         """Ends pods and agent in order, then this process. Whether it was all over in time."""
         self._ends.set()
+        self._is_certified.set()
         with self._news:
             guard = self._guard
         if guard is not None and guard.stdin is not None:
@@ -71,6 +102,7 @@ class NodeReservation:
 
     def _keep(self) -> None:
         failures = 0
+        self._is_certified.wait()
         while not self._ends.wait(_PAUSES_SECONDS[min(failures, len(_PAUSES_SECONDS) - 1)]):
             began = time.monotonic()
             try:
@@ -95,6 +127,8 @@ class NodeReservation:
         # -P: what lies in the directory that Ray chose for its worker is no module of ours.
         python = [sys.executable, "-P", "-m"]
         agent = [*python, "rayched.cli.main", "node", plan.name, "--root-dir", str(self._root), *plan.arguments]
+        # Without one, none: that of whoever started Ray here is not the agent's.
+        agent += ["--context", str(self._context) if plan.is_certified else NO_CONTEXT]
         guard = subprocess.Popen(
             [*python, "rayched.raynodes.guard", str(self._root), str(plan.shutdown_seconds), *agent],
             stdin=subprocess.PIPE,

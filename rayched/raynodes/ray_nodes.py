@@ -5,6 +5,7 @@
 * A node that leaves takes its actor along. Its Node is deleted once all pods on it have ended, as its name never comes back.
 * The actors are detached: when the driver dies they go on, and the next driver takes them over.
 * `run` ends all of them in order when it is told to stop.
+* Where the replicas want certificates, each agent gets that of its own node (agent_certificates.py).
 
 Owner: one thread. Every wait for Ray and for the replicas has an end.
 """
@@ -24,6 +25,7 @@ import grpc
 from rayched.api.quantity import milli_value, value
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
+from rayched.raynodes.agent_certificates import AgentCertificates, NodeSigner
 from rayched.raynodes.agent_plan import AgentPlan
 from rayched.raynodes.departed import DepartedNodes
 from rayched.raynodes.guard import END_MARGIN_SECONDS
@@ -58,6 +60,8 @@ class RayNodesSettings:
     arguments: tuple[str, ...]
     most: Mapping[str, int]
     shutdown_seconds: float
+    signer: NodeSigner | None = None
+    """Of the agents' certificates; None: the replicas want none."""
 
 
 @dataclass(slots=True)
@@ -94,6 +98,7 @@ class RayNodes:
         """By Ray's id of the node."""
         self._memory: dict[str, _NodeMemory] = {}
         self._departed = DepartedNodes(client, log)
+        self._certificates = None if settings.signer is None else AgentCertificates(settings.signer, log, _finished, _result)
         self._dead: set[str] = set()
         """Ray's ids of all that were ever in it."""
         self._answered_at = time.monotonic()
@@ -128,6 +133,9 @@ class RayNodes:
                         self._say_once(memory, node.name, f"no actor yet: {_line(error)}", logging.WARNING)
         for held in [one for one in self._held.values() if one.plan is None and now - one.since > _START_SECONDS_MAX]:
             self._lost(held, f"Ray has not started its actor within {_START_SECONDS_MAX:g} s", now)
+        if self._certificates is not None:
+            running = {held.node.name: held.handle for held in self._held.values() if held.plan is not None}
+            self._certificates.turn(now, running)
         self._departed.turn(now)
         self._wait()
 
@@ -200,7 +208,8 @@ class RayNodes:
 
         chosen = self._settings
         arguments = ("--server", chosen.servers, *offer.arguments(), *chosen.arguments)
-        plan = AgentPlan(node.name, chosen.servers, chosen.root_dir, arguments, chosen.shutdown_seconds)
+        is_certified = chosen.signer is not None
+        plan = AgentPlan(node.name, chosen.servers, chosen.root_dir, arguments, chosen.shutdown_seconds, is_certified)
         remote: Any = ray.remote(NodeReservation)
         options = remote.options(
             name=_actor_name(node.name),
@@ -247,7 +256,8 @@ class RayNodes:
             memory.due = now + _SILENCE_SECONDS_MAX
             self._say_once(memory, name, f"an agent of other replicas, {plan.servers}, has the node", logging.WARNING)
             return True
-        if (plan.servers, plan.root_dir, plan.arguments[-len(own.arguments) :]) != (own.servers, own.root_dir, own.arguments):
+        same = (plan.servers, plan.root_dir, plan.is_certified) == (own.servers, own.root_dir, own.signer is not None)
+        if not same or plan.arguments[-len(own.arguments) :] != own.arguments:
             self._log.warning("%s: its actor goes on with the options of an earlier driver until it ends", name)
         return False
 
@@ -307,6 +317,19 @@ def _actor_of(name: str) -> Any | None:
         return ray.get_actor(_actor_name(name), namespace=NAMESPACE)
     except ValueError:
         return None
+
+
+def _finished(calls: list[Any]) -> list[Any]:
+    import ray
+
+    done, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
+    return list(done)
+
+
+def _result(call: Any) -> Any:
+    import ray
+
+    return ray.get(call, timeout=_TURN_SECONDS)
 
 
 def _kill(handle: Any) -> None:

@@ -177,6 +177,12 @@ class TestContext:
         assert (contexts.context_names(), contexts.current_context()) == ([], "")
         assert run_here(["leader", "--server", server.address]).code == 1
 
+    def test_a_directory_that_was_issued_can_be_carried_whole(self, server: Serving, made: PkiDirectory, home: Path) -> None:
+        for kind in ("user", "node"):
+            ok("issue", kind, "n-1", "--out", str(home / kind), "--servers", server.address)
+            shutil.move(home / kind, home / f"{kind}-elsewhere")
+            self.leads("--context", str(home / f"{kind}-elsewhere" / "context.yaml"))
+
     def test_a_name_counts_and_a_wrong_one_is_told(self, server: Serving, made: PkiDirectory) -> None:
         ok("issue", "user", "alice", "--servers", server.address)
         ok("issue", "user", "bob", "--servers", "127.0.0.1:1")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
+from rayched.access.identity import IdentityKind
 from rayched.cli.eviction_options import EvictionOptions
 from rayched.cli.node_command import NodeOptions
-from rayched.cli.ray_nodes_command import settings_of
+from rayched.cli.ray_nodes_command import settings_of, signer_of
+from rayched.pki.directory import PkiDirectory
+from rayched.pki.errors import PkiError
+from rayched.pki.issuing import leaf_request
+from rayched.pki.tls_files import TlsFiles
 from rayched.raynodes.connection import RayNotConnected, connect
 from tests.cli.cluster import run_here
 
@@ -74,6 +80,47 @@ def test_what_makes_no_sense_is_told_before_ray_is_asked(
         settings_of("s", options, EvictionOptions())
     (line,) = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2 and line.removeprefix("error: ").startswith(wanted)
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PkiDirectory:
+    monkeypatch.setenv("RAYCHED_HOME", str(tmp_path / "home"))
+    return PkiDirectory.create(tmp_path / "home" / "pki")
+
+
+def files_of_admin(authority: PkiDirectory) -> TlsFiles:
+    wanted = leaf_request(authority.trust_domain, IdentityKind.USER, "admin")
+    authority.issue(wanted)
+    return TlsFiles.within(authority.place_of(wanted.identity))
+
+
+def test_who_shows_a_certificate_has_its_agents_certified_by_the_same_authority(authority: PkiDirectory, tmp_path: Path) -> None:
+    files = files_of_admin(authority)
+    assert signer_of(None, None) is None
+    for place in (None, authority.path):
+        signer = signer_of(place, files)
+        assert signer is not None and signer.trust_domain == authority.trust_domain
+    other = PkiDirectory.create(tmp_path / "other")
+    with pytest.raises(PkiError, match=f"is the authority of {other.trust_domain}, and this command is spiffe://"):
+        signer_of(other.path, files)
+    (authority.path / "ca.key").rename(tmp_path / "ca.key")
+    with pytest.raises(PkiError, match=re.escape("its ca.key is kept elsewhere")):
+        signer_of(None, files)
+
+
+def test_an_authority_that_is_missing_or_not_needed_is_told(
+    authority: PkiDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = files_of_admin(authority)
+    for place, shown, fault in (
+        (tmp_path / "nowhere", files, f"{tmp_path / 'nowhere'} is no authority that could issue them"),
+        (authority.path, None, "agents need certificates where this command has one, and it goes without TLS"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            signer_of(place, shown)
+        assert ended.value.code == 2 and fault in capsys.readouterr().err
+    alone = run_here(["node", "worker", "--pki-dir", str(authority.path)])
+    assert alone.code == 2 and "--pki-dir" in alone.errors[0] and "goes with --ray-address alone" in alone.errors[0]
 
 
 def test_a_name_and_a_ray_cluster_exclude_each_other() -> None:

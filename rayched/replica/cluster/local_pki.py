@@ -25,13 +25,12 @@ from rayched.client.contexts import (
     write_context_file,
 )
 from rayched.pki.directory import PkiDirectory
+from rayched.pki.held_certificate import RENEWED_SHARE
 from rayched.pki.issuing import leaf_request
 from rayched.pki.tls_files import CA_FILE, TlsFiles
 
 ADMIN: Final = "admin"
 NODES: Final = "local"
-RENEWED_SHARE: Final = 1 / 3
-"""Of its time that a certificate has left when it is issued anew."""
 
 
 class LocalPki:
