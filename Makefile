@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,12 @@ layers: $(STAMP)
 
 house: $(STAMP) ## count what the tree consists of, and hold it to its rules (tests/house/rules.toml)
 	@$(BIN)/python -m tests.house
+
+audit: $(STAMP) ## what the tree and its locks could be blamed for, without a network: make audit [SBOM=FILE]
+	@$(BIN)/python -m tests.hardening $(if $(SBOM),--sbom '$(SBOM)')
+
+fuzz: $(STAMP) ## random requests by all roles to a real replica; fails on INTERNAL, UNKNOWN, or a refused one that wrote: make fuzz [REQUESTS=1000000] [SEED=1]
+	@$(BIN)/python -m tests.fuzz.run --requests $(or $(REQUESTS),1000000) --seed $(or $(SEED),1)
 
 proto: $(STAMP) ## generate the protobuf code below rayched/v1
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
