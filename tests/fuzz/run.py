@@ -1,0 +1,89 @@
+"""`make fuzz`: random requests, well-formed and not, over all methods and by all roles, to a real replica with certificates.
+
+    make fuzz                           1,000,000 requests
+    make fuzz REQUESTS=5000 SEED=7      fewer, and others
+
+One replica on loopback with an etcd of its own; equal seeds send equal requests. What is demanded: no INTERNAL, UNKNOWN or
+DATA_LOSS, and an answer to each call that is no stream; no call that was refused and wrote; no change of leader; memory that is
+level. Exit code 1 where a demand is missed. Limits of rates are lifted, so that calls are judged by what they say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from rayched.pki.directory import PkiDirectory
+from rayched.replica.cluster.local_cluster import LocalCluster
+from rayched.replica.cluster.local_pki import LocalPki
+from rayched.replica.cluster.local_start import wait_until_up
+from rayched.replica.ray.processes import descendants
+from tests.fuzz.callers import ADMIN, Callers
+from tests.fuzz.calls import FuzzedCalls
+from tests.fuzz.history import EtcdHistory
+from tests.fuzz.judging import FuzzReport
+from tests.fuzz.session import RESTORED_EVERY, FuzzSession
+
+REQUESTS: Final = 1_000_000
+_START_SECONDS_MAX: Final = 180.0
+_RATE: Final = "1000000"
+OPTIONS: Final = (
+    *("--workers", "0", "--election-profile", "kube", "--log-level", "warning", "--node-monitor-grace-period", "24h"),
+    *("--write-rate", _RATE, "--read-rate", _RATE, "--watch-rate", _RATE, "--heartbeat-rate", _RATE),
+    *("--store-bytes", str(1 << 30)),
+)
+
+
+def fuzz(directory: Path, requests: int, seed: int) -> FuzzReport:
+    """A run in a directory, where the replica's log stays."""
+    pki = LocalPki(directory / "pki", 1)
+    with LocalCluster(directory / "up", 1, unsafe_no_fsync=True, options=OPTIONS, pki=pki) as cluster:
+        with cluster.client() as client:
+            wait_until_up(cluster, client, _START_SECONDS_MAX, _tell)
+        callers = Callers(PkiDirectory(directory / "pki"), cluster.addresses[0])
+        replica = cluster.replicas[0].pid
+        began = time.monotonic()
+
+        def told(done: int) -> None:
+            _tell(f"{done} of {requests} requests, {done / (time.monotonic() - began):.0f} a second")
+
+        with callers, callers.client(ADMIN) as admin, EtcdHistory(cluster.etcd_endpoints) as history:
+            session = FuzzSession(callers, admin, history, lambda: _resident(replica))
+            return session.run(iter(FuzzedCalls(seed)), requests, told)
+
+
+def _resident(pid: int) -> int:
+    """Of a replica and what it started."""
+    total = 0
+    for one in (pid, *descendants(pid)):
+        # Who has ended since has none.
+        with suppress(OSError):
+            total += int(Path("/proc", str(one), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return total
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="make fuzz")
+    parser.add_argument("--requests", type=int, default=REQUESTS)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="rayched-fuzz-") as directory:
+        report = fuzz(Path(directory), given.requests, given.seed)
+    print(f"seed {given.seed}, the cluster put back every {RESTORED_EVERY} requests")
+    print("\n".join(report.table()))
+    return 1 if report.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
