@@ -23,6 +23,7 @@ from rayched.cli import (
     delete_command,
     demo_command,
     drain_command,
+    etcd_command,
     events_command,
     exec_command,
     explain_command,
@@ -105,12 +106,16 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 _IN_SHORT = {"demo": "Show it all in a minute."}
 """For the list of commands, where the first sentence of the command itself is too long."""
 
+for _info in access_commands.access.registered_commands:
+    assert _info.callback is not None
+    _info.callback = with_context_option(_info.callback)
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=KubectlCommand, short_help=_IN_SHORT.get(_name))(with_context_option(_command))
 
 app.add_typer(access_commands.access, name="access")
 app.add_typer(pki_commands.pki, name="pki")
 app.add_typer(audit_command.audit, name="audit")
+app.add_typer(etcd_command.etcd, name="etcd")
 
 
 @app.callback()

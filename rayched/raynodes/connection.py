@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rayched.replica.ray.local_ray import ALWAYS
+from rayched.replica.ray.open_ray import OPEN_RAY, takes_whoever_comes
 from rayched.replica.ray.processes import dying_with_us
 
 _DIAL_SECONDS: Final = 5.0
@@ -51,6 +52,8 @@ def connect(address: str, cancelled: Callable[[], bool]) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _DIAL_SECONDS).close()
     except OSError as error:
         raise RayNotConnected(f"{option}: nothing answers there ({error.strerror or error})") from None
+    if takes_whoever_comes(address):
+        raise RayNotConnected(f"{option}: {OPEN_RAY}")
     # Ray reads the environment when it is imported.
     os.environ |= ALWAYS
     os.environ.pop("RAY_ADDRESS", None)

@@ -48,6 +48,7 @@ from rayched.replica.log_receiving import LogReceiver
 from rayched.replica.observability import Observability, ended
 from rayched.replica.own_directories import MEMORY, SHORT, make_own_directory, remove_own_directory
 from rayched.replica.ray.actor_supervisor import ActorSupervisor
+from rayched.replica.ray.open_ray import OPEN_RAY, takes_whoever_comes
 from rayched.replica.ray.processes import adopt_orphans
 from rayched.replica.ray.published_term import term_line
 from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSettingsError, read_scheduler_settings
@@ -89,6 +90,8 @@ def run(settings: ReplicaSettings) -> int:
             log.error("a plugin cannot be made", exc_info=raised)
         raise
     tls = _read_tls(settings)
+    if settings.ray_address is not None and takes_whoever_comes(settings.ray_address):
+        raise ReplicaError(f"--ray-address {settings.ray_address}: {OPEN_RAY}")
     _check_listen("--listen", *split_address("--listen", settings.listen))
     if settings.http_place is not None:
         _check_listen("--http-address", *settings.http_place)

@@ -31,6 +31,10 @@ TAKEN_KEYS: Final = 1024
 """So many however many nodes there are, or are named: none of them ever has to be removed."""
 
 
+PART_CHARACTERS_MAX: Final = 1024
+"""No name or uid is that long; what is would be carried through every process for nothing."""
+
+
 class KeyTextError(ValueError):
     """A text that cannot be part of a key, or a root that cannot begin one."""
 
@@ -148,6 +152,8 @@ def key_part(text: str, what: str) -> bytes:
     """A text as a part of a key; raises KeyTextError, which calls it `what`."""
     if not text or "/" in text or "\0" in text:
         raise KeyTextError(f"{what} {text[:80]!r}: want a text that is not empty and holds no slash and no zero byte")
+    if len(text) > PART_CHARACTERS_MAX:
+        raise KeyTextError(f"{what} {text[:80]!r}...: has {len(text)} characters, and {PART_CHARACTERS_MAX} is the most")
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -41,6 +41,7 @@ def failing() -> None:
     raise KeyError("a/b")
 
 
+@pytest.mark.row("B102")
 def test_what_a_question_raises_reaches_its_asker_alone() -> None:
     asked = Asked()
     bad, good = asked.ask(0.0, failing), asked.ask(0.0)

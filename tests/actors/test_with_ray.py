@@ -281,6 +281,7 @@ def test_pods_are_bound_through_everything_and_a_standby_decides_nothing(cluster
     assert "too-late" not in cluster.bound()
 
 
+@pytest.mark.row("B102")
 def test_a_question_that_raises_ends_with_its_asker_and_the_term_goes_on(cluster: Cluster) -> None:
     cluster.lead()
     cluster.put(a_pod("before"))

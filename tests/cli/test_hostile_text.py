@@ -128,6 +128,7 @@ def spoil(rayched: Commands, namespace: str) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.row("B105")
 def test_no_command_prints_text_of_objects_as_it_is(rayched: Commands, namespace: str) -> None:
     spoil(rayched, namespace)
     wait_until(lambda: "fake line" in rayched("events", "-n", namespace).out, "the event is there")

@@ -123,6 +123,7 @@ def test_a_port_in_use_is_told_in_one_line_and_nothing_is_started(tmp_path: Path
 
 
 @pytest.mark.cluster
+@pytest.mark.row("B9")
 def test_it_listens_at_no_port_and_where_nobody_else_may_go(running: EtcdServer) -> None:
     assert running.pid is not None
     place = Path(running.endpoint.removeprefix("unix:"))

@@ -78,7 +78,11 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert (pod.namespace, pod.name, pod.queue) == ("space", "web", "active")
 
 
-@pytest.mark.parametrize(("namespace", "name", "part"), [("a/b", "p", "namespace"), ("", "a/b", "name"), ("", "p\0", "name")])
+@pytest.mark.parametrize(
+    ("namespace", "name", "part"),
+    [("a/b", "p", "namespace"), ("", "a/b", "name"), ("", "p\0", "name"), ("", "x" * 65_536, "name")],
+)
+@pytest.mark.row("B101")
 def test_a_pod_that_cannot_be_is_refused_where_the_question_comes_in(
     pair: tuple[Serving, Serving], namespace: str, name: str, part: str
 ) -> None:

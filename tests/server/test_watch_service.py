@@ -400,6 +400,7 @@ def test_events_have_a_stream_of_their_own(small_api: Serving) -> None:
         all_kinds.cancel()  # type: ignore[attr-defined]
 
 
+@pytest.mark.row("B106")
 def test_a_caller_that_leaves_while_it_is_written_to_is_no_error_in_the_log(
     api: Serving, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

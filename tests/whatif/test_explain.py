@@ -72,3 +72,27 @@ def test_looking_costs_the_deciding_thread_a_fraction_of_the_words() -> None:
     found = looked()
     assert len(in_words(found).nodes) == 2_000
     assert 5 * min(seconds(looked) for _ in range(5)) < min(seconds(lambda: in_words(found)) for _ in range(5))
+
+
+@pytest.mark.row("B55")
+def test_no_pod_of_others_is_named_in_what_is_said_of_nodes() -> None:
+    """They are why nodes are no place for it, by their ports, their own wishes, and what they use."""
+    secret = "somebody-elses"
+    nodes = [a_node(f"node-{number}", cpu="1", labels={"kubernetes.io/hostname": f"node-{number}"}) for number in range(4)]
+    others = [a_pod(f"{secret}-{number}", namespace=secret, node=f"node-{number}", labels={"app": "web"}) for number in range(4)]
+    others[0].spec.containers[0].ports.add(container_port=80, host_port=8080)
+    others[1].spec.containers[0].resources.requests["cpu"].string = "1"
+    term = others[2].spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add()
+    term.topology_key = "kubernetes.io/hostname"
+    term.label_selector.match_labels["app"] = "mine"
+    term.namespaces.append("mine")
+    mine = a_pod("mine", namespace="mine", labels={"app": "mine"})
+    mine.spec.containers[0].ports.add(container_port=80, host_port=8080)
+    apart = mine.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution.add()
+    apart.topology_key = "kubernetes.io/hostname"
+    apart.label_selector.match_labels["app"] = "web"
+    apart.namespaces.append(secret)
+    found = InProcessCluster([*nodes, *others]).explain(mine)
+    plugins = {one.plugin for node in found.nodes for one in node.rejections}
+    assert plugins >= {"NodePorts", "NodeResourcesFit", "InterPodAffinity"}
+    assert secret not in repr(found)
