@@ -269,11 +269,21 @@ def node(
     if name == _SHUTDOWN:
         _shut_down(options.root(), cancel=options.cancel)
         return
+    settings = _settings(name, options, eviction)
+    try:
+        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name, context=chosen_context())
+    except ValueError as error:
+        wrong(str(error))
+    with client:
+        _run(settings, client)
+
+
+def _settings(name: str, options: NodeOptions, eviction: EvictionOptions) -> AgentSettings:
     root, found = options.root(), eviction.settings()
     # The directory itself is made by the agent, once all that it is told makes sense.
     machine = this_machine(next(path for path in (root, *root.parents) if path.exists()))
     cgroups = options.cgroups()
-    settings = AgentSettings(
+    return AgentSettings(
         node=name,
         root=root,
         address=options.address,
@@ -294,12 +304,6 @@ def node(
         eviction=found,
         bounds=options.bounds(),
     )
-    try:
-        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name, context=chosen_context())
-    except ValueError as error:
-        wrong(str(error))
-    with client:
-        _run(settings, client)
 
 
 def _run(settings: AgentSettings, client: NodeAgentClient) -> None:

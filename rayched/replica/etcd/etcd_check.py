@@ -98,7 +98,8 @@ def _has_users(channel: grpc.Channel) -> bool | None:
         data = ask(b"", timeout=_SECONDS_MAX)
     except grpc.RpcError as error:
         return True if _is_denied(error) else None
-    fields = UnknownFieldSet(Empty.FromString(data))
+    # Its stub does not say that it can be iterated over.
+    fields: Any = UnknownFieldSet(Empty.FromString(data))
     return any(one.field_number == _ENABLED_FIELD and one.data for one in fields)
 
 
