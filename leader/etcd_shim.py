@@ -73,7 +73,7 @@ def install() -> bool:
 def _folder_of_etcd3() -> pathlib.Path:
     spec = importlib.util.find_spec("etcd3")
     if spec is None or not spec.submodule_search_locations:
-        raise EtcdShimError("the package etcd3 is not installed")
+        raise EtcdShimError("the package etcd3 is not installed", name="etcd3")
     return pathlib.Path(spec.submodule_search_locations[0], "etcdrpc")
 
 

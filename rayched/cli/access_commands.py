@@ -16,6 +16,7 @@ from rayched.access.policy import NO_KIND, POLICY
 from rayched.api import kinds
 from rayched.api.kinds import UnknownKind
 from rayched.cli.connection import ObjectFailures, connected
+from rayched.cli.context_option import with_context_option
 from rayched.cli.options import AllNamespaces, Namespace, Server
 from rayched.cli.printing import note, out, plain_table, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
@@ -111,6 +112,7 @@ def can_i(
 
 
 @access.command("grant", cls=KubectlCommand)
+@with_context_option
 def grant(
     subject: Subject,
     role: Annotated[str, typer.Argument(metavar="ROLE", hidden=True)],
@@ -174,6 +176,7 @@ def grant(
 
 
 @access.command("revoke", cls=KubectlCommand)
+@with_context_option
 def revoke(
     ids: Annotated[list[str], typer.Argument(metavar="ID", hidden=True)],
     server: Server = None,
@@ -193,6 +196,7 @@ def revoke(
 
 
 @access.command("list", cls=KubectlCommand)
+@with_context_option
 def list_grants(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", hidden=True)] = "",
     server: Server = None,

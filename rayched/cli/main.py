@@ -10,112 +10,87 @@ import importlib.metadata
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from rayched.cli import (
-    access_commands,
-    audit_command,
-    cluster_commands,
-    create_command,
-    delete_command,
-    demo_command,
-    drain_command,
-    etcd_command,
-    events_command,
-    exec_command,
-    explain_command,
-    gateway_command,
-    get_command,
-    history_command,
-    hold_commands,
-    logs_command,
-    node_command,
-    node_commands,
-    object_commands,
-    patch_command,
-    pki_commands,
-    plan_command,
-    port_forward_command,
-    queue_command,
-    run_command,
-    scale_command,
-    status_command,
-    top_command,
-    wait_command,
-)
-from rayched.cli.context_option import with_context_option
+from rayched.cli.lazy_commands import CommandPlace, CommandTable, missing_package
 from rayched.cli.printing import note, out
 from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.replica.log_lines import TextLine
 
+_COMMANDS: dict[str, CommandPlace] = {
+    "apply": CommandPlace("object_commands", "apply", "Create or change objects as manifests say."),
+    "create": CommandPlace("create_command", "create", "Create objects; one that is there already is an error."),
+    "get": CommandPlace("get_command", "get", "Show objects."),
+    "describe": CommandPlace("object_commands", "describe", "Show objects with all that belongs to them."),
+    "events": CommandPlace("events_command", "events", "Show what happened, the latest last."),
+    "logs": CommandPlace("logs_command", "logs", "Print what a container of a pod wrote."),
+    "exec": CommandPlace("exec_command", "execute", "Run a program in a container."),
+    "port-forward": CommandPlace("port_forward_command", "port_forward", "Make ports of a pod ports of this host, until Ctrl-C."),
+    "top": CommandPlace("top_command", "top", "Show what nodes and pods use."),
+    "delete": CommandPlace("delete_command", "delete", "Delete objects by name, selector or manifest."),
+    "run": CommandPlace("run_command", "run", "Run a command as pods, and end as it ends."),
+    "scale": CommandPlace("scale_command", "scale", "Set how many pods a ReplicaSet is to have."),
+    "wait": CommandPlace("wait_command", "wait", "Wait until objects are as they should be."),
+    "cordon": CommandPlace("node_commands", "cordon", "Keep new pods off nodes."),
+    "uncordon": CommandPlace("node_commands", "uncordon", "Let new pods on nodes again."),
+    "drain": CommandPlace("drain_command", "drain", "Cordon nodes and evict their pods."),
+    "taint": CommandPlace("node_commands", "taint", "Set and remove taints of nodes."),
+    "label": CommandPlace("node_commands", "label", "Set and remove labels of objects."),
+    "annotate": CommandPlace("patch_command", "annotate", "Set and remove annotations of objects."),
+    "patch": CommandPlace("patch_command", "patch", "Change fields of objects."),
+    "edit": CommandPlace("patch_command", "edit", "Change an object in an editor."),
+    "hold": CommandPlace("hold_commands", "hold", "Suspend jobs: their pods end, and no new ones are made."),
+    "release": CommandPlace("hold_commands", "release", "Let held jobs and pods go."),
+    "follow": CommandPlace("hold_commands", "follow", "Follow a pod or a job to its end, and end as it ended."),
+    "history": CommandPlace("history_command", "history", "Show pods and jobs that have ended, the latest last."),
+    "status": CommandPlace("status_command", "status", "Show how full the cluster is."),
+    "api-resources": CommandPlace("object_commands", "api_resources", "Show the kinds of objects that are served."),
+    "explain": CommandPlace("explain_command", "explain", "Show why a pod is where it is, or why it waits."),
+    "plan": CommandPlace("plan_command", "plan", "Show where pods would go, changing nothing."),
+    "queue": CommandPlace("queue_command", "queue", "Show pods that wait for a node."),
+    "leader": CommandPlace("cluster_commands", "leader", "Show who leads."),
+    "whoami": CommandPlace("access_commands", "whoami", "Show who the cluster takes you for."),
+    "can-i": CommandPlace("access_commands", "can_i", "Say whether something would be allowed."),
+    "node": CommandPlace("node_command", "node", "Make this host a node: run the pods that are bound to it."),
+    "hollow-nodes": CommandPlace("node_commands", "hollow", "Register nodes that run nothing, and answer for them."),
+    "up": CommandPlace("up_command", "up", "Run an etcd and several replicas on this host."),
+    "reset": CommandPlace("up_command", "reset", "Remove the nodes and pods that `rayched up` keeps."),
+    "examples": CommandPlace("examples_command", "examples", "Write rayched's examples to a directory."),
+    "demo": CommandPlace("demo_command", "demo", "Show it all in a minute."),
+    "replica": CommandPlace("cluster_commands", "replica", "Run one replica in the foreground."),
+    "gateway": CommandPlace("gateway_command", "gateway", "Serve the Kubernetes API to kubectl and others."),
+    "kubeconfig": CommandPlace("gateway_command", "kubeconfig", "Print a kubeconfig for the gateway."),
+    "access": CommandPlace("access_commands", "access", "Show and change who has which role."),
+    "pki": CommandPlace("pki_commands", "pki", "Issue and revoke certificates."),
+    "etcd": CommandPlace("etcd_command", "etcd", "Look at the etcd of a cluster."),
+    "audit": CommandPlace("audit_command", "audit", "Read a replica's audit log."),
+}
+
+
+class RaychedGroup(KubectlGroup):
+    """All commands. They are imported when they are called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandTable(_COMMANDS, KubectlCommand)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.says) for name, place in _COMMANDS.items()])
+
+
 app = typer.Typer(
     name="rayched",
-    cls=KubectlGroup,
+    cls=RaychedGroup,
     help="A pod scheduler with kube-scheduler's semantics, without Kubernetes.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "apply": object_commands.apply,
-    "create": create_command.create,
-    "get": get_command.get,
-    "describe": object_commands.describe,
-    "events": events_command.events,
-    "logs": logs_command.logs,
-    "exec": exec_command.execute,
-    "port-forward": port_forward_command.port_forward,
-    "top": top_command.top,
-    "delete": delete_command.delete,
-    "run": run_command.run,
-    "scale": scale_command.scale,
-    "wait": wait_command.wait,
-    "cordon": node_commands.cordon,
-    "uncordon": node_commands.uncordon,
-    "drain": drain_command.drain,
-    "taint": node_commands.taint,
-    "label": node_commands.label,
-    "annotate": patch_command.annotate,
-    "patch": patch_command.patch,
-    "edit": patch_command.edit,
-    "hold": hold_commands.hold,
-    "release": hold_commands.release,
-    "follow": hold_commands.follow,
-    "history": history_command.history,
-    "status": status_command.status,
-    "api-resources": object_commands.api_resources,
-    "explain": explain_command.explain,
-    "plan": plan_command.plan,
-    "queue": queue_command.queue,
-    "leader": cluster_commands.leader,
-    "whoami": access_commands.whoami,
-    "can-i": access_commands.can_i,
-    "node": node_command.node,
-    "hollow-nodes": node_commands.hollow,
-    "up": cluster_commands.up,
-    "demo": demo_command.demo,
-    "replica": cluster_commands.replica,
-    "gateway": gateway_command.gateway,
-    "kubeconfig": gateway_command.kubeconfig,
-}
-_IN_SHORT = {"demo": "Show it all in a minute."}
-"""For the list of commands, where the first sentence of the command itself is too long."""
-
-for _info in access_commands.access.registered_commands:
-    assert _info.callback is not None
-    _info.callback = with_context_option(_info.callback)
-for _name, _command in _COMMANDS.items():
-    app.command(_name, cls=KubectlCommand, short_help=_IN_SHORT.get(_name))(with_context_option(_command))
-
-app.add_typer(access_commands.access, name="access")
-app.add_typer(pki_commands.pki, name="pki")
-app.add_typer(audit_command.audit, name="audit")
-app.add_typer(etcd_command.etcd, name="etcd")
 
 
 @app.callback()
@@ -157,6 +132,9 @@ def main() -> None:
         # The last border before the user, who gets a line; the traceback is for whoever asks for it.
         if os.environ.get("RAYCHED_TRACEBACK"):
             raise
+        if isinstance(error, ImportError) and (package := missing_package(error)):
+            note(f"error: this needs rayched's server packages, and {package} is not installed: pip install 'rayched[server]'")
+            raise SystemExit(1) from None
         note(f"error: {type(error).__name__}: {' '.join(str(error).split())} (RAYCHED_TRACEBACK=1 shows where)")
         raise SystemExit(1) from None
     raise SystemExit(code if isinstance(code, int) else 0)

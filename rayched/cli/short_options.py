@@ -67,10 +67,13 @@ class KubectlGroup(TyperGroup):
 
     def verb_first(self, args: list[str]) -> list[str]:
         """The words with the options that stand before the verb behind it."""
-        own, _ = _names_of([self])
+        own = {"--", "--help"} | _names_of([self])[0]
+        if not args or not args[0].startswith("-") or args[0] in own:
+            return args
+        # Only now, as it imports all commands.
         flags, _ = _names_of(self.commands.values())
         place = 0
-        while place < len(args) and args[place].startswith("-") and args[place] not in own | {"--", "--help"}:
+        while place < len(args) and args[place].startswith("-") and args[place] not in own:
             verbosity = _VERBOSITY.fullmatch(args[place])
             takes_next = not any(verbosity.groups()) if verbosity else "=" not in args[place] and args[place] not in flags
             place += 2 if takes_next else 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rayched.client.errors import ApiError
+if TYPE_CHECKING:
+    # Every command starts by way of this module, also one that has nothing to do with a client.
+    from rayched.client.errors import ApiError
 
 _level: Final[list[int]] = [0]
 """Of the command in progress."""

@@ -168,7 +168,9 @@ class Running:
     """A command as a process of its own; its output comes line by line."""
 
     process: subprocess.Popen[str]
-    _lines: SimpleQueue[str] = field(default_factory=SimpleQueue)
+    errors: Path | None = None
+    _lines: SimpleQueue[str | None] = field(default_factory=SimpleQueue)
+    """None: it has closed its output."""
 
     def read(self) -> None:
         """Collects the output from now on."""
@@ -178,13 +180,21 @@ class Running:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
 
     def line(self, seconds: float = PATIENCE_SECONDS) -> str:
-        """The next line of its output."""
+        """The next line of its output. AssertionError, with what it said on standard error, where there is none any more."""
         try:
-            return self._lines.get(timeout=seconds)
+            found = self._lines.get(timeout=seconds)
         except Empty:
-            raise AssertionError(f"{self.process.args!r} printed nothing within {seconds:.0f} s") from None
+            raise AssertionError(f"{self.process.args!r} printed nothing within {seconds:.0f} s{self._said()}") from None
+        if found is None:
+            self._lines.put(None)
+            raise AssertionError(f"{self.process.args!r} ended with {self.process.wait(seconds)}{self._said()}")
+        return found
+
+    def _said(self) -> str:
+        return f"; it said:\n{self.errors.read_text(errors='replace')}" if self.errors is not None else ""
 
     def line_with(self, words: str, seconds: float = PATIENCE_SECONDS) -> str:
         deadline = time.monotonic() + seconds
@@ -200,19 +210,29 @@ class Running:
 
 @contextlib.contextmanager
 def started(
-    *words: str, environment: dict[str, str] | None = None, errors: Path | None = None, read: bool = True
+    *words: str,
+    environment: dict[str, str] | None = None,
+    errors: Path | None = None,
+    read: bool = True,
+    program: Sequence[str] = (sys.executable, "-m", "rayched.cli.main"),
+    where: Path | None = None,
+    only: dict[str, str] | None = None,
 ) -> Iterator[Running]:
-    """`rayched words...` as a process; ended with the block, whatever happens in it. `errors` takes its standard error."""
+    """`rayched words...` as a process; ended with the block, whatever happens in it. `errors` takes its standard error.
+
+    `program`: another installation's command; `only`: all the variables that it has.
+    """
     with open(errors or os.devnull, "w") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rayched.cli.main", *words],
+            [*program, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**(os.environ if only is None else only), **(environment or {})},
+            cwd=where,
         )
-    running = Running(process)
+    running = Running(process, errors)
     if read:
         running.read()
     try:

@@ -106,6 +106,11 @@ WITHOUT_OBJECTS = (
     "api-resources",
     "whoami",
     "can-i",
+    "access",
+    "pki",
+    "audit",
+    "examples",
+    "reset",
 )
 
 

@@ -110,7 +110,7 @@ def test_a_wrong_value_is_told_in_a_line_with_the_option_and_exit_code_2(option:
         ("exec a --token-file none -- true", "--token-file none: cannot be read (No such file or directory)"),
         ("port-forward a 80:x", "port '80:x': want [LOCAL:]REMOTE, each of 1 to 65535"),
         ("top odd", "odd: nothing is known of what these use; nodes and pods are possible"),
-        ("demo --examples nowhere", "--examples nowhere: no such directory; the manifests are in the repository"),
+        ("demo --examples nowhere", "--examples nowhere: no such directory"),
         ("plan --like node-1", "--add-nodes and --like belong together"),
     ],
 )

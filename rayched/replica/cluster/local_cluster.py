@@ -113,7 +113,7 @@ class LocalCluster:
         """
         self._directory = directory
         self._keeper: EtcdKeeper | None = None
-        self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync)
+        self._etcd = None if etcd_endpoints else EtcdServer(directory / "etcd", unsafe_no_fsync=unsafe_no_fsync, warn=None)
         self._etcd_endpoints = tuple(etcd_endpoints)
         self._options = tuple(options)
         self._pki = pki

