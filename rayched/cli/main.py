@@ -65,6 +65,9 @@ _COMMANDS: dict[str, CommandPlace] = {
     "access": CommandPlace("access_commands", "access", "Show and change who has which role."),
     "pki": CommandPlace("pki_commands", "pki", "Issue and revoke certificates."),
     "etcd": CommandPlace("etcd_command", "etcd", "Look at the etcd of a cluster."),
+    "completion": CommandPlace(
+        "completion_command", "completion", "Print what completes this command in a shell, or its manual page."
+    ),
     "audit": CommandPlace("audit_command", "audit", "Read a replica's audit log."),
 }
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rayched.api.kinds import NODE
-from rayched.cli.rehearsal import RehearsalFailed
+from rayched.cli.rehearsal import RehearsalFailed, StillWaiting
 from rayched.client.client import Client
 from rayched.client.contexts import CONTEXT_VARIABLE
 from rayched.client.errors import ApiError
@@ -64,12 +64,14 @@ class RealNodes(ClusterSession):
         for name in self.names:
             self.start(name)
         deadline = time.monotonic() + self._ready_seconds
+        waiting = StillWaiting()
         for name in self.names:
             while not self._is_ready(name):
                 if (code := self._agents[name].poll()) is not None:
                     raise RehearsalFailed(f"the agent of node {name} ended with exit code {code}: {self._tail(name)}")
                 if time.monotonic() > deadline:
                     raise RehearsalFailed(f"node {name} is not Ready after {self._ready_seconds:.0f} s: {self._tail(name)}")
+                waiting.tell(f"node {name} is not Ready yet")
                 time.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from rayched.api.kinds import POD, AnyObject, of_message
 from rayched.api.termination import FINAL_PHASES
-from rayched.cli.rehearsal import RehearsalFailed, apply_all
+from rayched.cli.rehearsal import RehearsalFailed, StillWaiting, apply_all
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.replica.cluster.free_ports import free_port
@@ -93,10 +93,12 @@ class RealWork:
     def wait(self, seconds: float) -> None:
         """Until jobs are complete, replicas ready, and the counter counts. Raises ApiError, RehearsalFailed after the time."""
         deadline = time.monotonic() + seconds
-        while waiting := [item for item in self.objects if not self._is_done(item)]:
+        waiting = StillWaiting()
+        while undone := [item for item in self.objects if not self._is_done(item)]:
+            first = f"{undone[0].kind} {undone[0].metadata.name} is not where it should be"
             if time.monotonic() > deadline:
-                first = waiting[0]
-                raise RehearsalFailed(f"{first.kind} {first.metadata.name} is not where it should be after {seconds:.0f} s")
+                raise RehearsalFailed(f"{first} after {seconds:.0f} s")
+            waiting.tell(first)
             time.sleep(_LOOK_SECONDS)
 
     def found(self) -> WorkFound:

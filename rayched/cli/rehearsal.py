@@ -35,14 +35,31 @@ from rayched.v1.core_pb2 import Node
 if TYPE_CHECKING:
     from rayched.replica.cluster.local_pki import LocalPki
 
-_ENDED_SECONDS_MAX = 2.0
-"""A killed replica's processes are gone after a twentieth of that."""
+_ENDED_SECONDS_MAX = 60.0
+"""A killed replica's processes are gone after a tenth of a second; on a busy host its scheduler binds until its guardian runs."""
+_TOLD_SECONDS = 15.0
+"""Between two words on what is waited for."""
 _SETTLE_SECONDS = 0.5
 """What the auditor may lag behind the last answer."""
 
 
 class RehearsalFailed(Exception):
     """The rehearsal could not go on: one line."""
+
+
+class StillWaiting:
+    """Tells a person, now and then, what something waits for."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told = clock()
+
+    def tell(self, what: str) -> None:
+        """Says it if that has not been said for a while."""
+        now = self._clock()
+        if now - self._told > _TOLD_SECONDS:
+            self._told = now
+            note(f"still waiting: {what}")
 
 
 @contextmanager
@@ -199,8 +216,9 @@ class Rehearsal(ClusterSession):
         return self._follower
 
     def wait_until_bound(self, pods: int, seconds: float, done: Callable[[int], None] | None = None) -> bool:
-        """Whether so many pods are bound within the time; `done` is told how many more are."""
+        """Whether so many pods are bound within the time; `done` is told how many more are, and a person now and then."""
         deadline = time.monotonic() + seconds
+        waiting = StillWaiting()
         told = 0
         while True:
             bound = self.ask(lambda auditor: auditor.bound_pods())
@@ -211,6 +229,7 @@ class Rehearsal(ClusterSession):
                 return True
             if self.follower.error is not None or time.monotonic() > deadline:
                 return False
+            waiting.tell(f"{bound} of {pods} pods are bound")
             time.sleep(0.02)
 
     def first_binding_after(self, kill: Kill, seconds: float) -> Binding | None:

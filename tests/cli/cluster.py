@@ -193,6 +193,17 @@ class Running:
             raise AssertionError(f"{self.process.args!r} ended with {self.process.wait(seconds)}{self._said()}")
         return found
 
+    def line_while_it_tells(self, seconds: float) -> str:
+        """The next line of its output, for which it may take as long as it goes on telling, on standard error, what it does."""
+        assert self.errors is not None
+        while True:
+            told = self.errors.stat().st_size
+            try:
+                return self.line(seconds)
+            except AssertionError:
+                if self.process.poll() is not None or self.errors.stat().st_size == told:
+                    raise
+
     def _said(self) -> str:
         return f"; it said:\n{self.errors.read_text(errors='replace')}" if self.errors is not None else ""
 

@@ -28,7 +28,7 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
     words = ("demo", "--keep", "--replicas", "2", "--nodes", "12", "--pods", "100", "--port", str(port))
     with started(*words, environment={"TMPDIR": str(tmp_path)}, errors=errors) as demo:
         table = []
-        while "The cluster stays until you press Ctrl-C" not in (line := demo.line(SECONDS_MAX)):
+        while "The cluster stays until you press Ctrl-C" not in (line := demo.line_while_it_tells(SECONDS_MAX)):
             table.append(line)
         found = {cells[1].strip(): cells[2].strip() for row in table if len(cells := row.split("│")) == 4}
         assert {name: found[name] for name in ("lost", "bound twice", "over capacity")} == dict.fromkeys(

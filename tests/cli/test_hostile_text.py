@@ -109,6 +109,7 @@ WITHOUT_OBJECTS = (
     "access",
     "pki",
     "audit",
+    "completion",
     "examples",
     "reset",
 )

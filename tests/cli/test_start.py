@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from rayched.cli.main import _COMMANDS, app
+from rayched.cli.rehearsal import StillWaiting
+from tests.cli.cluster import started
 
 PROGRAM = """
 import sys
@@ -47,3 +50,21 @@ def test_the_list_says_of_a_command_what_it_says_of_itself(name: str) -> None:
     command = group.commands[name]
     assert command.name == name
     assert command.help.startswith(_COMMANDS[name].says.removesuffix("."))
+
+
+def test_a_command_that_ended_is_told_from_one_that_says_nothing(tmp_path: Path) -> None:
+    """Of these tests themselves: whoever waits for a line sees at once that there will be none, and why."""
+    with (
+        started("get", "pods", "-s", "127.0.0.1:1", errors=tmp_path / "errors") as command,
+        pytest.raises(AssertionError, match=r"(?s)ended with 1.*no rayched answers at 127.0.0.1:1"),
+    ):
+        command.line()
+
+
+def test_who_waits_is_told_for_what_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    waiting = StillWaiting(lambda: now[0])
+    for seconds in (1.0, 14.0, 16.0, 17.0, 31.0, 32.0):
+        now[0] = seconds
+        waiting.tell(f"{seconds:g} s")
+    assert capsys.readouterr().err.splitlines() == ["still waiting: 16 s", "still waiting: 32 s"]

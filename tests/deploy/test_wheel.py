@@ -81,7 +81,8 @@ def test_the_demo_and_the_sdks_examples_run_outside_the_repository(with_server: 
     port, errors = free_port(), tmp_path / "errors"
     words = ("demo", "--keep", "--replicas", "2", "--nodes", "12", "--pods", "30", "--real-nodes", "1", "--port", str(port))
     with started(*words, program=[with_server.command], where=tmp_path, only=outside(tmp_path), errors=errors) as demo:
-        assert "and 1 gated" in demo.line_with("pods bound", DEMO_SECONDS_MAX)
+        while "and 1 gated" not in demo.line_while_it_tells(DEMO_SECONDS_MAX):
+            pass
         demo.line_with("The cluster stays until you press Ctrl-C", DEMO_SECONDS_MAX)
         written = with_server.run(with_server.command, "examples", where=tmp_path)
         assert written.stdout.startswith("examples/ is written")
