@@ -13,7 +13,7 @@ from rayched.client.forwarding import PortForwarder
 from rayched.client.log_following import LogChunk
 from rayched.client.objects import new_job, new_node, new_pod
 from rayched.client.streaming import LogStream
-from rayched.client.submissions import NotAllSubmitted, Submitted
+from rayched.client.submissions import NotAllSubmitted, SubmitOutcomes, Submitted
 from rayched.client.watch import LeaderStream, WatchStream
 from rayched.client.watching import Event, EventType
 
@@ -37,6 +37,7 @@ __all__ = [
     "NotAllSubmitted",
     "NotBound",
     "PortForwarder",
+    "SubmitOutcomes",
     "Submitted",
     "Violation",
     "WatchStream",

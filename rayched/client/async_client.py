@@ -11,7 +11,7 @@ A client belongs to the event loop in which it is used. Any call may be cancelle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -32,9 +32,9 @@ from rayched.client.contexts import choose
 from rayched.client.endpoints import Patience
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
-from rayched.client.sources import Manifest, Source, objects_of
+from rayched.client.sources import Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS
-from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
+from rayched.client.submissions import SubmitOutcomes, Submitted, all_submitted, read_objects, refused, tried
 from rayched.pki.tls_files import TlsFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
@@ -50,7 +50,6 @@ from rayched.v1.services_pb2 import (
     ListQueueResponse,
     PodStatusUpdate,
     RegisterNodeResponse,
-    SubmitResponse,
     TaintResponse,
     UpdateNodeStatusResponse,
 )
@@ -94,26 +93,17 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
 
     # ---------------------------------------------------------------------------------------------------------- objects
 
-    @overload
-    async def submit(
-        self, source: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
-    ) -> SubmitResponse: ...
-
-    @overload
-    async def submit(
-        self, source: Manifest | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
-    ) -> tuple[Submitted, ...]: ...
-
     async def submit(
         self, source: Source | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
-    ) -> SubmitResponse | tuple[Submitted, ...]:
+    ) -> SubmitOutcomes:
         """Creates an object; or all objects of manifests: text, plain data, a Path, or a sequence of these and of objects.
 
-        Of one object comes its response, of others one outcome each, in order. Raises ApiError, which is NotAllSubmitted where
-        some of several were refused, and ManifestErrors or TextError before anything is sent.
+        One outcome for each comes back, in order; that of a single object has the object as it is stored. Raises ApiError,
+        which is NotAllSubmitted where some of several were refused, and ManifestErrors or TextError before anything is sent.
         """
         if isinstance(source, Message):
-            return await self._do(calls.submit(source, dry_run), timeout_seconds)
+            item = calls.with_uid(source)
+            return SubmitOutcomes([tried(item, await self._do(calls.submit(item, dry_run), timeout_seconds))])
         read = objects_of(source)
         items = read_objects(read)
         if dry_run:

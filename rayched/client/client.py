@@ -15,7 +15,7 @@ AsyncClient has the same calls for asyncio.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar, overload
+from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
@@ -31,9 +31,9 @@ from rayched.client.endpoints import Patience
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
 from rayched.client.reading import ReadingCalls
-from rayched.client.sources import Manifest, Source, objects_of
+from rayched.client.sources import Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS, StreamingCalls
-from rayched.client.submissions import Submitted, all_submitted, read_objects, refused, tried
+from rayched.client.submissions import SubmitOutcomes, Submitted, all_submitted, read_objects, refused, tried
 from rayched.client.transport import Transport
 from rayched.client.watch import LeaderStream, WatchStream
 from rayched.client.workloads import WorkloadCalls
@@ -52,7 +52,6 @@ from rayched.v1.services_pb2 import (
     ListQueueResponse,
     PodStatusUpdate,
     RegisterNodeResponse,
-    SubmitResponse,
     TaintResponse,
     UpdateNodeStatusResponse,
 )
@@ -98,26 +97,17 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
 
     # ---------------------------------------------------------------------------------------------------------- objects
 
-    @overload
-    def submit(
-        self, source: AnyObject | Object, *, dry_run: bool = False, timeout_seconds: float | None = None
-    ) -> SubmitResponse: ...
-
-    @overload
-    def submit(
-        self, source: Manifest | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
-    ) -> tuple[Submitted, ...]: ...
-
     def submit(
         self, source: Source | Iterable[Source], *, dry_run: bool = False, timeout_seconds: float | None = None
-    ) -> SubmitResponse | tuple[Submitted, ...]:
+    ) -> SubmitOutcomes:
         """Creates an object; or all objects of manifests: text, plain data, a Path, or a sequence of these and of objects.
 
-        Of one object comes its response, of others one outcome each, in order. Raises ApiError, which is NotAllSubmitted where
-        some of several were refused, and ManifestErrors or TextError before anything is sent.
+        One outcome for each comes back, in order; that of a single object has the object as it is stored. Raises ApiError,
+        which is NotAllSubmitted where some of several were refused, and ManifestErrors or TextError before anything is sent.
         """
         if isinstance(source, Message):
-            return self._do(calls.submit(source, dry_run), timeout_seconds)
+            item = calls.with_uid(source)
+            return SubmitOutcomes([tried(item, self._do(calls.submit(item, dry_run), timeout_seconds))])
         read = objects_of(source)
         items = read_objects(read)
         if dry_run:

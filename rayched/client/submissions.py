@@ -37,12 +37,50 @@ class Submitted(NamedTuple):
     kind: str = ""
     namespace: str = ""
     name: str = ""
-    """Empty where the server has chosen it, from metadata.generateName."""
+    """Empty where the server has chosen it, from metadata.generateName, and the object has not come back."""
+    object: Object | None = None
+    """As it is stored, where it was submitted by itself; others do not come back."""
 
     @property
     def open(self) -> bool:
         """Nobody knows whether it is stored, or there may be room for it later."""
         return self.error is not None and (self.error.code is grpc.StatusCode.UNAVAILABLE or is_overload(self.error))
+
+
+class SubmitOutcomes(tuple[Submitted, ...]):
+    """What `submit` answers, whatever it was given: one outcome for each object, in order.
+
+    Of a single object its outcome can be read here as well; of several these raise ValueError.
+    """
+
+    __slots__ = ()
+
+    @property
+    def only(self) -> Submitted:
+        if len(self) != 1:
+            raise ValueError(f"{len(self)} objects were submitted, and each has an outcome of its own")
+        return self[0]
+
+    @property
+    def uid(self) -> str:
+        return self.only.uid
+
+    @property
+    def revision(self) -> int:
+        """Of the commit; 0 of a dry run."""
+        return self.only.revision
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.only.warnings
+
+    @property
+    def object(self) -> Object:
+        """As it is stored, with defaults. ValueError where it did not come back."""
+        found = self.only.object
+        if found is None:
+            raise ValueError(f"{self.only.kind} {self.only.name} did not come back; get reads it")
+        return found
 
 
 class NotAllSubmitted(ApiError):
@@ -135,7 +173,8 @@ class BatchOutcomes:
 
 def tried(item: Object, response: SubmitResponse) -> Submitted:
     """The outcome of a single submission that went well."""
-    return _submitted(item, response.uid, response.revision, response.warnings, None)
+    found = response.object if response.object.WhichOneof("kind") is not None else item
+    return _submitted(found, response.uid, response.revision, response.warnings, None)._replace(object=response.object)
 
 
 def refused(item: Object, error: ApiError) -> Submitted:
@@ -148,18 +187,10 @@ def read_objects(read: Sequence[ReadResult]) -> list[Object]:
     return [with_uid(result.object) for result in read]
 
 
-def all_submitted(read: Sequence[ReadResult], outcomes: Sequence[Submitted]) -> tuple[Submitted, ...]:
+def all_submitted(read: Sequence[ReadResult], outcomes: Sequence[Submitted]) -> SubmitOutcomes:
     """The outcomes, with what was left out of the manifests; raises NotAllSubmitted."""
-    found = tuple(
-        Submitted(
-            outcome.uid,
-            outcome.revision,
-            (*map(str, result.warnings), *outcome.warnings),
-            outcome.error,
-            outcome.kind,
-            outcome.namespace,
-            outcome.name,
-        )
+    found = SubmitOutcomes(
+        outcome._replace(warnings=(*map(str, result.warnings), *outcome.warnings))
         for result, outcome in zip(read, outcomes, strict=True)
     )
     if any(outcome.error is not None for outcome in found):

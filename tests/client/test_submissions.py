@@ -8,12 +8,13 @@ import grpc
 import pytest
 
 from rayched.api.kinds import wrap
-from rayched.client import ApiError, NotAllSubmitted
+from rayched.client import ApiError, NotAllSubmitted, SubmitOutcomes
 from rayched.client.endpoints import worth_repeating
 from rayched.client.errors import ClientClosed
 from rayched.client.sources import objects_of
-from rayched.client.submissions import BatchOutcomes, all_submitted, outgoing
-from rayched.v1.services_pb2 import Outcome, SubmitManyRequest, SubmitManyResponse
+from rayched.client.submissions import BatchOutcomes, all_submitted, outgoing, tried
+from rayched.v1.core_pb2 import Pod
+from rayched.v1.services_pb2 import Outcome, SubmitManyRequest, SubmitManyResponse, SubmitResponse
 from rayched.v1.workloads_pb2 import Object
 from tests.server.objects import a_pod
 
@@ -144,3 +145,17 @@ def test_many_refusals_are_told_in_one_line() -> None:
 def test_a_call_is_made_again_where_a_replica_may_have_gone(code: grpc.StatusCode, is_repeated: bool) -> None:
     assert worth_repeating(ApiError(code, "any")) is is_repeated
     assert not worth_repeating(ClientClosed())
+
+
+def test_an_answer_has_one_shape_and_that_of_one_object_can_be_read_as_it() -> None:
+    pod = Pod(metadata={"name": "", "generate_name": "web-"})
+    stored = wrap(Pod(metadata={"name": "web-x", "namespace": "team", "uid": "7"}))
+    one = SubmitOutcomes([tried(wrap(pod), SubmitResponse(uid="7", revision=3, object=stored, warnings=["w"]))])
+    assert [(item.kind, item.namespace, item.name, item.error) for item in one] == [("Pod", "team", "web-x", None)]
+    assert (one.uid, one.revision, one.warnings, one.object) == ("7", 3, ("w",), stored)
+    without = SubmitOutcomes([one[0]._replace(object=None)])
+    with pytest.raises(ValueError, match="Pod web-x did not come back; get reads it"):
+        _ = without.object
+    for several in (SubmitOutcomes(), SubmitOutcomes([*one, *one])):
+        with pytest.raises(ValueError, match=f"{len(several)} objects were submitted, and each has an outcome of its own"):
+            _ = several.uid
