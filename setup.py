@@ -17,6 +17,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).parent
 PACKAGE = "leader"
 INSTALLED = f"rayched.{PACKAGE}"
+EXAMPLES = "examples"
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
@@ -46,14 +47,16 @@ class BuildPackage(build_py):
     """As usual, and then what the module says; but not for an editable installation."""
 
     def run(self) -> None:
-        super().run()
         if self.editable_mode:
+            super().run()
             return
+        # What an earlier build has left would come into the wheel.
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
         target = Path(self.build_lib) / "rayched"
-        for name in (PACKAGE, "examples"):
-            shutil.rmtree(target / name, ignore_errors=True)
-            if (ROOT / name).exists():
-                shutil.copytree(ROOT / name, target / name, ignore=IGNORED)
+        shutil.copytree(ROOT / PACKAGE, target / PACKAGE, ignore=IGNORED)
+        if (ROOT / EXAMPLES).exists():  # a container is built without them
+            shutil.copytree(ROOT / EXAMPLES, target / EXAMPLES, ignore=IGNORED)
         for file in target.rglob("*.py"):
             source = file.read_text(encoding="utf-8")
             if PACKAGE in source and (changed := with_installed_names(source, str(file))) != source:

@@ -20,6 +20,7 @@ TOGETHER: Final = ("tests/cli",)
 """The files of a folder use one cluster."""
 LONG: Final = (
     "tests/cli",
+    "tests/deploy/test_wheel.py",
     "tests/replica/test_actors_are_replaced.py",
     "tests/chaos/test_watch_streams.py",
     "tests/leader/test_hung_etcd.py",

@@ -35,13 +35,13 @@ class CompletionOf(StrEnum):
 def completion(
     what: Annotated[CompletionOf, typer.Argument(metavar="{bash|zsh|fish|man}", hidden=True)],
 ) -> None:
-    """Print what completes this command in a shell, or its manual page.
+    """Print what completes the command in a shell, or its manual page.
 
     \b
-      rayched completion bash > ~/.local/share/bash-completion/completions/rayched
-      rayched completion zsh > ~/.zfunc/_rayched              where $fpath has ~/.zfunc
-      rayched completion fish > ~/.config/fish/completions/rayched.fish
-      rayched completion man > ~/.local/share/man/man1/rayched.1
+      rayched completion bash        for ~/.local/share/bash-completion/completions/rayched
+      rayched completion zsh         for a file _rayched in a directory of $fpath
+      rayched completion fish        for ~/.config/fish/completions/rayched.fish
+      rayched completion man         for ~/.local/share/man/man1/rayched.1
 
     Commands, options and their values are part of it. Names of objects are asked for in the cluster.
     """
@@ -134,9 +134,9 @@ def _fish(commands: Iterable[CommandWords]) -> Iterator[str]:
     commands = tuple(commands)
     yield "# Completion of rayched for fish: rayched completion fish > ~/.config/fish/completions/rayched.fish"
     yield "complete -c rayched -f"
-    outer = [one.path[0] for one in commands if len(one.path) == 1]
-    # A later command's name may be an earlier one's argument, as in `queue`: the first word decides.
-    yield f"set -g __rayched_commands {' '.join(outer)}"
+    valued = {name for one in commands for option in one.options if option.takes for name in option.names}
+    flags = {name for one in commands for option in one.options if not option.takes for name in option.names}
+    yield f"set -g __rayched_valued {' '.join(sorted(valued - flags))}"
     yield from _FISH.splitlines()
     for command in commands:
         here = _fish_quoted(f"__rayched_at {' '.join(command.path[:-1])}")
@@ -178,7 +178,7 @@ _rayched_read() {{
             -*) before=$word ;;
             *)
                 if [[ " $(_rayched_words "$command") " == *" $word "* ]] && ! _rayched_typed "$command"; then
-                    command="${{command:+$command }}$word"
+                    command="${{command:+$command }}$word" nouns=()
                 else
                     nouns+=("$word")
                 fi
@@ -240,11 +240,15 @@ _rayched() {
 # Loaded by compinit, or sourced.
 if [[ ${funcstack[1]} == _rayched ]]; then _rayched "$@"; else compdef _rayched rayched; fi"""
 _FISH: Final = """\
-# Words that are no options.
+# Words that are neither options nor their values, from the command on.
 function __rayched_words
     set -l words (commandline -opc)
+    set -l before ""
     for word in $words[2..-1]
-        string match -q -- '-*' $word; or echo $word
+        if not contains -- "$before" $__rayched_valued; and not string match -q -- '-*' $word
+            echo $word
+        end
+        set before $word
     end
 end
 # Whether the commands typed so far are exactly these.

@@ -12,6 +12,7 @@ from rayched.api.columns import event_interval, event_time
 from rayched.cli import printing
 from rayched.cli.connection import connected
 from rayched.cli.options import AllNamespaces, Namespace, Server
+from rayched.cli.output_formats import OutputOption, output_format
 from rayched.cli.printing import wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NoReference, named
 from rayched.client import EventType
@@ -33,6 +34,7 @@ def events(
     ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print new events.")] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print headings.")] = False,
+    output: OutputOption = "",
 ) -> None:
     """Show what happened, the latest last. Events are kept for an hour.
 
@@ -40,7 +42,11 @@ def events(
       rayched events                            what happened to the pods of a namespace
       rayched events --for pod/web-0            why it is where it is, or why it is not
       rayched events -A --types Warning -w      all that goes wrong, as it comes
+      rayched events -o jsonpath='{.items[*].reason}'
     """
+    form = output_format(output)
+    if watch and not form.is_table:
+        wrong("--output cannot be combined with --watch; `rayched get events -w -o json` does that")
     wanted = _wanted_types(types)
     field_selector = _about(about)
     if about and all_namespaces:
@@ -62,6 +68,9 @@ def events(
     with connected(server) as client:
         listing = client.list_all(kinds.EVENT, namespace=where, field_selector=field_selector)
         found = sorted((item for item in listing.objects if isinstance(item, Event) and item.type in wanted), key=event_time)
+        if not form.is_table:
+            form.print(found, one=False, show_headings=not no_headers)
+            return
         headings = [] if no_headers or not (found or watch) else [["NAMESPACE", *_HEADINGS] if all_namespaces else _HEADINGS]
         table.print([*headings, *map(row, found)])
         if not watch:

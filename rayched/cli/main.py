@@ -18,10 +18,13 @@ from rayched.cli.lazy_commands import CommandPlace, CommandTable, missing_packag
 from rayched.cli.printing import note, out
 from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.replica.log_lines import TextLine
+from rayched.replica.source_commit import UNKNOWN, source_commit
 
 _COMMANDS: dict[str, CommandPlace] = {
     "apply": CommandPlace("object_commands", "apply", "Create or change objects as manifests say."),
+    "diff": CommandPlace("diff_command", "diff", "Show what `apply` would change, changing nothing."),
     "create": CommandPlace("create_command", "create", "Create objects; one that is there already is an error."),
+    "replace": CommandPlace("diff_command", "replace", "Put objects in the place of those that are there, whole."),
     "get": CommandPlace("get_command", "get", "Show objects."),
     "describe": CommandPlace("object_commands", "describe", "Show objects with all that belongs to them."),
     "events": CommandPlace("events_command", "events", "Show what happened, the latest last."),
@@ -65,9 +68,7 @@ _COMMANDS: dict[str, CommandPlace] = {
     "access": CommandPlace("access_commands", "access", "Show and change who has which role."),
     "pki": CommandPlace("pki_commands", "pki", "Issue and revoke certificates."),
     "etcd": CommandPlace("etcd_command", "etcd", "Look at the etcd of a cluster."),
-    "completion": CommandPlace(
-        "completion_command", "completion", "Print what completes this command in a shell, or its manual page."
-    ),
+    "completion": CommandPlace("completion_command", "completion", "Print what completes the command in a shell."),
     "audit": CommandPlace("audit_command", "audit", "Read a replica's audit log."),
 }
 
@@ -108,7 +109,8 @@ def _about(
     """A pod scheduler with kube-scheduler's semantics, without Kubernetes."""
     del verbosity  # short_options.py has taken it, wherever it stood
     if version:
-        out(f"rayched {importlib.metadata.version('rayched')}")
+        commit = source_commit()
+        out(f"rayched {importlib.metadata.version('rayched')}{'' if commit == UNKNOWN else f', commit {commit}'}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         out(context.get_help())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -88,7 +87,7 @@ def plan(
 
     Exit codes: 0 nothing to place, 1 something would be placed or preempted, 2 an error.
     """
-    with _ending_with(FAILED):
+    with printing.failing_with(FAILED):
         if bool(add_nodes) != bool(like):
             fail("--add-nodes and --like belong together: how many nodes, and of which one's shape")
         results = read_manifests(filename, recursive=recursive, namespace=namespace) if filename else []
@@ -179,12 +178,3 @@ def _print(found: WhatIfPlan, start: Start) -> None:
         f"Plan{at}: {counted(len(found.placements), 'pod')} would be placed, {evicted} would preempt others, "
         f"{len(found.unplaced)} would stay pending."
     )
-
-
-@contextmanager
-def _ending_with(code: int) -> Iterator[None]:
-    """Whatever fails inside ends the command with this code: 1 has a meaning of its own here."""
-    try:
-        yield
-    except SystemExit:
-        raise SystemExit(code) from None

@@ -83,6 +83,15 @@ def fail(text: str, code: int = 1) -> NoReturn:
     raise SystemExit(code)
 
 
+@contextmanager
+def failing_with(code: int) -> Iterator[None]:
+    """Whatever fails inside ends the command with this code, where 1 has a meaning of its own."""
+    try:
+        yield
+    except SystemExit:
+        raise SystemExit(code) from None
+
+
 def wrong(text: str) -> NoReturn:
     """Ends the command, whose options are wrong, alone or together, with one line on standard error."""
     fail(text, code=2)

@@ -14,14 +14,17 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from rayched.api import kinds
+from rayched.api.columns import age
 from rayched.cli.connection import connected
 from rayched.cli.options import Selector, Server
 from rayched.cli.output_formats import OutputForm, OutputFormat, OutputOption, order, output_format
@@ -30,6 +33,7 @@ from rayched.cli.schedulers import NotServed, waiting_for_others
 from rayched.cli.wake_words import in_words
 from rayched.client.client import Client
 from rayched.v1.services_pb2 import ListQueueResponse, PendingPod
+from rayched.v1.workloads_pb2 import Job
 
 POLL_SECONDS = 1.0
 POLLS_A_LIST = 30
@@ -37,6 +41,8 @@ LIMIT = 500
 GONE = "<gone>"
 _NONE = "<none>"
 _HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY"]
+_START_HEADING = "STARTS BY"
+_UNKNOWN = "<unknown>"
 _WIDE_HEADINGS = ["SINCE", "RETRIED IN", "NOMINATED NODE", "RETRIED WHEN"]
 
 
@@ -62,13 +68,17 @@ class QueueChoice:
     selector: str
     sort_by: str
     form: OutputFormat
+    starts: Mapping[str, str] | None = None
+    """When pods would start, by namespace/name; None: nobody asked."""
 
     @property
     def headings(self) -> list[str]:
-        return [*_HEADINGS, *_WIDE_HEADINGS] if self.form.form is OutputForm.wide else _HEADINGS
+        headings = [*_HEADINGS, *_WIDE_HEADINGS] if self.form.form is OutputForm.wide else _HEADINGS
+        return headings if self.starts is None else [*headings, _START_HEADING]
 
     def row(self, pod: PendingPod) -> list[str]:
-        return _row(pod, wide=self.form.form is OutputForm.wide)
+        row = _row(pod, wide=self.form.form is OutputForm.wide)
+        return row if self.starts is None else [*row, self.starts.get(f"{pod.namespace}/{pod.name}", _UNKNOWN)]
 
     def asked(self, client: Client) -> ListQueueResponse:
         """The answer, of which what is not wanted is left out."""
@@ -108,6 +118,9 @@ def queue(
     ] = "",
     output: OutputOption = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print changes.")] = False,
+    start: Annotated[
+        bool, typer.Option("--start", help="Show when each would start at the latest, where that is known.")
+    ] = False,
     limit: Annotated[int, typer.Option(metavar="N", help="Show at most N pods.", min=1, max=2000)] = LIMIT,
 ) -> None:
     """Show pods that wait for a node.
@@ -119,10 +132,16 @@ def queue(
       rayched queue -t gated -l app=web --sort-by .priority
       rayched queue -o custom-columns=NAME:.name,ATTEMPTS:.attempts
       rayched queue -w                 live
+      rayched queue --start            and by when each has a node, by the deadlines of those that run
+
+    A start is known where pods that run have an end: their activeDeadlineSeconds or their job's, or a deletion. They may end
+    before; who comes in between with a higher priority is not foreseen.
     """
     form = output_format(output)
     if form.form is OutputForm.name and watch:
         wrong("--output name cannot be combined with --watch")
+    if start and (watch or not form.is_table):
+        wrong("--start cannot be combined with --watch, nor with an output other than a table or wide")
     choice = QueueChoice(namespace, name, limit, frozenset(one.value for one in states or ()), selector, sort_by, form)
     with connected(server) as client:
         if watch:
@@ -130,6 +149,8 @@ def queue(
             return
         found = choice.asked(client)
         elsewhere = waiting_for_others(client, namespace, name)
+        if start:
+            choice = replace(choice, starts=_starts(client, time.time()))
     if form.form is OutputForm.name:
         for pod in found.pods:
             out(f"pod/{pod.name}")
@@ -144,6 +165,25 @@ def queue(
         note(str(one))
     if not found.pods and not elsewhere:
         note("No pending pods found")
+
+
+def _starts(client: Client, now: float) -> dict[str, str]:
+    """By namespace/name, in words."""
+    # It brings numpy: only who asks for it waits for that.
+    from rayched.cli.plan_inputs import from_cluster, profiles_of
+    from rayched.whatif.cluster import Cluster
+    from rayched.whatif.starts import estimated_starts
+
+    begin = from_cluster(client)
+    cluster = Cluster(begin.objects, profiles_of(begin, None), begin.basis)
+    jobs = [item for item in begin.objects if isinstance(item, Job)]
+    return {one.pod: _when(one.seconds, now) for one in estimated_starts(cluster, jobs, now)}
+
+
+def _when(seconds: float, now: float) -> str:
+    if seconds <= now:
+        return "now"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ} (in {age(Timestamp(seconds=int(now)), seconds)})"
 
 
 def _watch(client: Client, choice: QueueChoice) -> None:

@@ -211,3 +211,51 @@ def test_delete_takes_fields_and_all_namespaces(rayched: Commands, web: str) -> 
     gone = rayched.ok("delete", "pods", "-n", web, "--field-selector", "status.phase=Pending", "--now")
     assert gone == [f'pod "db" deleted from {web} namespace']
     assert rayched("delete", "pods", "-A").code == 2
+
+
+def test_a_diff_shows_what_apply_would_change_and_changes_nothing(rayched: Commands, namespace: str) -> None:
+    def manifest(label: str) -> str:
+        return a_pod_text("one", namespace=namespace, labels=f"{{app: {label}}}")
+
+    def shown(text: str) -> tuple[int, list[str]]:
+        with rayched.nothing_changes():
+            found = rayched("diff", "-f", "-", stdin=text)
+        assert found.errors == []
+        return found.code, found.lines
+
+    code, lines = shown(manifest("web"))
+    assert code == 1 and lines[:2] == ["--- /dev/null", "+++ applied/pod/one"]
+    assert "+    app: web" in lines and not [line for line in lines[2:] if line.startswith("-")]
+    rayched.ok("apply", "-f", "-", stdin=manifest("web"))
+    rayched.running("one", namespace)
+    assert shown(manifest("web")) == (0, [])
+    code, lines = shown(manifest("api"))
+    assert code == 1 and lines[0] == "--- live/pod/one"
+    assert [line for line in lines[2:] if line[0] in "+-"] == ["-    app: web", "+    app: api"]
+    failed = rayched("diff", "-f", "-", stdin=manifest("web").replace("cpu: 100m", "cpu: x"))
+    assert failed.code == 2 and failed.errors
+    assert len([line for line in rayched("diff", "-f", "-", "-n", namespace, stdin=JOB).lines if line == "+kind: Job"]) == 1
+
+
+def test_replace_keeps_nothing_that_the_manifest_does_not_say(rayched: Commands, namespace: str) -> None:
+    text = a_pod_text("one", namespace=namespace, labels="{app: web}")
+    missing = rayched("replace", "-f", "-", stdin=text)
+    assert missing.code == 1 and missing.errors[0].endswith("; `rayched create -f` makes what is not there")
+    rayched.ok("create", "-f", "-", stdin=text)
+    before = rayched.running("one", namespace)
+    rayched.ok("label", "pod", "one", "-n", namespace, "by=hand")
+    replaced = text.replace("{app: web}", "{app: api}")
+    with rayched.nothing_changes():
+        assert rayched.ok("replace", "-f", "-", "--dry-run=server", stdin=replaced) == ["pod/one replaced (server dry run)"]
+        assert rayched.ok("replace", "-f", "-", "--dry-run=client", stdin=replaced) == ["pod/one replaced (dry run)"]
+    assert rayched.ok("replace", "-f", "-", stdin=replaced) == ["pod/one replaced"]
+    after = rayched.pod("one", namespace)
+    assert dict(after.metadata.labels) == {"app": "api"}
+    assert (after.metadata.uid, after.spec.node_name) == (before.metadata.uid, before.spec.node_name)
+    other = replaced.replace("cpu: 100m", "cpu: 200m")
+    assert rayched("replace", "-f", "-", stdin=other).code == 1
+    assert rayched.pod("one", namespace).metadata.uid == before.metadata.uid
+    assert rayched.ok("replace", "--force", "-f", "-", stdin=other) == ["pod/one replaced"]
+    anew = rayched.running("one", namespace)
+    assert anew.metadata.uid != before.metadata.uid
+    assert anew.spec.containers[0].resources.requests["cpu"].string == "200m"

@@ -14,16 +14,16 @@ from tests.cli.cluster import run_here
 
 Complete = Callable[..., set[str]]
 _BASH = """
-source "$1"; rayched() { echo "asked for $2"; echo node-1; }
+source "$1"; rayched() { echo "asked-for-$2"; echo node-1; }
 shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rayched; printf '%s\\n' "${COMPREPLY[@]}"
 """
 _ZSH = """
 compdef() { : }; _describe() { print -rl -- ${${(P)2}%%:*} }; _files() { print FILES }; compadd() { shift; print -rl -- "$@" }
-source "$1"; rayched() { print "asked for $2"; print node-1 }
+source "$1"; rayched() { print "asked-for-$2"; print node-1 }
 shift; words=("$@"); CURRENT=$#; _rayched
 """
 _FISH = """
-source $argv[1]; function rayched; echo "asked for $argv[2]"; echo node-1; end
+source $argv[1]; function rayched; echo "asked-for-$argv[2]"; echo node-1; end
 complete -C (string join ' ' -- $argv[2..-1])
 """
 _SHELLS = {
@@ -78,10 +78,11 @@ def test_a_shell_offers_what_an_option_takes(complete: Complete) -> None:
 
 def test_a_shell_asks_the_cluster_for_names(complete: Complete) -> None:
     assert complete("get", "pod") >= {"pods", "podgroups"}
-    # bash splits words at blanks, so that what was asked is three of them.
-    assert complete("get", "nodes", "n") == {"node-1"}
-    assert complete("cordon", "node") == {"node-1"}
-    assert complete("logs", "-c", "main", "node") == {"node-1"}
+    assert complete("-n", "shop", "get", "pod") >= {"pods", "podgroups"}
+    assert complete("get", "nodes", "") == {"node-1", "asked-for-nodes"}
+    assert complete("describe", "-n", "shop", "jobs", "") == {"node-1", "asked-for-jobs"}
+    assert complete("cordon", "") == {"node-1", "asked-for-nodes"}
+    assert complete("logs", "-c", "main", "") == {"node-1", "asked-for-pods"}
 
 
 def test_the_manual_page_has_every_command_and_option(tmp_path: Path) -> None:

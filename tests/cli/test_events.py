@@ -93,3 +93,14 @@ def test_what_happened_several_times_says_how_often_and_since_when(count: int, f
     if last:
         event.last_timestamp.seconds = NOW - last
     assert event_interval(event, NOW) == text
+
+
+@pytest.mark.cluster
+def test_events_have_the_outputs_of_get(rayched: Commands, web: str) -> None:
+    wait_until(lambda: len(rayched("events", "-n", web).lines) == 4, "three pods have an event each")
+    reasons = rayched.ok("events", "-n", web, "-o", "jsonpath={.items[*].reason}")
+    assert sorted(reasons[0].split()) == ["FailedScheduling", "Scheduled", "Scheduled"]
+    found = rayched.ok("events", "-n", web, "--for", "pod/db", "-o", "custom-columns=R:.reason,O:.involvedObject.name")
+    assert [line.split() for line in found] == [["R", "O"], ["FailedScheduling", "db"]]
+    refused = rayched("events", "-w", "-o", "json")
+    assert refused.code == 2 and "--output cannot be combined with --watch" in refused.errors[0]

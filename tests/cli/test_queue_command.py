@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 
 from rayched.cli.queue_command import GONE, _news
 from rayched.v1.services_pb2 import PendingPod
-from tests.cli.cluster import Commands, a_pod_text, started, wait_until
+from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
 
 HEADINGS = ["POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "ATTEMPTS", "BACKOFF", "HELD BY"]
 
@@ -96,3 +97,34 @@ def test_a_pod_for_a_scheduler_that_is_not_there_is_told_of(rayched: Commands, n
             wait_until(lambda told=errors: told.read_text() == f"{line}\n", "the pods are told of")  # type: ignore[misc]
     assert "Scheduler:        nobody (not served here; served: " in rayched("describe", "pod", "packed-0", "-n", namespace).out
     assert rayched("queue", "none-such", "-n", namespace).errors == ["No pending pods found"]
+
+
+@pytest.mark.cluster
+def test_a_start_is_told_where_the_ends_of_others_are_known(rayched: Commands, web: str, name: str) -> None:
+    node = f"""apiVersion: v1
+kind: Node
+metadata: {{name: {name}, labels: {{only: {name}, kubernetes.io/hostname: {name}}}, annotations: {{rayched.dev/agent: hollow}}}}
+status: {{capacity: {{cpu: "1", memory: 1Gi, pods: "9"}}}}
+"""
+    there = f"nodeSelector: {{only: {name}}}"
+    try:
+        rayched.ok("apply", "-f", "-", stdin=node)
+        holder = a_pod_text("holder", namespace=web, cpu="1", spec=f"{there}\nactiveDeadlineSeconds: 600")
+        rayched.ok("apply", "-f", "-", stdin=holder)
+        rayched.pod_when("holder", lambda pod: pod.spec.node_name == name, "bound", web)
+        rayched.ok("apply", "-f", "-", stdin=a_pod_text("next", namespace=web, cpu="1", spec=there))
+        rayched.unschedulable("next", "Insufficient cpu", web)
+        headings, *rows = rayched.ok("queue", "-n", web, "--start")
+        assert headings.endswith("   STARTS BY")
+        told = {row.split()[2]: row for row in rows}
+        assert told["db"].endswith("   <unknown>")
+        assert re.search(r"   \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \(in (10m|9m\d*s?)\)$", told["next"])
+    finally:
+        rayched("delete", "pods", "holder", "next", "-n", web, "--grace-period", "0", "--ignore-not-found")
+        rayched("delete", "node", name, "--ignore-not-found")
+
+
+@pytest.mark.parametrize("words", ["queue --start -w", "queue --start -o json"])
+def test_starts_are_estimated_once_and_for_people(words: str) -> None:
+    refused = run_here(words.split())
+    assert refused.code == 2 and "--start cannot be combined with" in refused.errors[0]
