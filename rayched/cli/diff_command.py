@@ -103,7 +103,8 @@ def replace(
       rayched replace -f web.yaml             what the manifest does not say is not kept, as `apply` would
       rayched replace --force -f pod.yaml     for what cannot be changed, as most of a pod
 
-    A manifest with metadata.resourceVersion is refused where somebody else has changed the object since.
+    A manifest with metadata.resourceVersion is refused where somebody else has changed the object since. Of a pod give what
+    `rayched get -o yaml` prints: what the server has filled in is part of it.
     """
     results = read_manifests(filename, recursive=recursive, namespace=namespace)
     failures = ObjectFailures()

@@ -244,7 +244,9 @@ def test_replace_keeps_nothing_that_the_manifest_does_not_say(rayched: Commands,
     rayched.ok("create", "-f", "-", stdin=text)
     before = rayched.running("one", namespace)
     rayched.ok("label", "pod", "one", "-n", namespace, "by=hand")
-    replaced = text.replace("{app: web}", "{app: api}")
+    found = json.loads("\n".join(rayched.ok("get", "pod", "one", "-n", namespace, "-o", "json")))
+    found["metadata"]["labels"] = {"app": "api"}
+    replaced = json.dumps(found)
     with rayched.nothing_changes():
         assert rayched.ok("replace", "-f", "-", "--dry-run=server", stdin=replaced) == ["pod/one replaced (server dry run)"]
         assert rayched.ok("replace", "-f", "-", "--dry-run=client", stdin=replaced) == ["pod/one replaced (dry run)"]
@@ -252,7 +254,9 @@ def test_replace_keeps_nothing_that_the_manifest_does_not_say(rayched: Commands,
     after = rayched.pod("one", namespace)
     assert dict(after.metadata.labels) == {"app": "api"}
     assert (after.metadata.uid, after.spec.node_name) == (before.metadata.uid, before.spec.node_name)
-    other = replaced.replace("cpu: 100m", "cpu: 200m")
+    late = rayched("replace", "-f", "-", stdin=replaced)
+    assert late.code == 1, "somebody has changed it since: metadata.resourceVersion"
+    other = text.replace("cpu: 100m", "cpu: 200m")
     assert rayched("replace", "-f", "-", stdin=other).code == 1
     assert rayched.pod("one", namespace).metadata.uid == before.metadata.uid
     assert rayched.ok("replace", "--force", "-f", "-", stdin=other) == ["pod/one replaced"]
