@@ -81,7 +81,7 @@ NAMED = [
 def test_a_command_that_the_text_names_is_one_that_there_is(words: list[str]) -> None:
     """Alone it stands for the command, and may lack what the command wants."""
     if len(words) == 1:
-        assert words[0] in COMMANDS
+        assert words[0] in (*COMMANDS, "--version")
     elif words[1:] != list(getattr(COMMANDS[words[0]], "commands", {}).keys() & words[1:2]):
         parsed(words)
 
@@ -138,8 +138,8 @@ def test_flags_named_in_the_text_are_flags_of_some_command(page: Path) -> None:
     assert {flag for pair in named for flag in pair if flag} <= known
 
 
-OTHERS = {"--client-cert-auth", "--help", "--max-txn-ops", "--quota-backend-bytes", "--snapshot-count", "--volumes"}
-"""Of click, etcd and docker."""
+OTHERS = {"--client-cert-auth", "--help", "--max-txn-ops", "--quota-backend-bytes", "--snapshot-count", "--version", "--volumes"}
+"""Of all commands, of rayched itself, etcd and docker."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
