@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
 from rayched.cli.cluster_options import ClusterOptions, EtcdCa, EtcdCertificate, EtcdEndpoints, EtcdKey, EtcdRoot, EtcdServerName
 from rayched.cli.printing import fail, note, out, plain_table, wrong
 from rayched.cli.short_options import KubectlCommand
-from rayched.replica.etcd.etcd_check import EtcdFacts, EtcdRight, check_etcd_access
 from rayched.replica.settings import SettingsError, check_etcd, split_endpoints
+
+if TYPE_CHECKING:
+    from rayched.replica.etcd.etcd_check import EtcdFacts
 
 etcd = typer.Typer(
     help="Look at the etcd of a cluster.",
@@ -35,9 +38,10 @@ def check(
     \b
       rayched etcd check --etcd-endpoints 127.0.0.1:2379
     """
-    # Not at the top: other commands shall not wait for TLS to etcd.
+    # Not at the top: a client without the server's packages has this command's help, too.
     from leader.channel import EndpointError, SecureEndpoints
     from leader.tls_channel import TlsFileError
+    from rayched.replica.etcd.etcd_check import check_etcd_access
 
     endpoints = split_endpoints(etcd_endpoints)
     if not endpoints:
@@ -59,6 +63,8 @@ def check(
 
 def _told(found: EtcdFacts) -> bool:
     """Whether all is well."""
+    from rayched.replica.etcd.etcd_check import EtcdRight
+
     rows = [
         [one.endpoint, "-" if one.version is None else ".".join(map(str, one.version)), one.fault or _holes(one.holes())]
         for one in found.members
