@@ -188,6 +188,8 @@ class TestContext:
         ok("issue", "user", "bob", "--servers", "127.0.0.1:1")
         self.leads("--context", f"{made.trust_domain}-alice")
         self.leads("--context", f"{made.trust_domain}-bob", "--server", server.address)
+        [unknown] = run_here(["access", "list", "--context", "carol"]).errors
+        assert "context 'carol': there is no" in unknown, "commands of commands have the option too"
         found = run_here(["leader", "--context", "carol"])
         assert found.code == 2
         assert "context 'carol': there is no" in found.errors[0] and f"{made.trust_domain}-bob" in found.errors[0]
