@@ -5,7 +5,8 @@ terminal what it should not. Each line has its number and the SHA-256 of the lin
 taken out shows (`verified`). Who can write the file can write all of it anew: whoever needs more keeps number and hash of a line
 elsewhere and compares.
 
-What a call carries is not in it. At the level `request` is, with secrets left out by whoever makes the entry.
+What a call carries is not in it: names of objects are, and nothing else of them. At the level `request` (audit_levels.py) the
+request is, with secrets left out by whoever makes the entry.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -38,6 +39,8 @@ class AuditStage(enum.StrEnum):
     REFUSED = "refused"
     STARTED = "started"
     COMPLETE = "complete"
+    LOST = "lost"
+    """No call: so many lines that should be here are not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,9 @@ class AuditEntry:
     credential: str = ""
     """Serial of the certificate, or id of the token."""
     on_behalf_of: str = ""
+    """The identity that a replica asks for, whose rights count."""
+    claimed: str = ""
+    """For whom a caller asked who is no replica, which was not believed."""
     call: str = ""
     """Service and method."""
     kind: str = ""
@@ -67,13 +73,21 @@ class AuditEntry:
     code: str = ""
     reason: str = ""
     """Of a refusal."""
+    roles: str = ""
+    """Which allowed it."""
     binding: str = ""
-    """Whose role allowed it."""
+    """Ids of those whose roles these are."""
     revision: int = 0
     """Of etcd, that the call wrote."""
     bytes: int = 0
     """Of the request."""
     ms: float = 0.0
+    objects: Sequence[Mapping[str, Any]] = ()
+    """Of a call on many: kind, namespace, name, code and revision of each."""
+    times: int = 0
+    """So many refusals of one caller are this line."""
+    lost: int = 0
+    """Lines before this one that there was no room for."""
     request: Mapping[str, Any] | None = None
     """At the level `request` alone."""
 
@@ -107,9 +121,10 @@ def line_of(entry: AuditEntry, end: ChainEnd) -> tuple[bytes, ChainEnd]:
         if value:
             found[name] = value[:TEXT_MAX] if isinstance(value, str) else value
     text = _json(found)
-    if len(text) >= LINE_BYTES_MAX and "request" in found:
-        found["request"] = {"left out": f"{len(text)} bytes, at most {LINE_BYTES_MAX} in a line"}
-        text = _json(found)
+    for name in ("request", "objects"):
+        if len(text) >= LINE_BYTES_MAX and name in found:
+            found[name] = {"left out": f"{len(text)} bytes, at most {LINE_BYTES_MAX} in a line"}
+            text = _json(found)
     return text + b"\n", ChainEnd(end.number + 1, digest_of(text))
 
 

@@ -1,4 +1,4 @@
-"""With what a replica serves its API: names after kube-apiserver's."""
+"""With what a replica serves its API, and where it writes down who called: names after kube-apiserver's."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ class ServingOptions:
 
     insecure_bind: Annotated[bool, typer.Option("--insecure-bind", hidden=True)] = False
 
+    audit_log: Annotated[
+        str,
+        typer.Option(
+            "--audit-log",
+            metavar="FILE|-|off",
+            help="Where each call is written down; -: the standard output; none: audit.jsonl in the data directory.",
+            show_default=False,
+        ),
+    ] = ""
+
+    audit_strict: Annotated[
+        bool, typer.Option("--audit-strict", help="Refuse calls that change something while they cannot be written down.")
+    ] = False
+
     def settings(self) -> dict[str, Any]:
         """As ReplicaSettings takes them. Raises SettingsError."""
         if self.insecure_bind:
@@ -47,6 +61,8 @@ class ServingOptions:
             "tls": self._files(),
             "client_deny_list": self.client_deny_list_file,
             "insecure_loopback": self.insecure_loopback,
+            "audit_log": self.audit_log,
+            "audit_strict": self.audit_strict,
         }
 
     def _files(self) -> TlsFiles | None:

@@ -39,6 +39,7 @@ from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.controllers.workloads.workload_controller import WorkloadController
 from rayched.pki import private_files
 from rayched.pki.errors import PkiError
+from rayched.replica.audit_opening import AuditOpenError, open_audit_log
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.etcd_wait import ask, wait_for_etcd
@@ -56,6 +57,7 @@ from rayched.replica.settings import ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
 from rayched.server.app import ApiServer
+from rayched.server.audit_writer import AuditWriter
 from rayched.server.peers import ServerTls
 from rayched.server.server_options import ListenError, ServerOptions
 from rayched.store.errors import StoreError
@@ -98,6 +100,7 @@ def run(settings: ReplicaSettings) -> int:
     etcd = None if settings.etcd_endpoints else EtcdServer(settings.data_dir / "etcd")
     stopping = Stopping(etcd)
     with ExitStack() as owned:
+        audit = _open_audit_log(settings, owned)
         # Ray prints there, in coloured paragraphs, who has died; the supervisor logs it in a line.
         owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
         keeper = None if etcd is None else owned.enter_context(EtcdKeeper(etcd, stopping.fail))
@@ -110,7 +113,7 @@ def run(settings: ReplicaSettings) -> int:
         owned.callback(stopping.end_processes)
         code = 0
         if not stopping.asked:
-            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper, tls)
+            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper, tls, audit)
             context.epoch = replica.leadership.epoch
             code = asyncio.run(replica.run(stopping))
     log.info("stopped")
@@ -140,6 +143,7 @@ class _Replica:
         logs: LogTarget,
         etcd: EtcdKeeper | None,
         tls: ServerTls | None,
+        audit: AuditWriter | None,
     ) -> None:
         self._etcd = etcd
         keys = Keys(settings.root)
@@ -179,6 +183,7 @@ class _Replica:
             gate=self._space.gate,
             problems=self._space.problems,
             edge=settings.edge,
+            audit=audit,
         )
         self._server = ApiServer(options, self.leadership, self._actors)
         duties: list[Duty] = [SubmissionGarbage(keys, self._server.is_there), HeartbeatGarbage(keys)]
@@ -279,6 +284,17 @@ def _read_tls(settings: ReplicaSettings) -> ServerTls | None:
     if tls.certificate.facts.not_after <= time.time():
         raise ReplicaError(f"{settings.tls.certificate}: has expired; `rayched pki issue replica` makes a new one")
     return tls
+
+
+def _open_audit_log(settings: ReplicaSettings, owned: ExitStack) -> AuditWriter | None:
+    """Closed last, for calls are answered until then."""
+    try:
+        audit = open_audit_log(settings)
+    except AuditOpenError as error:
+        raise ReplicaError(str(error)) from error
+    if audit is not None:
+        owned.callback(audit.close)
+    return audit
 
 
 def _check_listen(flag: str, host: str, port: int) -> None:

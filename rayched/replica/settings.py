@@ -33,6 +33,8 @@ NEVER = "off"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 WILDCARDS = ("0.0.0.0", "::", "*")
 """Every address of the host: good to listen on, but nobody can be sent there."""
+AUDIT_FILE = "audit.jsonl"
+STANDARD_OUTPUT = "-"
 WORKERS_MAX = 64
 WORKERS_AUTO = "auto"
 """As many as there is room for."""
@@ -122,6 +124,10 @@ class ReplicaSettings:
     """What the API is served with, and shown to other replicas; None: there is no TLS."""
     client_deny_list: Path | None = None
     """Revoked certificates; None: there are none."""
+    audit_log: str = ""
+    """The file of the audit log; "": AUDIT_FILE below data_dir; STANDARD_OUTPUT; "off": there is none."""
+    audit_strict: bool = False
+    """Calls that change something are refused while the audit log cannot be written."""
     edge: EdgeLimits = field(default_factory=EdgeLimits)
     """How much the API takes."""
     http_names: tuple[str, ...] = ()
@@ -158,6 +164,8 @@ class ReplicaSettings:
         if self.takeover and self.takeover not in TAKEOVERS:
             raise SettingsError(f"--takeover {self.takeover}: allowed are {' and '.join(TAKEOVERS)}")
         self._check_suspicion()
+        if self.audit_strict and self.audit_log == NO_ADDRESS:
+            raise SettingsError(f"--audit-strict: there is no audit log to write, as --audit-log is {NO_ADDRESS}")
         if self.log_format not in LOG_FORMATS:
             raise SettingsError(f"--log-format {self.log_format}: allowed are {' and '.join(LOG_FORMATS)}")
         if self.log_level not in LOG_LEVELS:
@@ -177,6 +185,13 @@ class ReplicaSettings:
     def given_etcd(self) -> tuple[str, ...]:
         """The endpoints of an etcd that was named, as channels are opened to them; empty: there is none."""
         return self.etcd_endpoints if self.etcd_tls is None else SecureEndpoints(self.etcd_endpoints, self.etcd_tls)
+
+    @property
+    def audit_path(self) -> Path | None:
+        """None: it is no file."""
+        if self.audit_log in (NO_ADDRESS, STANDARD_OUTPUT):
+            return None
+        return Path(self.audit_log) if self.audit_log else self.data_dir / AUDIT_FILE
 
     @property
     def pool(self) -> PoolSettings:

@@ -71,7 +71,7 @@ class ApiServer:
         running = ServerParts(self._options, self._leadership, self._scheduler, self._health)
         server = running.server
         for name, service in running.services.items():
-            handler = handler_of(SERVED[name], service, running.gate, running.edge, running.guard)
+            handler = handler_of(SERVED[name], service, running.gate, running.edge, running.guard, running.audit)
             server.add_generic_rpc_handlers((handler,))
         self._health.starting()
         try:
@@ -91,6 +91,8 @@ class ApiServer:
         self._spawn(self._watch_feed(running))
         if tls is not None:
             self._spawn(tls.judge.watch())
+        if running.audit is not None:
+            self._spawn(running.audit.watch())
 
     def problem(self) -> str | None:
         """None, or why it cannot serve the cluster's state now; from any thread."""
@@ -150,6 +152,8 @@ class ApiServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if running.audit is not None:
+            running.audit.tell_folded()
         await running.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,20 +1,23 @@
-"""The audit log of one replica: a file that is appended to before a call is answered, and turned over by size.
+"""The audit log of one replica as a file that is appended to and turned over by size, or as lines on the standard output.
 
-`append` returns when the kernel has the line; a thread asks for it to be on disk each second. So a killed process loses nothing,
-and a host without power a second. Where a line cannot be written, as on a full disk, `append` raises AuditUnavailable: who
-answers decides what that means. The log goes on by itself once there is room again, with the number that follows.
+`append` returns when the kernel has the lines; a thread asks for them to be on disk each second. So a killed process loses
+nothing, and a host without power a second. Where lines cannot be written, as on a full disk, `append` raises AuditUnavailable:
+who answers decides what that means. The log goes on by itself once there is room again, with the number that follows.
 
-Files: PATH, and PATH.1 to PATH.7, the oldest last; all 0600.
+Files: PATH, and PATH.1 to PATH.7, the oldest last; PATH.lock, which keeps a second process away; all 0600.
 
-Owner: one server, which closes it. `append` from any thread. Cost: some 20 us a line.
+Owner: an AuditWriter (audit_writer.py), which closes it. `append` from any thread; it may wait for the disk. Cost: some
+20 us a line.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +47,14 @@ class AuditLog:
         self._file_bytes_max = file_bytes_max
         self._files = files
         self._lock = threading.Lock()
-        self._fd, self._size, self._end = _opened(path)
-        if not self._size and (last := _last_line(numbered(path, 1))) is not None:
-            self._end = last
+        self._owned = _locked(path)
+        try:
+            self._fd, self._size, self._end = _opened(path)
+            if not self._size and (last := _last_line(numbered(path, 1))) is not None:
+                self._end = last
+        except BaseException:
+            os.close(self._owned)
+            raise
         self._is_synced = True
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._sync, name="audit-log", daemon=True)
@@ -58,17 +66,17 @@ class AuditLog:
         with self._lock:
             return self._end
 
-    def append(self, entry: AuditEntry) -> None:
-        """Raises AuditUnavailable; then the log is as it was."""
+    def append(self, *entries: AuditEntry) -> None:
+        """All of them, or none: then AuditUnavailable is raised, and the log is as it was."""
         with self._lock:
             try:
                 if self._size >= self._file_bytes_max:
                     self._turn_over()
-                line, end = line_of(entry, self._end)
-                self._write(line)
+                lines, end = lines_of(entries, self._end)
+                self._write(lines)
             except OSError as error:
                 raise AuditUnavailable(f"{self._path}: {error.strerror or error}") from error
-            self._size += len(line)
+            self._size += len(lines)
             self._end = end
             self._is_synced = False
 
@@ -80,6 +88,7 @@ class AuditLog:
             if self._fd >= 0:
                 self._fsync()
                 os.close(self._fd)
+                os.close(self._owned)
                 self._fd = -1
 
     def _write(self, line: bytes) -> None:
@@ -122,9 +131,54 @@ class AuditLog:
                 log.error("%s: %s", self._path, error.strerror or error)
 
 
+class StandardOutput:
+    """An audit log for whoever collects what a process writes: `append` waits while nobody reads. Owner: one thread."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        # Of its own, as others may close or replace theirs.
+        self._fd = os.dup(descriptor)
+        self._end = ChainEnd()
+        self._begun = 0
+        """Bytes that are out of what could not be written as a whole."""
+
+    def append(self, *entries: AuditEntry) -> None:
+        """Raises AuditUnavailable; then the same entries are to be appended again, and go on where they ended."""
+        lines, end = lines_of(entries, self._end)
+        try:
+            while self._begun < len(lines):
+                self._begun += os.write(self._fd, lines[self._begun :])
+        except OSError as error:
+            raise AuditUnavailable(f"the standard output: {error.strerror or error}") from error
+        self._begun, self._end = 0, end
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def lines_of(entries: Sequence[AuditEntry], end: ChainEnd) -> tuple[bytes, ChainEnd]:
+    """The next lines, and where the log stands then."""
+    lines = []
+    for entry in entries:
+        line, end = line_of(entry, end)
+        lines.append(line)
+    return b"".join(lines), end
+
+
 def numbered(path: Path, number: int) -> Path:
     """0: the file that is appended to; greater numbers are older."""
     return path if number == 0 else path.with_name(f"{path.name}.{number}")
+
+
+def _locked(path: Path) -> int:
+    """Keeps all others away for as long as the descriptor is open. Raises AuditLogError, OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise AuditLogError(f"{path}: another replica writes it; name another file") from None
+    return fd
 
 
 def _created(path: Path) -> int:

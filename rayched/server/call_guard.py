@@ -37,6 +37,8 @@ from rayched.server.errors import ApiFailure, Code, unauthenticated, unavailable
 
 FOR_METADATA: Final = "rayched-for"
 """For whom a replica passes a call on: the URI of an identity."""
+_CLAIM_MAX: Final = 256
+"""Characters that are kept of what is not believed."""
 INSECURE_ADMIN: Final = Identity(INSECURE_DOMAIN, IdentityKind.USER, "admin")
 """Whoever can reach a server that proves no identities."""
 INSECURE_BINDINGS: Final = (RoleBinding(INSECURE_ADMIN, AccessRole.ADMIN),)
@@ -80,13 +82,14 @@ class CallGuard:
         asked_for = _metadata(context, FOR_METADATA)
         believed = identity.kind is IdentityKind.REPLICA or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS
         if not asked_for or not believed:
-            return Caller(identity, peer, address_of(peer), granted=self.authorizer.table.limits_of(identity))
+            claimed = asked_for[:_CLAIM_MAX]
+            return Caller(identity, peer, address_of(peer), claimed=claimed, granted=self.authorizer.table.limits_of(identity))
         try:
             asker = Identity.parse(asked_for)
         except IdentityError as error:
             raise unauthenticated(f"{FOR_METADATA}: {error}") from None
         limits = self.authorizer.table.limits_of(asker)
-        return Caller(asker, peer, address_of(peer), is_passed_on=True, granted=limits)
+        return Caller(asker, peer, address_of(peer), is_passed_on=True, passed_on_by=identity.uri, granted=limits)
 
     def authorize(self, caller: Caller, call: str) -> None:
         """Before anything of the request is read. Raises PERMISSION_DENIED."""
@@ -118,20 +121,26 @@ class CallGuard:
     def judge_facts(self, caller: Caller, call: str, facts: Facts) -> None:
         """Raises PERMISSION_DENIED."""
         answer = self.authorizer.authorize(caller.identity, call, facts)
+        caller.facts = facts
         if isinstance(answer, AccessRefused):
             raise self._denied(caller, answer)
-        caller.facts, caller.allowed = facts, answer
+        caller.allowed = answer
+        caller.was_allowed(answer)
 
     def judge_one(self, caller: Caller, call: str, facts: RequestFacts) -> AccessAllowed:
         """Of one of the many things that a request is about. Raises PERMISSION_DENIED."""
         answer = self.authorizer.authorize(caller.identity, call, (facts,))
         if isinstance(answer, AccessRefused):
             raise self._denied(caller, answer)
+        caller.was_allowed(answer)
         return answer
 
     def is_admin(self, caller: Caller) -> bool:
         """Nothing is kept from them, and their objects may say everything."""
-        return any(binding.role is AccessRole.ADMIN for binding in self.authorizer.table.of(caller.identity))
+        admin = next((one for one in self.authorizer.table.of(caller.identity) if one.role is AccessRole.ADMIN), None)
+        if admin is not None:
+            caller.was_allowed(AccessAllowed(frozenset((AccessRole.ADMIN,)), (admin,)))
+        return admin is not None
 
     def judge_answer(self, caller: Caller, call: str, response: Any) -> None:
         """Before an answer is sent: raises PERMISSION_DENIED, and takes out what the caller is not to see."""

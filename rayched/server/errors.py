@@ -39,6 +39,7 @@ MESSAGE_CHARACTERS_MAX: Final = 500
 """Both together stay below the 8 KiB of trailers that gRPC accepts by default."""
 
 Code = grpc.StatusCode
+CODE_NAMES: Final = {code.value[0]: code.name for code in Code}
 
 _CODES: Final[tuple[tuple[type[Exception], Any, str], ...]] = (
     (UnknownKind, Code.INVALID_ARGUMENT, ""),

@@ -13,6 +13,7 @@ of a caller's stream when it comes. The edge also
 * turns every exception into a status (errors.py); none reaches gRPC, which would answer UNKNOWN with the exception's text,
 * ends the method of a caller that left while it was written to just as that of one that hung up: nobody is left to be answered,
   and the log has nothing to say,
+* tells the audit log (audit_recorder.py) of each call, before it is answered,
 * leaves the caller's deadline to gRPC, which cancels the method when it passes or the caller hangs up, and gives a deadline to
   calls with one answer that name none, or a very long one.
 
@@ -31,8 +32,10 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from rayched.access.requests import RequestFacts
 from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
+from rayched.server.audit_recorder import AuditRecorder, CallRecord
 from rayched.server.call_guard import FOR_METADATA, CallGuard
 from rayched.server.edge.caller import Caller, caller_may_leave
 from rayched.server.edge.edge import Edge
@@ -60,13 +63,17 @@ def malformed(name: str, error: DecodeError) -> ApiFailure:
 class Call:
     """One call in progress, as a method of a service sees it."""
 
-    __slots__ = ("_context", "_parse", "_passage", "name")
+    __slots__ = ("_context", "_parse", "_passage", "name", "record")
 
-    def __init__(self, context: Any, name: str, parse: Callable[[bytes], Message], passage: Passage) -> None:
-        """`parse`: a message of the caller's stream from its bytes; raises where it may not be sent."""
+    def __init__(
+        self, context: Any, name: str, parse: Callable[[bytes], Message], passage: Passage, record: CallRecord | None = None
+    ) -> None:
+        """`parse`: a message of the caller's stream from its bytes; raises where it may not be sent. `record`: what the audit log
+        has of it."""
         self._context = context
         self._parse = parse
         self._passage = passage
+        self.record: Final = record
         self.name = name
 
     @property
@@ -82,6 +89,11 @@ class Call:
     def passed_on(self) -> tuple[tuple[str, str], ...]:
         """The metadata with which the call is passed on to another replica."""
         return ((FOR_METADATA, self.caller.identity.uri),)
+
+    def concerns(self, facts: RequestFacts, *, code: str = "OK", revision: int = 0, uid: str = "") -> None:
+        """For the audit log: it was about this, which its request does not tell by itself, and this is what came of it."""
+        if self.record is not None:
+            self.record.concerns(facts, code=code, revision=revision, uid=uid)
 
     async def accept(self) -> None:
         """Tells a streaming caller that its request is in order, before there is anything to say."""
@@ -120,13 +132,27 @@ class Call:
         self._passage.settled()
 
 
-def handler_of(service: ServiceDescriptor, implementation: object, gate: WriteGate, edge: Edge, guard: CallGuard) -> Any:
-    """The handler of all calls of one service. `guard` is that which the edge asks, too."""
-    table = {method.name: _method_handler(method, implementation, gate, edge, guard) for method in service.methods}
+def handler_of(
+    service: ServiceDescriptor,
+    implementation: object,
+    gate: WriteGate,
+    edge: Edge,
+    guard: CallGuard,
+    audit: AuditRecorder | None = None,
+) -> Any:
+    """The handler of all calls of one service. `guard` is that which the edge asks, too; `audit` None: there is no audit log."""
+    table = {method.name: _method_handler(method, implementation, gate, edge, guard, audit) for method in service.methods}
     return grpc.method_handlers_generic_handler(service.full_name, table)
 
 
-def _method_handler(method: MethodDescriptor, implementation: object, gate: WriteGate, edge: Edge, guard: CallGuard) -> Any:
+def _method_handler(
+    method: MethodDescriptor,
+    implementation: object,
+    gate: WriteGate,
+    edge: Edge,
+    guard: CallGuard,
+    audit: AuditRecorder | None,
+) -> Any:
     name = f"{method.containing_service.name}.{method.name}"
     function = getattr(implementation, _WORD_START.sub("_", method.name).lower(), None)
     if function is None:
@@ -140,43 +166,47 @@ def _method_handler(method: MethodDescriptor, implementation: object, gate: Writ
             raise malformed(method.input_type.name, error) from None
 
     traits = traits_of(name)
+    lasts = bool(method.client_streaming or method.server_streaming)
     if method.client_streaming:
         serve = _taking_requests(function, guard)
     else:
-        called = function if getattr(function, "takes_bytes", False) else _reading(parse, function, guard)
+        called = function if getattr(function, "takes_bytes", False) else _reading(parse, function, guard, lasts)
         if name in CALLS:
             called = _gated(gate, name, called)
-        serve = _answering_many(called, traits, guard) if method.server_streaming else _answering_once(called)
-    unary = not (method.client_streaming or method.server_streaming)
-    make = grpc.stream_unary_rpc_method_handler if unary else grpc.stream_stream_rpc_method_handler
+        serve = _answering_many(called, traits, guard) if method.server_streaming else _answering_once(called, audit)
+    make = grpc.stream_stream_rpc_method_handler if lasts else grpc.stream_unary_rpc_method_handler
     make_call = _calls_of(name, parse, guard)
-    return make(_at_edge(edge, name, traits, make_call, serve, unary), response_serializer=_write)
+    return make(_at_edge(edge, name, traits, make_call, serve, audit, unary=not lasts), response_serializer=_write)
 
 
 _Function: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
 _Serve: TypeAlias = Callable[[Passage, Call], Awaitable[Any]]
-_MakeCall: TypeAlias = Callable[[Any, Passage], Call]
+_MakeCall: TypeAlias = Callable[[Any, Passage, CallRecord | None], Call]
 
 
 def _calls_of(name: str, parse: Callable[[bytes], Message], guard: CallGuard) -> _MakeCall:
     """Calls whose callers' streams begin with a request, which is judged as one."""
 
-    def make(context: Any, passage: Passage) -> Call:
+    def make(context: Any, passage: Passage, record: CallRecord | None) -> Call:
         def read(data: bytes) -> Message:
             message = parse(data)
             if passage.caller.allowed is None:
                 guard.judge(passage.caller, name, message)
+                if record is not None:
+                    record.judged(message, lasts=True)
             return message
 
-        return Call(context, name, read, passage)
+        return Call(context, name, read, passage, record)
 
     return make
 
 
-def _reading(parse: Callable[[bytes], Message], function: _Function, guard: CallGuard) -> _Function:
+def _reading(parse: Callable[[bytes], Message], function: _Function, guard: CallGuard, lasts: bool) -> _Function:
     async def call(data: bytes, call: Call) -> Any:
         request = parse(data)
         guard.judge(call.caller, call.name, request)
+        if call.record is not None:
+            call.record.judged(request, lasts=lasts)
         response = await function(request, call)
         guard.judge_answer(call.caller, call.name, response)
         return response
@@ -196,13 +226,19 @@ def _gated(gate: WriteGate, name: str, function: _Function) -> _Function:
     return call
 
 
-def _answering_once(function: _Function) -> _Serve:
+def _answering_once(function: _Function, audit: AuditRecorder | None) -> _Serve:
     async def serve(passage: Passage, call: Call) -> bytes:
         own = passage.own_deadline()
         try:
             async with asyncio.timeout(own) as scope:
                 data = await passage.request(passage.deadline())
-                return await passage.answered(_write(await function(data, call)))
+                if call.record is not None:
+                    call.record.bytes = len(data)
+                response = await function(data, call)
+                if audit is not None and call.record is not None:
+                    told = call.record.answered(response if isinstance(response, Message) else None)
+                    await audit.writer.written(told)
+                return await passage.answered(_write(response))
         except TimeoutError:
             if own is None or not scope.expired():
                 raise
@@ -219,6 +255,8 @@ def _answering_many(function: _Function, traits: MethodTraits, guard: CallGuard)
                 data = await passage.request(seconds)
         except TimeoutError:
             raise too_slow(call.name, seconds) from None
+        if call.record is not None:
+            call.record.bytes = len(data)
         if not traits.keeps_seat:
             passage.settled()
         with guard.going_on(call.caller, call.name):
@@ -237,26 +275,53 @@ def _taking_requests(function: Callable[[Call], Awaitable[Any]], guard: CallGuar
 
 
 def _at_edge(
-    edge: Edge, name: str, traits: MethodTraits, make_call: _MakeCall, serve: _Serve, unary: bool
+    edge: Edge,
+    name: str,
+    traits: MethodTraits,
+    make_call: _MakeCall,
+    serve: _Serve,
+    audit: AuditRecorder | None,
+    *,
+    unary: bool,
 ) -> Callable[[Any, Any], Awaitable[Any]]:
     async def handle(_: Any, context: Any) -> Any:
         passage: Passage | None = None
+        record = None if audit is None else audit.begin(name, context)
+        told = 0
         try:
-            passage = edge.admit(context, name, traits, unary=unary)
+            caller = edge.identified(context, traits)
+            if record is not None:
+                record.caller = caller
+            passage = edge.admit(context, name, traits, caller, unary=unary)
             context.add_done_callback(passage.over)
+            if audit is not None:
+                audit.check(name)
+            call = make_call(context, passage, record)
             judge = edge.ports.judge
             if unary or judge is None:
-                return await serve(passage, make_call(context, passage))
-            with judge.holding(context):
-                return await serve(passage, make_call(context, passage))
+                answer = await serve(passage, call)
+            else:
+                with judge.holding(context):
+                    answer = await serve(passage, call)
+            if record is not None and not unary:
+                record.answered()
+            return answer
         except Exception as error:
             # The border to the client, who gets a code and a line; what nobody expected is logged by failure_of. The failure
             # itself is not kept: it refers to this frame, and both would hold what the call has read and sent.
-            status = _status(failure_of(error, name))
+            failure = failure_of(error, name)
+            status = _status(failure)
+            if record is not None:
+                told = record.failed(failure)
+            del failure
         finally:
             if passage is not None:
                 passage.settled()
                 passage.done()
+            if record is not None:
+                record.over()
+        if audit is not None:
+            await audit.writer.written(told)
         with caller_may_leave():
             return await context.abort(*status)
 

@@ -14,6 +14,7 @@ from rayched.access.bindings import RoleBinding
 from rayched.access.identity import Identity, IdentityKind
 from rayched.access.policy import AccessRole
 from rayched.api.well_known_taints import DefaultTolerations
+from rayched.server.audit_writer import AuditWriter
 from rayched.server.call_guard import INSECURE_BINDINGS, CallGuard, IdentityOf, loopback_identity
 from rayched.server.edge.limits import EdgeLimits
 from rayched.server.peers import ServerTls
@@ -49,6 +50,8 @@ class ServerOptions:
     problems: Callable[[], Sequence[str]] = tuple
     """What whoever asks for the leader should know, one line each."""
     edge: EdgeLimits = field(default_factory=EdgeLimits)
+    audit: AuditWriter | None = None
+    """Writes the audit log; whoever made it closes it, after the server has stopped. None: there is none."""
     identity_of: IdentityOf = loopback_identity
     """Who makes a call."""
     built_in_bindings: Sequence[RoleBinding] = INSECURE_BINDINGS

@@ -23,12 +23,13 @@ from rayched.server.admission.attempt_delays import AttemptDelays
 from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES, Deleter
 from rayched.server.admission.write_gate import WriteGate
+from rayched.server.audit_recorder import AuditRecorder
 from rayched.server.binding_feed import BindingFeed
 from rayched.server.call_guard import CallGuard
 from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.edge_metrics import edge_metrics
 from rayched.server.edge.grpc_options import server_options
-from rayched.server.http.api_metrics import api_metrics
+from rayched.server.http.api_metrics import api_metrics, audit_metrics
 from rayched.server.http.health import HEALTH, Health
 from rayched.server.objects import Objects
 from rayched.server.ports import LeadershipPort, SchedulerPort
@@ -122,6 +123,7 @@ class ServerParts:
         self.guard = guard = options.guard()
         tls = options.tls
         self.edge = Edge(options.edge, EdgePorts(guard.identify, guard.authorize, None if tls is None else tls.judge))
+        self.audit = None if options.audit is None else AuditRecorder(options.audit)
         delays = AttemptDelays(options.keys.prefix(POD), gate.large.tried, time.monotonic)
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)
         encoder = EventEncoder()
@@ -156,7 +158,7 @@ class ServerParts:
 
     def metrics(self) -> list[Metric]:
         counted = api_metrics(self.creator.counts, self.watch.streams, self.sources.cluster().feed.hub, self.gate)
-        return [*counted, *edge_metrics(self.edge)]
+        return [*counted, *edge_metrics(self.edge), *audit_metrics(None if self.audit is None else self.audit.writer)]
 
     async def close(self) -> None:
         await self.sources.close()

@@ -62,7 +62,7 @@ def checked(words: Sequence[str]) -> ReplicaSettings:
     if found["data_dir"] is None:
         del found["data_dir"]
     for name, value in serving.items():
-        serving[name] = value if isinstance(value, bool) or value is None else Path(value)
+        serving[name] = Path(value) if name.endswith("_file") and value is not None else value
     found |= ServingOptions(**serving).settings() | {"etcd_tls": ClusterOptions(**etcd).settings()["etcd_tls"]}
     found["insecure_etcd"] = given["insecure_etcd"]
     settings = ReplicaSettings(**{name: value for name, value in found.items() if name in fields})

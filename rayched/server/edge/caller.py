@@ -7,7 +7,7 @@ import contextlib
 import functools
 import ipaddress
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -36,14 +36,26 @@ class Caller:
     address: str = ""
     """Of the host that it comes from, without a port."""
     is_passed_on: bool = False
+    passed_on_by: str = ""
+    """The URI of the replica that asks for it."""
+    claimed: str = ""
+    """For whom it says that it asks, though it is no replica."""
     granted: BindingLimits = NO_LIMITS
     """How much the identity may have, by its bindings."""
     facts: Facts = ()
     """What its request is about, once that was judged."""
     allowed: AccessAllowed | None = None
     """By what its request may be made; None: it was not judged yet."""
+    roles: set[str] = field(default_factory=set)
+    bindings: set[str] = field(default_factory=set)
+    """Roles that let it do what it has done so far, and the ids of the bindings that they come from."""
     ended: ApiFailure | None = None
     """Why the stream may not go on."""
+
+    def was_allowed(self, answer: AccessAllowed) -> None:
+        """Keeps by what."""
+        self.roles.update(answer.roles)
+        self.bindings.update(binding.id for binding in answer.bindings)
 
     @property
     def proves_nothing(self) -> bool:

@@ -79,10 +79,9 @@ class Edge:
         self.alone = asyncio.Lock()
         """Held by the one call whose kind goes alone."""
 
-    def admit(self, context: Any, name: str, traits: MethodTraits, *, unary: bool) -> Passage:
-        """A call for which it is settled who makes it, whether it may, and that it does not come too often; its request is not
-        read. Raises ApiFailure."""
-        caller = self._identified(context, traits)
+    def admit(self, context: Any, name: str, traits: MethodTraits, caller: Caller, *, unary: bool) -> Passage:
+        """A call of somebody who was identified, for which it is settled whether they may make it, and that it does not come too
+        often; its request is not read. Raises ApiFailure."""
         self.ports.authorize(caller, name)
         limits = self.limits.loopback if caller.is_local else granted(self.limits.identity, caller.granted)
         if unary and self.calls >= self.limits.calls:
@@ -105,8 +104,8 @@ class Edge:
             raise self.refused(traits, "rate", text, wait)
         return Passage(self, context, name, traits, caller, limits, unary=unary)
 
-    def _identified(self, context: Any, traits: MethodTraits) -> Caller:
-        """Raises ApiFailure; an address that has shown too many wrong credentials is not asked for any."""
+    def identified(self, context: Any, traits: MethodTraits) -> Caller:
+        """Who makes a call. Raises ApiFailure; an address that has shown too many wrong credentials is not asked for any."""
         address, clock = address_of(str(context.peer())), self.ports.clock
         a_minute = (self.limits.loopback if is_local(address) else self.limits.identity).wrong_credentials
         wait = self._wrong.wait(address, a_minute, clock())

@@ -12,6 +12,9 @@
 | rayched_api_writes_waiting | gauge | |
 | rayched_api_writes_refused_total | counter | precedence: nodes, users, large |
 | rayched_api_large_object_rate | gauge | |
+| rayched_audit_lines_total | counter | outcome: written, lost |
+| rayched_audit_lines_waiting | gauge | |
+| rayched_audit_failing | gauge | |
 | rayched_certificate_expiry_seconds | gauge | use: server, client-ca; the replica adds etcd |
 
 Owner: the event loop. Cost: a dictionary look-up a submission; a scrape looks at each watch once.
@@ -25,6 +28,7 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
 from rayched.server.admission.write_gate import LINES, WriteGate
+from rayched.server.audit_writer import AuditWriter
 from rayched.server.peers import ServerTls
 from rayched.server.watching.watch_hub import WatchHub
 
@@ -43,6 +47,19 @@ def api_metrics(submissions: Counter[str], clients: int, hub: WatchHub, gate: Wr
     revision = GaugeMetricFamily("rayched_watch_revision", "The revision of etcd that the API has read.")
     revision.add_metric([], hub.revision)
     return [submitted, watching, revision, lag, overflow, *_gate_metrics(gate)]
+
+
+def audit_metrics(writer: AuditWriter | None) -> list[Metric]:
+    """As of now; None: there is no audit log, and no values."""
+    lines = CounterMetricFamily("rayched_audit_lines", "Lines of the audit log, by what became of them.", labels=["outcome"])
+    waiting = GaugeMetricFamily("rayched_audit_lines_waiting", "Lines of the audit log that are not written yet.")
+    failing = GaugeMetricFamily("rayched_audit_failing", "Whether the audit log cannot be written.")
+    if writer is not None:
+        lines.add_metric(["written"], writer.lines)
+        lines.add_metric(["lost"], writer.lost)
+        waiting.add_metric([], writer.waiting)
+        failing.add_metric([], 1.0 if writer.failing else 0.0)
+    return [lines, waiting, failing]
 
 
 def certificate_metrics(tls: ServerTls | None, now: float) -> list[Metric]:

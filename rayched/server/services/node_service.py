@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from leader.etcd_shim import rpc
+from rayched.access.requests import RequestFacts
 from rayched.api.agents import INCARNATION_ANNOTATION
 from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
@@ -29,6 +30,7 @@ from rayched.api.node_size import SIZE_ANNOTATION
 from rayched.api.validation import validate
 from rayched.server.admission.first_size import note_first_size, size_fault
 from rayched.server.errors import (
+    CODE_NAMES,
     ApiFailure,
     Code,
     conflict,
@@ -167,7 +169,7 @@ class NodeService:
         rewritten = await self._objects.rewrite(target, edit, goes_on=True, only_while=only_while)
         return UpdateNodeStatusResponse(node=_as_node(rewritten.message), revision=rewritten.revision)
 
-    async def update_pod_status(self, request: UpdatePodStatusRequest, _: Call) -> UpdatePodStatusResponse:
+    async def update_pod_status(self, request: UpdatePodStatusRequest, call: Call) -> UpdatePodStatusResponse:
         if len(request.updates) > UPDATES_A_CALL:
             raise over_limit(f"updates: {len(request.updates)} in one call, at most {UPDATES_A_CALL} are allowed")
         agent = self._incarnations.reporting(request.node, request.incarnation)
@@ -183,6 +185,9 @@ class NodeService:
             await self._update_pods(batch, agent)
         for index, update in updates.items():
             outcomes[index] = update.result
+            key, code = update.target.key, update.result.code if update.result is not None else 0
+            facts = RequestFacts(key.kind, key.namespace, key.name)
+            call.concerns(facts, code=CODE_NAMES[code], revision=update.revision)
         return UpdatePodStatusResponse(outcomes=[outcome or services_pb2.Outcome() for outcome in outcomes])
 
     async def watch_node(self, request: WatchNodeRequest, call: Call) -> None:

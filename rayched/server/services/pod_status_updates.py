@@ -30,6 +30,8 @@ class StatusUpdate:
     entry: Entry | None = None
     result: services_pb2.Outcome | None = None
     write: Write | None = None
+    revision: int = 0
+    """That was written."""
     condition: Condition = ()
     """That the agent has the node still; the last that the write compares."""
 
@@ -76,8 +78,8 @@ def write_for(update: StatusUpdate, records: dict[str, Entry], agent: ReportingA
 
 def settle(update: StatusUpdate, outcome: Outcome) -> None:
     match outcome:
-        case Committed():
-            update.result = services_pb2.Outcome()
+        case Committed(revision):
+            update.result, update.revision = services_pb2.Outcome(), revision
         case Conflict(current=current):
             if outcome.is_against(update.condition):
                 update.result = superseded(str(update.target), update.condition[-1][1]).outcome()

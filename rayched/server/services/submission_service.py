@@ -11,10 +11,11 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from rayched.access.requests import THE_CLUSTER, RequestFacts, facts_of_object
 from rayched.api import kinds
 from rayched.api.admission import check_default_class
 from rayched.api.errors import FieldError
-from rayched.api.kinds import AnyObject
+from rayched.api.kinds import AnyObject, UnknownKind
 from rayched.api.validation import validate
 from rayched.api.wire import message_fields
 from rayched.server.admission import last_applied
@@ -25,6 +26,7 @@ from rayched.server.admission.deletion import Deleter
 from rayched.server.admission.large_objects import REQUEST_BYTES_MAX
 from rayched.server.admission.object_judge import ObjectJudge
 from rayched.server.admission.replacing import replace
+from rayched.server.admission.submissions import Created
 from rayched.server.call_guard import CallGuard
 from rayched.server.errors import ApiFailure, Code, conflict, invalid_fields, over_limit
 from rayched.server.listing import PAGE_MAX, list_page
@@ -74,6 +76,7 @@ class SubmissionService:
         (created,) = await self._creator.create([request.object], request.dry_run, self._judge(call))
         if isinstance(created, ApiFailure):
             raise created
+        _tell_created(call, created)
         item = await self._creator.as_created(created)
         return SubmitResponse(uid=created.uid, revision=created.revision, object=item, warnings=created.warnings)
 
@@ -94,10 +97,12 @@ class SubmissionService:
         except DecodeError as error:
             raise malformed(SubmitManyRequest.DESCRIPTOR.name, error) from None
         response = SubmitManyResponse()
-        for created in results:
+        for content, created in zip(objects, results, strict=True):
             if isinstance(created, ApiFailure):
                 response.results.add(outcome=created.outcome())
+                call.concerns(_facts_of(content), code=created.code.name)
             else:
+                _tell_created(call, created)
                 result = response.results.add(uid=created.uid, revision=created.revision, warnings=created.warnings)
                 result.outcome.SetInParent()
         return response
@@ -119,6 +124,7 @@ class SubmissionService:
             last_applied.add_note(kinds.unwrap(item).metadata)
             (created,) = await self._creator.create([item], request.dry_run, judge)
             if not isinstance(created, ApiFailure):
+                _tell_created(call, created)
                 whole = await self._creator.as_created(created)
                 return ApplyResponse(
                     action=ApplyResponse.CREATED, revision=created.revision, object=whole, warnings=created.warnings
@@ -189,3 +195,17 @@ class SubmissionService:
         rewritten = await self._objects.rewrite(target, edit, metadata.resource_version, dry_run=request.dry_run)
         action = ApplyResponse.CONFIGURED if rewritten.changed else ApplyResponse.UNCHANGED
         return ApplyResponse(action=action, revision=rewritten.revision, object=kinds.wrap(rewritten.message))
+
+
+def _facts_of(content: bytes) -> RequestFacts:
+    """Of an object that was not created, maybe as it is none."""
+    try:
+        return facts_of_object(kinds.unwrap(Object.FromString(content)))
+    except UnknownKind:
+        return THE_CLUSTER
+
+
+def _tell_created(call: Call, created: Created) -> None:
+    """Under the name that it got."""
+    key = created.key
+    call.concerns(RequestFacts(key.kind, key.namespace, key.name), revision=created.revision, uid=created.uid)
