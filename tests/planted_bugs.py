@@ -112,6 +112,10 @@ ACCESS: Final[Mapping[str, str]] = MappingProxyType(
         "old templates may grow": "rayched.access.object_rules:RULE_ACCESS_OLD_TEMPLATES",
         "answers tell everybody everything": "rayched.access.answers:RULE_ACCESS_ANSWERS",
         "pods alike are not judged": "rayched.server.admission.creation:RULE_ACCESS_ALIKE_PODS",
+        "tokens do not expire": "rayched.access.tokens:RULE_TOKENS_EXPIRE",
+        "of a token the id is enough": "rayched.access.tokens:RULE_TOKENS_ARE_COMPARED",
+        "tokens outlive their maker's role": "rayched.server.call_guard:RULE_ACCESS_TOKENS_END_WITH_THEIR_MAKERS_ROLE",
+        "revocations are not looked at": "rayched.access.revocations:RULE_REVOCATIONS_ARE_LOOKED_AT",
         "the last administrator may go": "rayched.server.services.access_service:RULE_ACCESS_LAST_ADMIN",
     }
 )

@@ -19,7 +19,16 @@ from rayched.access.audit_line import AuditLevel
 
 REQUEST_BYTES_MAX: Final = 16 << 10
 _NONE: Final = frozenset({"Nodes.Heartbeat", "Health.Check", "Health.List", "Health.Watch"})
-_REQUEST: Final = frozenset({"Access.Grant", "Access.RevokeGrant"})
+_REQUEST: Final = frozenset(
+    {
+        "Access.Grant",
+        "Access.RevokeGrant",
+        "Access.IssueToken",
+        "Access.RevokeToken",
+        "Access.RevokeCertificate",
+        "Access.Readmit",
+    }
+)
 
 
 def level_of(call: str) -> AuditLevel:

@@ -58,6 +58,7 @@ class AuditEntry:
     uri: str = ""
     """The caller's identity; empty: it has none."""
     credential: str = ""
+    """Serial number of the certificate, or id of the token."""
     """Serial of the certificate, or id of the token."""
     on_behalf_of: str = ""
     """The identity that a replica asks for, whose rights count."""

@@ -44,6 +44,10 @@ class BindingTable:
         """Those of one identity, sorted by id."""
         return self._by_subject.get(identity.uri, ())
 
+    def is_built_in(self, uri: str) -> bool:
+        """Whether an identity has a role that nobody can take away."""
+        return any(one.subject.uri == uri for one in self._built_in)
+
     def limits_of(self, identity: Identity) -> BindingLimits:
         """What its bindings say of how much it may have."""
         return self._limits.get(identity.uri, NO_LIMITS)

@@ -163,6 +163,12 @@ Access.CanI                    -            self  -       -          all       a
 Access.Grant                   -            -     -       -          -         all    -     -
 Access.RevokeGrant             -            -     -       -          -         all    -     -
 Access.ListGrants              -            -     self    self       all       all    -     -
+Access.IssueToken              -            -     self    self       self      all    -     -
+Access.ListTokens              -            -     self    self       self      all    -     -
+Access.RevokeToken             -            -     self    self       self      all    -     -
+Access.RevokeCertificate       -            -     -       -          -         all    -     -
+Access.Readmit                 -            -     -       -          -         all    -     -
+Access.ListRevocations         -            -     -       -          all       all    -     -
 Health.Check                   -            all   -       -          -         -      -     -
 Health.List                    -            all   -       -          -         -      -     -
 Health.Watch                   -            all   -       -          -         -      -     -

@@ -1,4 +1,4 @@
-"""whoami, can-i and access: who the cluster takes one for, what one may, and who has which role.
+"""whoami, can-i and access: who the cluster takes one for, what one may, who has which role, and who is refused.
 
 `can-i` takes kubectl's verbs, or a call of the API by its name, and answers as `kubectl auth can-i` does: yes and exit code 0, no
 and exit code 1. A subject may be written as its URI, or as KIND/NAME, or as NAME of a user, in the trust domain of who asks.
@@ -6,7 +6,9 @@ and exit code 1. A subject may be written as its URI, or as KIND/NAME, or as NAM
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,7 +26,9 @@ from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.client.client import Client
 from rayched.v1.access_pb2 import BindingLimits, RoleBinding
 
-access = typer.Typer(cls=KubectlGroup, help="Show and change who has which role.", no_args_is_help=True, rich_markup_mode=None)
+access = typer.Typer(
+    cls=KubectlGroup, help="Show and change who has which role, and who is refused.", no_args_is_help=True, rich_markup_mode=None
+)
 
 _VERBS: Final = {
     "get": "Submission.Get",
@@ -51,6 +55,7 @@ _VERBS: Final = {
     "grant": "Access.Grant",
     "revoke": "Access.RevokeGrant",
 }
+_SERIAL: Final = re.compile(r"[0-9A-Fa-f:]{16,59}")
 _ABOUT_ALL: Final = ("Submission.List", "Watch.Watch", "Scheduling.ListQueue")
 """Calls that may be about all namespaces."""
 
@@ -104,7 +109,7 @@ def can_i(
         wrong(f"--all-namespaces: {verb} is about one object; allowed are list, watch and queue")
     where = namespace if namespaced and not all_namespaces else ""
     with connected(server) as client:
-        found = client.can_i(call, kind, where, name, subject=_uri(client, subject) if subject else "")
+        found = client.can_i(call, kind, where, name, subject=subject_uri(client, subject) if subject else "")
     out("yes" if found.allowed else "no")
     if not found.allowed:
         note(found.reason)
@@ -155,7 +160,7 @@ def grant(
         wrong("--namespace cannot be combined with --all-namespaces")
     with connected(server) as client:
         binding = RoleBinding(
-            subject=_uri(client, subject),
+            subject=subject_uri(client, subject),
             role=role,
             namespaces=["*"] if all_namespaces else namespace or [],
             priority_classes=priority_class or [],
@@ -208,11 +213,76 @@ def list_grants(
       rayched access list alice
     """
     with connected(server) as client:
-        found = client.grants(_uri(client, subject) if subject else "")
+        found = client.grants(subject_uri(client, subject) if subject else "")
     if not found:
         note("No role bindings found")
         return
     plain_table(["ID", "SUBJECT", "ROLE", "NAMESPACES", "ALLOWS"], [_row(binding) for binding in found])
+
+
+@access.command("deny", cls=KubectlCommand)
+@with_context_option
+def deny(
+    who: Annotated[str, typer.Argument(metavar="SERIAL|SUBJECT", hidden=True)],
+    words: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.", show_default=False)] = "",
+    server: Server = None,
+) -> None:
+    """Refuse a certificate, or whatever an identity shows, at all replicas at once.
+
+    A certificate is named by its serial number, as `rayched pki list` and the audit log have it. Open streams end.
+
+    \b
+      rayched access deny 62c41f0ab3d94e77 --note 'laptop lost'
+      rayched access deny user/alice
+    """
+    with connected(server) as client:
+        serial, identity = _serial_or_uri(client, who)
+        found = client.revoke_certificate(serial, identity, words)
+    out(f"{serial or identity} {'denied' if found.changed else 'unchanged'}")
+
+
+@access.command("readmit", cls=KubectlCommand)
+@with_context_option
+def readmit(
+    who: Annotated[str, typer.Argument(metavar="SERIAL|SUBJECT", hidden=True)],
+    server: Server = None,
+) -> None:
+    """Take back that somebody is refused.
+
+    \b
+      rayched access readmit user/alice
+    """
+    with connected(server) as client:
+        serial, identity = _serial_or_uri(client, who)
+        client.readmit(serial, identity)
+    out(f"{serial or identity} readmitted")
+
+
+@access.command("denied", cls=KubectlCommand)
+@with_context_option
+def denied(server: Server = None) -> None:
+    """Show who is refused.
+
+    \b
+      rayched access denied
+    """
+    with connected(server) as client:
+        found = client.revocations()
+    if not found:
+        note("Nobody is denied")
+        return
+    rows = [[one.serial or one.identity or one.id, one.by or "<unreadable>", time_of(one.at_ms), one.note] for one in found]
+    plain_table(["WHO", "BY", "SINCE", "NOTE"], [[*row[:-1], row[-1] or "<none>"] for row in rows])
+
+
+def time_of(milliseconds: int) -> str:
+    """Of a moment since 1970, in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1e3, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _serial_or_uri(client: Client, who: str) -> tuple[str, str]:
+    """What is written as a serial number is one; a user with such a name is written user/NAME."""
+    return (who, "") if _SERIAL.fullmatch(who) else ("", subject_uri(client, who))
 
 
 def _row(binding: RoleBinding) -> list[str]:
@@ -234,7 +304,7 @@ def _summary(binding: RoleBinding) -> str:
     return f"{binding.role} in {','.join(binding.namespaces)}" if binding.namespaces else binding.role
 
 
-def _uri(client: Client, subject: str) -> str:
+def subject_uri(client: Client, subject: str) -> str:
     """A subject as its URI; short forms are in the trust domain of who asks."""
     if subject.startswith(SCHEME):
         return subject

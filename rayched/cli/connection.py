@@ -20,7 +20,7 @@ from rayched.cli.verbosity import verbose, words_of
 from rayched.client.client import Client
 from rayched.client.contexts import choose
 from rayched.client.errors import ApiError
-from rayched.pki.tls_files import TlsFiles
+from rayched.pki.client_token import CallerFiles, TokenFiles
 
 TIMEOUT_SECONDS = 10.0
 LISTENS_SECONDS = 2.0
@@ -96,8 +96,13 @@ class ObjectFailures:
             raise SystemExit(1)
 
 
-def _tls_fault(endpoints: Sequence[str], files: TlsFiles | None) -> str:
+def _tls_fault(endpoints: Sequence[str], files: CallerFiles | None) -> str:
     """Why nobody answers although somebody listens, where TLS is the reason; else empty."""
+    if isinstance(files, TokenFiles):
+        return (
+            f"{', '.join(endpoints)}: no TLS connection came about; a token is taken where a replica's --token-listen says alone,"
+            f" and the certificate there has to be of an authority in {files.ca}"
+        )
     # Not at the top: whoever is answered needs none of it.
     from rayched.pki.diagnosis import server_fault
 

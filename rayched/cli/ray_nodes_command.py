@@ -20,9 +20,10 @@ from rayched.client.client import Client
 from rayched.client.contexts import choose
 from rayched.pki import private_files
 from rayched.pki.certificates import facts_of, read_certificates
+from rayched.pki.client_token import CallerFiles, TokenFiles
 from rayched.pki.directory import PkiDirectory
 from rayched.pki.errors import PkiError
-from rayched.pki.tls_files import CA_FILE, TlsFiles
+from rayched.pki.tls_files import CA_FILE
 from rayched.raynodes.agent_certificates import NodeSigner
 from rayched.raynodes.connection import RayNotConnected, connect
 from rayched.raynodes.offers import CPU, MEMORY
@@ -71,12 +72,14 @@ def nodes_of_ray(
             fail(str(error))
 
 
-def signer_of(authority: Path | None, files: TlsFiles | None) -> NodeSigner | None:
+def signer_of(authority: Path | None, files: CallerFiles | None) -> NodeSigner | None:
     """Who signs for the agents; `files`: what this command itself shows. None: nobody shows anything. Raises PkiError."""
     if files is None:
         if authority is not None:
             wrong(f"--pki-dir {authority}: agents need certificates where this command has one, and it goes without TLS")
         return None
+    if isinstance(files, TokenFiles):
+        wrong("--ray-address: agents need certificates, and this command shows a token; name a context that has a certificate")
     place = authority or default_data_dir() / "pki"
     if not (place / CA_FILE).exists():
         wrong(

@@ -29,6 +29,15 @@ class ServingOptions:
         None
     )
 
+    token_listen: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="A second port of the API, where callers show tokens in place of certificates; 7421 is usual.",
+            show_default=False,
+        ),
+    ] = ""
+
     insecure_loopback: Annotated[
         bool, typer.Option("--insecure-loopback", help="No certificates: whoever is on this host may do everything.")
     ] = False
@@ -59,6 +68,7 @@ class ServingOptions:
             )
         return {
             "tls": self._files(),
+            "token_listen": self.token_listen,
             "client_deny_list": self.client_deny_list_file,
             "insecure_loopback": self.insecure_loopback,
             "audit_log": self.audit_log,

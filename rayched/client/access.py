@@ -6,7 +6,19 @@ from collections.abc import Sequence
 
 from rayched.client import calls
 from rayched.client.transport import Transport
-from rayched.v1.access_pb2 import CanIResponse, GrantResponse, RevokeGrantResponse, RoleBinding, WhoAmIResponse
+from rayched.v1.access_pb2 import (
+    CanIResponse,
+    GrantResponse,
+    IssueTokenResponse,
+    ReadmitResponse,
+    Revocation,
+    RevokeCertificateResponse,
+    RevokeGrantResponse,
+    RevokeTokenResponse,
+    RoleBinding,
+    Token,
+    WhoAmIResponse,
+)
 
 
 class AccessCalls:
@@ -52,4 +64,44 @@ class AccessCalls:
     def grants(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[RoleBinding]:
         """Role bindings of one identity; without one all of them, which operators and administrators may see."""
         call = calls.list_grants(subject)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def issue_token(
+        self, subject: str = "", seconds: int = 0, note: str = "", *, timeout_seconds: float | None = None
+    ) -> IssueTokenResponse:
+        """A bearer token for an identity, the own one where none is named; 0 seconds: 30 days. Its secret is in the answer alone.
+
+        An attempt without an answer may have made one that nobody knows; `tokens` shows it.
+        """
+        call = calls.issue_token(subject, seconds, note)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def tokens(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[Token]:
+        """Tokens of one identity; without one all of them, which administrators may see."""
+        call = calls.list_tokens(subject)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def revoke_token(self, id: str, subject: str = "", *, timeout_seconds: float | None = None) -> RevokeTokenResponse:
+        """Ends a token of an identity, the own one where none is named.
+
+        Where an attempt without an answer had ended it already, NOT_FOUND.
+        """
+        call = calls.revoke_token(id, subject)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def revoke_certificate(
+        self, serial: str = "", identity: str = "", note: str = "", *, timeout_seconds: float | None = None
+    ) -> RevokeCertificateResponse:
+        """Refuses a certificate by its serial number, or an identity whatever it shows, at all replicas; its streams end."""
+        call = calls.revoke_certificate(serial, identity, note)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def readmit(self, serial: str = "", identity: str = "", *, timeout_seconds: float | None = None) -> ReadmitResponse:
+        """Takes that back. Where an attempt without an answer had done so already, NOT_FOUND."""
+        call = calls.readmit(serial, identity)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def revocations(self, *, timeout_seconds: float | None = None) -> Sequence[Revocation]:
+        """Who is refused, which operators and administrators may see."""
+        call = calls.list_revocations()
         return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))

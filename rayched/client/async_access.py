@@ -6,7 +6,19 @@ from collections.abc import Sequence
 
 from rayched.client import calls
 from rayched.client.async_transport import AsyncTransport
-from rayched.v1.access_pb2 import CanIResponse, GrantResponse, RevokeGrantResponse, RoleBinding, WhoAmIResponse
+from rayched.v1.access_pb2 import (
+    CanIResponse,
+    GrantResponse,
+    IssueTokenResponse,
+    ReadmitResponse,
+    Revocation,
+    RevokeCertificateResponse,
+    RevokeGrantResponse,
+    RevokeTokenResponse,
+    RoleBinding,
+    Token,
+    WhoAmIResponse,
+)
 
 
 class AsyncAccessCalls:
@@ -41,4 +53,32 @@ class AsyncAccessCalls:
 
     async def grants(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[RoleBinding]:
         call = calls.list_grants(subject)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def issue_token(
+        self, subject: str = "", seconds: int = 0, note: str = "", *, timeout_seconds: float | None = None
+    ) -> IssueTokenResponse:
+        call = calls.issue_token(subject, seconds, note)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def tokens(self, subject: str = "", *, timeout_seconds: float | None = None) -> Sequence[Token]:
+        call = calls.list_tokens(subject)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def revoke_token(self, id: str, subject: str = "", *, timeout_seconds: float | None = None) -> RevokeTokenResponse:
+        call = calls.revoke_token(id, subject)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def revoke_certificate(
+        self, serial: str = "", identity: str = "", note: str = "", *, timeout_seconds: float | None = None
+    ) -> RevokeCertificateResponse:
+        call = calls.revoke_certificate(serial, identity, note)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def readmit(self, serial: str = "", identity: str = "", *, timeout_seconds: float | None = None) -> ReadmitResponse:
+        call = calls.readmit(serial, identity)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def revocations(self, *, timeout_seconds: float | None = None) -> Sequence[Revocation]:
+        call = calls.list_revocations()
         return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))

@@ -35,7 +35,7 @@ from rayched.client.pinned import Steps
 from rayched.client.sources import Source, objects_of
 from rayched.client.streaming import STREAM_PATIENCE_SECONDS
 from rayched.client.submissions import SubmitOutcomes, Submitted, all_submitted, read_objects, refused, tried
-from rayched.pki.tls_files import TlsFiles
+from rayched.pki.client_token import CallerFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
     ApplyResponse,
@@ -67,7 +67,7 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
         *,
         timeout_seconds: float = 10.0,
         context: str | None = None,
-        tls: TlsFiles | None = None,
+        tls: CallerFiles | None = None,
         insecure: bool = False,
     ) -> None:
         """Endpoints are host:port, in one text or several; none: those of $RAYCHED_SERVER, of a context, or the default ones.

@@ -17,14 +17,14 @@ from google.protobuf.message import Message
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
-from rayched.pki.client_credentials import ClientCertificate
+from rayched.pki.client_token import ShownByCaller
 
 
 class AsyncTransport:
     """Channels to the endpoints."""
 
     def __init__(
-        self, endpoints: Sequence[str], patience: Patience | None = None, certificate: ClientCertificate | None = None
+        self, endpoints: Sequence[str], patience: Patience | None = None, certificate: ShownByCaller | None = None
     ) -> None:
         """Without a certificate there is no TLS."""
         self.endpoints = Endpoints(endpoints, certificate)

@@ -269,6 +269,33 @@ def revoke_grant(id: str) -> UnaryCall[access.RevokeGrantResponse]:
     return UnaryCall("Access.RevokeGrant", access.RevokeGrantRequest(id=id))
 
 
+def issue_token(subject: str, seconds: int, note: str) -> UnaryCall[access.IssueTokenResponse]:
+    return UnaryCall("Access.IssueToken", access.IssueTokenRequest(subject=subject, seconds=seconds, note=note))
+
+
+def list_tokens(subject: str) -> UnaryCall[tuple[access.Token, ...]]:
+    request = access.ListTokensRequest(subject=subject)
+    return UnaryCall("Access.ListTokens", request, lambda response: tuple(response.tokens))
+
+
+def revoke_token(id: str, subject: str) -> UnaryCall[access.RevokeTokenResponse]:
+    return UnaryCall("Access.RevokeToken", access.RevokeTokenRequest(id=id, subject=subject))
+
+
+def revoke_certificate(serial: str, identity: str, note: str) -> UnaryCall[access.RevokeCertificateResponse]:
+    request = access.RevokeCertificateRequest(serial=serial, identity=identity, note=note)
+    return UnaryCall("Access.RevokeCertificate", request)
+
+
+def readmit(serial: str, identity: str) -> UnaryCall[access.ReadmitResponse]:
+    return UnaryCall("Access.Readmit", access.ReadmitRequest(serial=serial, identity=identity))
+
+
+def list_revocations() -> UnaryCall[tuple[access.Revocation, ...]]:
+    request = access.ListRevocationsRequest()
+    return UnaryCall("Access.ListRevocations", request, lambda response: tuple(response.revocations))
+
+
 def list_grants(subject: str) -> UnaryCall[tuple[access.RoleBinding, ...]]:
     request = access.ListGrantsRequest(subject=subject)
     return UnaryCall("Access.ListGrants", request, lambda response: tuple(response.bindings))

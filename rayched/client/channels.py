@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rayched.client.endpoints import method, serialized
-from rayched.pki.client_credentials import ClientCertificate
+from rayched.pki.client_token import ShownByCaller
 
 
 class EndpointChannel:
@@ -88,7 +88,7 @@ class EndpointChannels:
         open_plain: Callable[..., Any],
         open_secure: Callable[..., Any],
         options: Sequence[tuple[str, Any]],
-        certificate: ClientCertificate | None,
+        certificate: ShownByCaller | None,
     ) -> None:
         """`open_plain` and `open_secure`: gRPC's makers of channels."""
         self.certificate: Final = certificate

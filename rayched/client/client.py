@@ -37,7 +37,7 @@ from rayched.client.submissions import SubmitOutcomes, Submitted, all_submitted,
 from rayched.client.transport import Transport
 from rayched.client.watch import LeaderStream, WatchStream
 from rayched.client.workloads import WorkloadCalls
-from rayched.pki.tls_files import TlsFiles
+from rayched.pki.client_token import CallerFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
     ApplyResponse,
@@ -71,13 +71,13 @@ class Client(StreamingCalls, WorkloadCalls, EditingCalls, ReadingCalls, AccessCa
         *,
         timeout_seconds: float = 10.0,
         context: str | None = None,
-        tls: TlsFiles | None = None,
+        tls: CallerFiles | None = None,
         insecure: bool = False,
     ) -> None:
         """Endpoints are host:port, in one text or several; none: those of $RAYCHED_SERVER, of a context, or the default ones.
 
-        `context`: by name, see contexts.py; `tls`: a certificate's files in its place; `insecure`: no TLS at all.
-        `timeout_seconds`: for a call, attempts and pauses together; each can have its own. Raises ValueError.
+        `context`: by name, see contexts.py; `tls`: the files of a certificate, or of a token, in its place; `insecure`: no
+        TLS at all. `timeout_seconds`: for a call, attempts and pauses together; each can have its own. Raises ValueError.
         """
         chosen = choose(endpoints, context, tls, insecure=insecure)
         self._transport = Transport(chosen.endpoints, Patience(total_seconds=timeout_seconds), chosen.certificate())

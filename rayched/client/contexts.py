@@ -1,6 +1,6 @@
-"""Contexts: by which servers a cluster is reached, and with which certificate. One file each below the user's configuration.
+"""Contexts: by which servers a cluster is reached, and with which certificate or token. One file each below the user's settings.
 
-    $XDG_CONFIG_HOME/rayched/contexts/NAME.yaml     servers, ca, cert, key
+    $XDG_CONFIG_HOME/rayched/contexts/NAME.yaml     servers, ca, and cert and key, or token
     $XDG_CONFIG_HOME/rayched/current                NAME of the one that is used where none is named
 
 Which one counts: the one that is named ($RAYCHED_CONTEXT, `--context`), by its name or by the path of its file; else, where
@@ -20,6 +20,7 @@ from typing import Any, Final
 from rayched.client.endpoints import DEFAULT_ENDPOINTS, endpoints_of, named_endpoints
 from rayched.pki import private_files
 from rayched.pki.client_credentials import ClientCertificate
+from rayched.pki.client_token import CallerFiles, ClientToken, ShownByCaller, TokenFiles
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
 
@@ -30,7 +31,7 @@ CONTEXT_FILE: Final = "context.yaml"
 """Of a context that lies beside its certificate."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
 _SUFFIX: Final = ".yaml"
-_FIELDS: Final = ("servers", "ca", "cert", "key")
+_FIELDS: Final = (("servers", "ca", "cert", "key"), ("servers", "ca", "token"))
 
 
 class ContextError(ValueError):
@@ -44,7 +45,7 @@ class ClientContext:
     name: str
     servers: tuple[str, ...]
     """host:port each."""
-    files: TlsFiles
+    files: CallerFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,16 @@ class ChosenServers:
     """Where calls go, and what is shown there."""
 
     endpoints: tuple[str, ...]
-    files: TlsFiles | None = None
+    files: CallerFiles | None = None
     """None: no TLS."""
     context: str = ""
 
-    def certificate(self) -> ClientCertificate | None:
-        """Read from its files. Raises ContextError."""
+    def certificate(self) -> ShownByCaller | None:
+        """Or the token; read from its files. Raises ContextError."""
         if self.files is None:
             return None
         try:
-            return ClientCertificate(self.files)
+            return ClientToken(self.files) if isinstance(self.files, TokenFiles) else ClientCertificate(self.files)
         except PkiError as error:
             where = f"context {self.context!r}: " if self.context else ""
             raise ContextError(f"{where}{error}") from None
@@ -70,7 +71,7 @@ class ChosenServers:
 def choose(
     servers: str | Sequence[str] | None = None,
     context: str | None = None,
-    files: TlsFiles | None = None,
+    files: CallerFiles | None = None,
     *,
     insecure: bool = False,
 ) -> ChosenServers:
@@ -138,13 +139,14 @@ def write_context(context: ClientContext, *, make_current: bool) -> Path:
     return path
 
 
-def write_context_file(path: Path, servers: Sequence[str], files: TlsFiles) -> None:
+def write_context_file(path: Path, servers: Sequence[str], files: CallerFiles) -> None:
     """A context of no name, for whoever is given its path; in place of an earlier one. Raises PkiError.
 
     Files beside it are named without their directory: so all of them can be carried elsewhere together.
     """
     lines = ["servers:", *(f"- {server}" for server in servers)]
-    for field, file in (("ca", files.ca), ("cert", files.certificate), ("key", files.key)):
+    shown = [("token", files.token)] if isinstance(files, TokenFiles) else [("cert", files.certificate), ("key", files.key)]
+    for field, file in (("ca", files.ca), *shown):
         lines.append(f"{field}: {_quoted(Path(file.name) if file.parent == path.parent else file)}")
     private_files.replace(path, ("\n".join(lines) + "\n").encode())
 
@@ -209,19 +211,22 @@ def _read(name: str, path: Path, text: str) -> ClientContext:
         found: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ContextError(f"context {name!r}, {path}: is no YAML ({' '.join(str(error).split())[:200]})") from None
-    if not isinstance(found, dict) or set(found) != set(_FIELDS):
+    fields = next((one for one in _FIELDS if isinstance(found, dict) and set(found) == set(one)), None)
+    if fields is None:
         has = ", ".join(map(str, found)) if isinstance(found, dict) else type(found).__name__
-        raise ContextError(f"context {name!r}, {path}: has {has or 'nothing'}; want the fields {', '.join(_FIELDS)}")
+        wanted = ", or ".join(", ".join(one) for one in _FIELDS)
+        raise ContextError(f"context {name!r}, {path}: has {has or 'nothing'}; want the fields {wanted}")
     servers = found["servers"]
     if not isinstance(servers, list) or not servers or not all(isinstance(one, str) for one in servers):
         raise ContextError(f"context {name!r}, {path}: servers: want a list of host:port")
-    places = {field: found[field] for field in _FIELDS[1:]}
+    places = {field: found[field] for field in fields[1:]}
     for field, place in places.items():
         if not isinstance(place, str) or not place:
             raise ContextError(f"context {name!r}, {path}: {field}: want the path of a file")
     # Beside the context, where it is no absolute path.
-    ca, certificate, key = (path.parent / place for place in places.values())
-    return ClientContext(name, endpoints_of(servers), TlsFiles(ca, certificate, key))
+    ca, *shown = (path.parent / place for place in places.values())
+    files = TokenFiles(ca, *shown) if "token" in places else TlsFiles(ca, *shown)
+    return ClientContext(name, endpoints_of(servers), files)
 
 
 def _quoted(path: Path) -> str:

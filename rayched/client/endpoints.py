@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 
 from rayched.api.services import DESCRIPTORS
 from rayched.client.errors import ApiError, ClientClosed, api_error
-from rayched.pki.client_credentials import ClientCertificate
+from rayched.pki.client_token import ShownByCaller
 
 ENVIRONMENT_VARIABLE: Final = "RAYCHED_SERVER"
 DEFAULT_ENDPOINTS: Final = ("127.0.0.1:7420", "127.0.0.1:7421", "127.0.0.1:7422")
@@ -117,7 +117,7 @@ def method(name: str) -> Method:
 class Endpoints:
     """The endpoints of a client and the one to use next. Thread-safe."""
 
-    def __init__(self, endpoints: Sequence[str], certificate: ClientCertificate | None = None) -> None:
+    def __init__(self, endpoints: Sequence[str], certificate: ShownByCaller | None = None) -> None:
         self.all = tuple(endpoints)
         self._certificate = certificate
         self._lock = threading.Lock()

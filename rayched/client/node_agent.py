@@ -14,8 +14,7 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError, outcome_error
 from rayched.client.watch import ResumingStream, StreamClosed
 from rayched.client.watching import Event, EventType
-from rayched.pki.client_credentials import ClientCertificate
-from rayched.pki.tls_files import TlsFiles
+from rayched.pki.client_token import CallerFiles, ShownByCaller
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod
 from rayched.v1.services_pb2 import (
     HeartbeatRequest,
@@ -131,14 +130,14 @@ class NodeAgentClient(Client):
         timeout_seconds: float = 10.0,
         node: str = "",
         context: str | None = None,
-        tls: TlsFiles | None = None,
+        tls: CallerFiles | None = None,
     ) -> None:
         super().__init__(endpoints, timeout_seconds=timeout_seconds, context=context, tls=tls)
         if node:
             self._transport.identity = node_identity(node)
 
     @property
-    def certificate(self) -> ClientCertificate | None:
+    def certificate(self) -> ShownByCaller | None:
         """What it shows to replicas; None: it speaks no TLS."""
         return self._transport.certificate
 

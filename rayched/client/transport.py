@@ -20,7 +20,7 @@ from rayched.api.identity import IDENTITY_METADATA
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
-from rayched.pki.client_credentials import ClientCertificate
+from rayched.pki.client_token import ShownByCaller
 
 # The thread that reads a stream takes its messages from the connection by itself.
 _OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
@@ -30,7 +30,7 @@ class Transport:
     """Channels to the endpoints."""
 
     def __init__(
-        self, endpoints: Sequence[str], patience: Patience | None = None, certificate: ClientCertificate | None = None
+        self, endpoints: Sequence[str], patience: Patience | None = None, certificate: ShownByCaller | None = None
     ) -> None:
         """Without a certificate there is no TLS."""
         self.certificate: Final = certificate

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ServerCertificate:
-    """The pair in force and who is trusted. Every caller needs a certificate."""
+    """The pair in force and who is trusted."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Raises PkiError where the files are not what they have to be."""
@@ -43,9 +43,9 @@ class ServerCertificate:
         """When the first of the authorities that are trusted expires; seconds since 1970."""
         return self._trusted_until
 
-    def credentials(self) -> Any:
-        """For `add_secure_port`."""
-        return grpc.dynamic_ssl_server_credentials(self._configuration, self._fetch, require_client_authentication=True)
+    def credentials(self, *, asks_callers: bool = True) -> Any:
+        """For `add_secure_port`. `asks_callers`: for certificates; else they show none, and prove who they are in other ways."""
+        return grpc.dynamic_ssl_server_credentials(self._configuration, self._fetch, require_client_authentication=asks_callers)
 
     def look(self) -> bool:
         """Reads the files again where they have changed; whether something new is in force."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from rayched.replica.settings import STANDARD_OUTPUT, ReplicaSettings
-from rayched.server.audit_log import AuditLog, AuditLogError, StandardOutput
+from rayched.replica.settings import STANDARD_OUTPUT, ReplicaSettings, split_address
+from rayched.server.audit_log import AuditLog, AuditLogError, AuditLogTaken, StandardOutput
 from rayched.server.audit_writer import AuditSink, AuditWriter
 
 _log = logging.getLogger("rayched.replica")
@@ -26,9 +26,17 @@ def _sink(settings: ReplicaSettings) -> AuditSink | None:
     if path is None:
         return StandardOutput() if settings.audit_log == STANDARD_OUTPUT else None
     try:
-        if not settings.audit_log:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        return AuditLog(path)
+        if settings.audit_log:
+            return AuditLog(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return AuditLog(path)
+        except AuditLogTaken:
+            # Of two replicas that share a data directory the port tells which one it is.
+            _, port = split_address("--listen", settings.listen)
+            own = path.with_name(f"{path.stem}-{port}{path.suffix}")
+            _log.warning("%s is written by another replica; this one has %s", path, own)
+            return AuditLog(own)
     except AuditLogError as error:
         raise AuditOpenError(f"--audit-log: {error}") from error
     except OSError as error:

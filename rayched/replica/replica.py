@@ -95,12 +95,13 @@ def run(settings: ReplicaSettings) -> int:
     if settings.ray_address is not None and takes_whoever_comes(settings.ray_address):
         raise ReplicaError(f"--ray-address {settings.ray_address}: {OPEN_RAY}")
     _check_listen("--listen", *split_address("--listen", settings.listen))
+    if settings.token_listen:
+        _check_listen("--token-listen", *split_address("--token-listen", settings.token_listen))
     if settings.http_place is not None:
         _check_listen("--http-address", *settings.http_place)
     etcd = None if settings.etcd_endpoints else EtcdServer(settings.data_dir / "etcd")
     stopping = Stopping(etcd)
     with ExitStack() as owned:
-        audit = _open_audit_log(settings, owned)
         # Ray prints there, in coloured paragraphs, who has died; the supervisor logs it in a line.
         owned.enter_context(redirect_stdout(owned.enter_context(open(os.devnull, "w"))))
         keeper = None if etcd is None else owned.enter_context(EtcdKeeper(etcd, stopping.fail))
@@ -113,6 +114,7 @@ def run(settings: ReplicaSettings) -> int:
         owned.callback(stopping.end_processes)
         code = 0
         if not stopping.asked:
+            audit = _open_audit_log(settings, owned)
             replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper, tls, audit)
             context.epoch = replica.leadership.epoch
             code = asyncio.run(replica.run(stopping))
@@ -179,6 +181,7 @@ class _Replica:
             keys,
             version,
             tls=tls,
+            token_listen_address=settings.token_listen,
             tolerations=settings.tolerations,
             gate=self._space.gate,
             problems=self._space.problems,
@@ -203,6 +206,8 @@ class _Replica:
         except ListenError as error:
             raise ReplicaError(f"--listen: {error}") from error
         log.info("the API listens at %s", self._server.address)
+        if self._server.token_address:
+            log.info("the API takes tokens at %s", self._server.token_address)
         if self._settings.insecure_etcd:
             log.warning(
                 "--insecure-etcd: whoever is on the way to %s reads and writes all that is there",
@@ -287,7 +292,7 @@ def _read_tls(settings: ReplicaSettings) -> ServerTls | None:
 
 
 def _open_audit_log(settings: ReplicaSettings, owned: ExitStack) -> AuditWriter | None:
-    """Closed last, for calls are answered until then."""
+    """Closed when the API has stopped."""
     try:
         audit = open_audit_log(settings)
     except AuditOpenError as error:

@@ -122,6 +122,8 @@ class ReplicaSettings:
     """An etcd beyond loopback is reached without TLS."""
     tls: TlsFiles | None = None
     """What the API is served with, and shown to other replicas; None: there is no TLS."""
+    token_listen: str = ""
+    """Where callers show bearer tokens in place of certificates; "": nowhere."""
     client_deny_list: Path | None = None
     """Revoked certificates; None: there are none."""
     audit_log: str = ""
@@ -149,6 +151,13 @@ class ReplicaSettings:
                 f"--client-deny-list-file {self.client_deny_list}: goes with --tls-cert-file, --tls-private-key-file and"
                 " --client-ca-file alone"
             )
+        if self.token_listen:
+            self._check_address("--token-listen", self.token_listen)
+            if self.tls is None:
+                raise SettingsError(
+                    f"--token-listen {self.token_listen}: tokens go over TLS alone, with --tls-cert-file,"
+                    " --tls-private-key-file and --client-ca-file"
+                )
         if self.http_address not in ("", NO_ADDRESS):
             self._check_address("--http-address", self.http_address)
             host, _ = split_address("--http-address", self.http_address)

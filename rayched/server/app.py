@@ -10,7 +10,7 @@ revision to go on from, lets calls under way finish for a moment, and closes eve
 the lead.
 
 With certificates (`ServerTls`) every caller needs one, and the port may be open to others than this host. Without them nothing
-proves who calls, and it is on loopback only, unless told otherwise.
+proves who calls, and it is on loopback only, unless told otherwise. A second port takes bearer tokens in place of certificates.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from rayched.server.edge.connection_sweeper import sweeping
 from rayched.server.http.api_metrics import certificate_metrics
 from rayched.server.http.health import Health
 from rayched.server.objects import Objects, lost_write, timestamp_now
+from rayched.server.peers import ServerTls
 from rayched.server.ports import LeadershipPort, SchedulerPort
 from rayched.server.rpc import handler_of
-from rayched.server.server_options import ListenError, ServerOptions, host_and_port
+from rayched.server.server_options import ListenError, ServerOptions, host_and_port, split_listen
 from rayched.server.server_parts import SERVED, ServerParts
 from rayched.store.codec import encode
 from rayched.store.following import ClusterChanges
@@ -63,6 +64,8 @@ class ApiServer:
         self._running: ServerParts | None = None
         self.address = options.listen_address
         """host:port; with the real port once started."""
+        self.token_address = ""
+        """The same of the port that takes tokens; "": there is none."""
 
     async def start(self) -> None:
         """Returns when the port is open. Raises ListenError, and PolicyError where the policy does not fit the API."""
@@ -83,16 +86,36 @@ class ApiServer:
             await running.close()
             raise ListenError(f"cannot listen on {host}:{port}: the port is in use, or the address is not of this machine")
         self.address = f"{host}:{bound}"
+        token_place = None if tls is None else await self._listen_for_tokens(running, tls)
         self._running = running
         running.sources.start()
         await server.start()
         self._spawn(self._stay_useful(running))
         self._spawn(sweeping(running.edge, host.strip("[]"), bound))
+        if token_place is not None:
+            self._spawn(sweeping(running.edge, token_place[0].strip("[]"), token_place[1]))
+            self._spawn(running.guard.watch())
         self._spawn(self._watch_feed(running))
         if tls is not None:
             self._spawn(tls.judge.watch())
         if running.audit is not None:
             self._spawn(running.audit.watch())
+
+    async def _listen_for_tokens(self, running: ServerParts, tls: ServerTls) -> tuple[str, int] | None:
+        """Host and port; None: nobody asked for it. Raises ListenError, and closes the parts then."""
+        address = self._options.token_listen_address
+        if not address:
+            return None
+        try:
+            host, _ = split_listen(address)
+            bound = running.server.add_secure_port(address, tls.token_credentials())
+            if bound:
+                self.token_address = f"{host}:{bound}"
+                return host, bound
+        except (ListenError, RuntimeError):
+            pass
+        await running.close()
+        raise ListenError(f"cannot listen for tokens on {address}: the port is in use, or the address is not of this machine")
 
     def problem(self) -> str | None:
         """None, or why it cannot serve the cluster's state now; from any thread."""

@@ -38,6 +38,10 @@ class AuditLogError(ValueError):
     """The file cannot be gone on with: one line that names it."""
 
 
+class AuditLogTaken(AuditLogError):
+    """Another process writes the file."""
+
+
 class AuditLog:
     """See the module."""
 
@@ -177,7 +181,7 @@ def _locked(path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise AuditLogError(f"{path}: another replica writes it; name another file") from None
+        raise AuditLogTaken(f"{path}: another replica writes it; name another file") from None
     return fd
 
 

@@ -34,7 +34,7 @@ from rayched.server.audit_writer import AuditWriter, time_text
 from rayched.server.edge.caller import Caller, address_of
 from rayched.server.edge.token_buckets import TokenBuckets
 from rayched.server.errors import ApiFailure, Code, not_now
-from rayched.server.peers import peer_of
+from rayched.server.peers import Peer, peer_of
 
 REFUSALS_A_SECOND: Final = 5.0
 REFUSALS_AT_ONCE: Final = 100.0
@@ -157,7 +157,7 @@ class CallRecord:
             "stage": stage,
             "replica": replica,
             "peer": self.peer,
-            "credential": "" if peer is None else serial_text(peer.certificate.serial),
+            "credential": _credential(caller, peer),
             "call": self.call,
             "code": code,
             "reason": reason,
@@ -295,7 +295,13 @@ def written_by(response: Any) -> tuple[int, str]:
     return (0 if message is None else int(message.metadata.resource_version or 0)), uid
 
 
-def _peer_of(context: Any) -> Any:
+def _credential(caller: Caller | None, peer: Peer | None) -> str:
+    if caller is not None and caller.token is not None:
+        return caller.token.id
+    return "" if peer is None else serial_text(peer.certificate.serial)
+
+
+def _peer_of(context: Any) -> Peer | None:
     try:
         return peer_of(context)
     except ApiFailure:

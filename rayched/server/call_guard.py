@@ -10,8 +10,11 @@ The edge (edge/edge.py) asks the first two questions, and rpc.py the others.
 A replica that passes a call on says for whom (`rayched-for`); that is believed from identities of the kind replica alone, and
 whom it names is judged anew. Nobody else's word on how often a question was passed on counts.
 
+Who shows a bearer token is the identity that it stands for, on a connection with TLS and without a certificate, and nowhere
+else. A token for somebody else was made by an administrator, and counts while that is one.
+
 A stream goes on only while its caller may have it: when a binding changes, all streams that are open are judged again, and those
-that may not be there any more end as PERMISSION_DENIED.
+that may not be there any more end as PERMISSION_DENIED. So do those of a token that counts no more, as UNAUTHENTICATED.
 
 Owner: the event loop.
 """
@@ -19,6 +22,7 @@ Owner: the event loop.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -30,19 +34,29 @@ from rayched.access.bindings import RoleBinding
 from rayched.access.identity import Identity, IdentityError, IdentityKind
 from rayched.access.policy import AccessRole
 from rayched.access.requests import Facts, RequestFacts, facts_of
+from rayched.access.revocations import RevocationTable
+from rayched.access.tokens import TokenTable
 from rayched.api.identity import IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
 from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
-from rayched.server.errors import ApiFailure, Code, unauthenticated, unavailable
+from rayched.server.errors import ApiFailure, Code, denied, unauthenticated, unavailable
+from rayched.server.peers import LOOK_SECONDS
 
 FOR_METADATA: Final = "rayched-for"
 """For whom a replica passes a call on: the URI of an identity."""
+TOKEN_METADATA: Final = "authorization"
+NO_SUCH_TOKEN: Final = "want a bearer token of this cluster that is not expired or revoked; `rayched token create` makes one"
+_TOKEN_AT_THE_WRONG_PLACE: Final = "a token is taken at the address of a replica's --token-listen alone"
+_NOT_READ: Final = "this replica has not read the role bindings from etcd yet; try again"
 _CLAIM_MAX: Final = 256
 """Characters that are kept of what is not believed."""
 INSECURE_ADMIN: Final = Identity(INSECURE_DOMAIN, IdentityKind.USER, "admin")
 """Whoever can reach a server that proves no identities."""
 INSECURE_BINDINGS: Final = (RoleBinding(INSECURE_ADMIN, AccessRole.ADMIN),)
 
+_ANSWERED_BEFORE: Final = frozenset({"Leadership", "Scheduling", "Health", "ServerReflection"})
+_ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.RevokeToken"})
+"""Calls about the caller where their requests name nobody."""
 _BOUND: Final = (IdentityKind.USER, IdentityKind.WEB, IdentityKind.NODES)
 """Kinds whose rights come from bindings."""
 
@@ -50,6 +64,7 @@ RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS: bool = True
 RULE_ACCESS_BEFORE_READING: bool = True
 RULE_ACCESS_REQUESTS: bool = True
 RULE_ACCESS_STREAMS_END: bool = True
+RULE_ACCESS_TOKENS_END_WITH_THEIR_MAKERS_ROLE: bool = True
 """Broken by tests alone, as the others are."""
 
 IdentityOf = Callable[[Any], Identity]
@@ -71,28 +86,90 @@ def loopback_identity(context: Any) -> Identity:
 class CallGuard:
     """Judges calls; one of a server."""
 
-    def __init__(self, authorizer: Authorizer, identity_of: IdentityOf = loopback_identity) -> None:
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        identity_of: IdentityOf = loopback_identity,
+        *,
+        serial_of: Callable[[Any], str] | None = None,
+        takes_tokens: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`serial_of`: that of the certificate which a call's context has, "" for none; None: nobody has any. `takes_tokens`:
+        of who is on a connection with TLS and without a certificate; `clock`: seconds since 1970."""
         self.authorizer: Final = authorizer
+        self.tokens: Final = TokenTable()
+        self.revoked: Final = RevocationTable()
+        self._proves = serial_of is not None
+        self._serial_of = serial_of or _no_serial
+        self._takes_tokens = takes_tokens
+        self._clock = clock
         self._identity_of = identity_of
         self._open: dict[Caller, tuple[str, asyncio.Task[Any]]] = {}
 
     def identify(self, context: Any) -> Caller:
         """Who makes a call, from gRPC's context. Raises UNAUTHENTICATED."""
-        identity, peer = self._identity_of(context), str(context.peer())
+        peer = str(context.peer())
+        shown = _metadata(context, TOKEN_METADATA)
+        if self._takes_tokens and _is_without_certificate(context):
+            return self._shown_by(shown, peer)
+        identity = self._identity_of(context)
+        if shown:
+            raise unauthenticated(_TOKEN_AT_THE_WRONG_PLACE)
         asked_for = _metadata(context, FOR_METADATA)
         believed = identity.kind is IdentityKind.REPLICA or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS
         if not asked_for or not believed:
-            claimed = asked_for[:_CLAIM_MAX]
-            return Caller(identity, peer, address_of(peer), claimed=claimed, granted=self.authorizer.table.limits_of(identity))
+            caller = Caller(identity, peer, address_of(peer), claimed=asked_for[:_CLAIM_MAX])
+            return self._let_in(caller, context)
         try:
             asker = Identity.parse(asked_for)
         except IdentityError as error:
             raise unauthenticated(f"{FOR_METADATA}: {error}") from None
-        limits = self.authorizer.table.limits_of(asker)
-        return Caller(asker, peer, address_of(peer), is_passed_on=True, passed_on_by=identity.uri, granted=limits)
+        caller = Caller(asker, peer, address_of(peer), is_passed_on=True, passed_on_by=identity.uri)
+        return self._let_in(caller, context)
+
+    def _let_in(self, caller: Caller, context: Any) -> Caller:
+        """Once it is known who calls. Raises UNAUTHENTICATED where they are refused whatever they ask for."""
+        caller.granted = self.authorizer.table.limits_of(caller.identity)
+        caller.serial = self._serial_of(context)
+        self.check(caller)
+        return caller
+
+    def _shown_by(self, shown: str, peer: str) -> Caller:
+        """Who shows a token. The answer is the same for all that do not count."""
+        scheme, _, text = shown.partition(" ")
+        found = self.tokens.find(text, self._clock()) if scheme.lower() == "bearer" else None
+        if found is None:
+            if scheme.lower() == "bearer" and not self.tokens.is_current:
+                raise unavailable("this replica does not follow etcd now, so it knows no new tokens; try again")
+            raise unauthenticated(NO_SUCH_TOKEN)
+        return self._let_in(Caller(found.subject, peer, address_of(peer), found), None)
+
+    def check(self, caller: Caller) -> None:
+        """Whether a caller may go on, as far as what they show says. Raises UNAUTHENTICATED, PERMISSION_DENIED."""
+        if caller.serial in self.revoked:
+            # With the serial number, so that a client which has a newer one by now goes on.
+            raise unauthenticated(f"certificate {caller.serial} of {caller.identity} is revoked", caller.serial)
+        token = caller.token
+        for uri in (caller.identity.uri, caller.passed_on_by, "" if token is None else token.maker.uri):
+            if uri in self.revoked:
+                raise unauthenticated(f"{uri} is refused by an administrator; `rayched access denied` shows why")
+        if token is None:
+            return
+        if not self.tokens.counts(token, self._clock()):
+            raise unauthenticated(NO_SUCH_TOKEN)
+        if token.maker == token.subject or self._is_admin(token.maker):
+            return
+        if not self.authorizer.table.is_known:
+            raise unavailable(_NOT_READ)
+        if RULE_ACCESS_TOKENS_END_WITH_THEIR_MAKERS_ROLE:
+            text = f"token {token.id} for {token.subject} was made by {token.maker}, who has no longer the role admin"
+            raise ApiFailure(Code.PERMISSION_DENIED, text)
 
     def authorize(self, caller: Caller, call: str) -> None:
         """Before anything of the request is read. Raises PERMISSION_DENIED."""
+        if caller.token is not None and call == "Access.IssueToken":
+            raise denied(caller.identity.uri, call, "a token makes no other one, which would outlive it; a certificate may")
         if not RULE_ACCESS_BEFORE_READING:
             return
         if caller.is_agent:
@@ -101,12 +178,15 @@ class CallGuard:
         refusal = self.authorizer.begin(caller.identity, call)
         if refusal is not None:
             raise self._denied(caller, refusal)
+        if not caller.is_agent:
+            # Of an agent it is to be told first that its request is about another node.
+            self._refuse_what_is_not_known(call)
 
     def judge(self, caller: Caller, call: str, request: Any) -> None:
         """Raises PERMISSION_DENIED, and what a request raises that cannot be read."""
         if "hops" in request.DESCRIPTOR.fields_by_name:
             request.hops = max(request.hops, 0) if caller.is_passed_on or caller.proves_nothing else 0
-        if call == "Access.CanI":
+        if call in _ABOUT_ONESELF:
             request.subject = request.subject or caller.identity.uri
         if not RULE_ACCESS_REQUESTS:
             return
@@ -117,6 +197,7 @@ class CallGuard:
         if caller.node_text and not is_one_nodes:
             # Of many nodes, one of which the request has named.
             node_rules.refuse_request(caller.node_text, call, request)
+        self._refuse_what_is_not_known(call)
 
     def judge_facts(self, caller: Caller, call: str, facts: Facts) -> None:
         """Raises PERMISSION_DENIED."""
@@ -137,10 +218,14 @@ class CallGuard:
 
     def is_admin(self, caller: Caller) -> bool:
         """Nothing is kept from them, and their objects may say everything."""
-        admin = next((one for one in self.authorizer.table.of(caller.identity) if one.role is AccessRole.ADMIN), None)
+        admin = self._is_admin(caller.identity)
         if admin is not None:
             caller.was_allowed(AccessAllowed(frozenset((AccessRole.ADMIN,)), (admin,)))
         return admin is not None
+
+    def _is_admin(self, identity: Identity) -> RoleBinding | None:
+        """The binding that says so."""
+        return next((one for one in self.authorizer.table.of(identity) if one.role is AccessRole.ADMIN), None)
 
     def judge_answer(self, caller: Caller, call: str, response: Any) -> None:
         """Before an answer is sent: raises PERMISSION_DENIED, and takes out what the caller is not to see."""
@@ -165,22 +250,53 @@ class CallGuard:
         finally:
             del self._open[caller]
 
+    def _refuse_what_is_not_known(self, call: str) -> None:
+        """Who proves who they are may be refused, and before that was read nobody knows; questions about the lead and health
+        are answered all the same. Raises UNAVAILABLE."""
+        if self._proves and not self.revoked.is_known and call.partition(".")[0] not in _ANSWERED_BEFORE:
+            raise unavailable("this replica has not read from etcd yet who is refused; try again")
+
+    async def watch(self) -> None:
+        """Until cancelled: streams of tokens end when these expire."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if any(caller.token is not None for caller in self._open):
+                self.judge_open_streams()
+
     def judge_open_streams(self) -> None:
-        """After a change of the bindings."""
+        """After a change of the bindings or tokens."""
         if not RULE_ACCESS_STREAMS_END:
             return
         for caller, (call, task) in tuple(self._open.items()):
-            if caller.allowed is None or caller.ended is not None:
-                continue
-            answer = self.authorizer.authorize(caller.identity, call, caller.facts)
-            if isinstance(answer, AccessRefused):
-                caller.ended = self._denied(caller, answer)
+            if caller.ended is None and (failure := self._end_of(caller, call)) is not None:
+                caller.ended = failure
                 task.cancel()
+
+    def _end_of(self, caller: Caller, call: str) -> ApiFailure | None:
+        """Why a stream may not go on."""
+        try:
+            self.check(caller)
+        except ApiFailure as failure:
+            return failure
+        if caller.allowed is None:
+            return None
+        answer = self.authorizer.authorize(caller.identity, call, caller.facts)
+        return self._denied(caller, answer) if isinstance(answer, AccessRefused) else None
 
     def _denied(self, caller: Caller, refusal: AccessRefused) -> ApiFailure:
         if not self.authorizer.table.is_known and caller.identity.kind in _BOUND:
-            return unavailable("this replica has not read the role bindings from etcd yet; try again")
+            return unavailable(_NOT_READ)
         return ApiFailure(Code.PERMISSION_DENIED, refusal.message)
+
+
+def _no_serial(_: Any) -> str:
+    return ""
+
+
+def _is_without_certificate(context: Any) -> bool:
+    """Of a connection: it has TLS, and its caller has shown none, as is asked of callers at one address alone."""
+    found = context.auth_context()
+    return bool(found.get("transport_security_type")) and not found.get("x509_pem_cert")
 
 
 def insecure_guard() -> CallGuard:

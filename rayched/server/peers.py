@@ -63,6 +63,12 @@ def peer_of(context: Any) -> Peer | None:
     return peer
 
 
+def serial_of(context: Any) -> str:
+    """Of the certificate that a call was made with, in hexadecimal digits; "": there is none. Raises as `peer_of`."""
+    peer = peer_of(context) if context is not None else None
+    return "" if peer is None else serial_text(peer.certificate.serial)
+
+
 class CertificateJudge:
     """Which peers a replica serves."""
 
@@ -70,7 +76,7 @@ class CertificateJudge:
         """`clock`: seconds since 1970, as certificates have them."""
         self.trust_domain: Final = trust_domain
         self._deny_list = deny_list
-        self._clock = clock
+        self.clock: Final = clock
         self._held: dict[asyncio.Task[Any], Peer] = {}
         self._ended: dict[asyncio.Task[Any], ApiFailure] = {}
         self._told: dict[tuple[str, str], float] = {}
@@ -151,7 +157,7 @@ class CertificateJudge:
         if not RULE_CERTIFICATES_ARE_JUDGED_IN_EACH_CALL:
             return None
         found, serial = peer.certificate, serial_text(peer.certificate.serial)
-        if self._clock() >= found.not_after:
+        if self.clock() >= found.not_after:
             ended = datetime.fromtimestamp(found.not_after, UTC).isoformat()
             return unauthenticated(f"certificate {serial} of {peer.identity} has expired, at {ended}", serial)
         if found.serial in self._deny_list:
@@ -160,7 +166,7 @@ class CertificateJudge:
 
     def _tell(self, peer: str, why: str) -> None:
         """Once a minute for each host and reason."""
-        key, now = (peer.rpartition(":")[0], why), self._clock()
+        key, now = (peer.rpartition(":")[0], why), self.clock()
         if now - self._told.get(key, -_TOLD_SECONDS) < _TOLD_SECONDS:
             return
         if len(self._told) >= _TOLD_MAX:
@@ -196,6 +202,10 @@ class ServerTls:
     def credentials(self) -> Any:
         """For `add_secure_port`."""
         return self.certificate.credentials()
+
+    def token_credentials(self) -> Any:
+        """The same for a port where callers are asked for no certificate."""
+        return self.certificate.credentials(asks_callers=False)
 
 
 @lru_cache(maxsize=_KNOWN_MAX)

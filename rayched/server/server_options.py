@@ -17,7 +17,7 @@ from rayched.api.well_known_taints import DefaultTolerations
 from rayched.server.audit_writer import AuditWriter
 from rayched.server.call_guard import INSECURE_BINDINGS, CallGuard, IdentityOf, loopback_identity
 from rayched.server.edge.limits import EdgeLimits
-from rayched.server.peers import ServerTls
+from rayched.server.peers import ServerTls, serial_of
 from rayched.server.services.watch_service import WatchLimits
 from rayched.server.watching.watch_hub import HubLimits
 from rayched.store.keys import Keys
@@ -40,6 +40,8 @@ class ServerOptions:
     etcd_endpoints: Sequence[str]
     keys: Keys = field(default_factory=Keys)
     version: str = ""
+    token_listen_address: str = ""
+    """host:port where callers show bearer tokens in place of certificates; "": nowhere."""
     tls: ServerTls | None = None
     """With it, callers are who their certificates say; else `identity_of` says who they are, and the address is of loopback."""
     hub: HubLimits = field(default_factory=HubLimits)
@@ -62,16 +64,25 @@ class ServerOptions:
         if self.tls is None:
             return CallGuard(Authorizer(BindingTable(self.built_in_bindings)), self.identity_of)
         admin = Identity(self.tls.judge.trust_domain, IdentityKind.USER, ADMIN)
-        return CallGuard(Authorizer(BindingTable((RoleBinding(admin, AccessRole.ADMIN),))), self.tls.judge.identify)
+        table = BindingTable((RoleBinding(admin, AccessRole.ADMIN),))
+        takes_tokens = bool(self.token_listen_address)
+        judge = self.tls.judge
+        return CallGuard(Authorizer(table), judge.identify, serial_of=serial_of, takes_tokens=takes_tokens, clock=judge.clock)
 
 
 def host_and_port(options: ServerOptions) -> tuple[str, int]:
     """Where it is to listen. Raises ListenError."""
-    host, _, port = options.listen_address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ListenError(f"listen address {options.listen_address!r}: want host:port")
+    host, port = split_listen(options.listen_address)
     if options.tls is None and not _is_loopback(host):
         raise ListenError(f"listen address {options.listen_address!r}: is not loopback; other addresses need certificates")
+    return host, port
+
+
+def split_listen(address: str) -> tuple[str, int]:
+    """Raises ListenError."""
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ListenError(f"listen address {address!r}: want host:port")
     return host, int(port)
 
 

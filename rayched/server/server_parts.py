@@ -18,13 +18,13 @@ from prometheus_client import Metric
 from leader.channel import open_aio_channel, open_channel
 from rayched.api.kinds import EVENT, NAMESPACE, POD
 from rayched.api.services import DESCRIPTORS
+from rayched.server.access_feed import AccessFeed
 from rayched.server.admission.admission import Admission
 from rayched.server.admission.attempt_delays import AttemptDelays
 from rayched.server.admission.creation import Creator
 from rayched.server.admission.deletion import SYSTEM_NAMESPACES, Deleter
 from rayched.server.admission.write_gate import WriteGate
 from rayched.server.audit_recorder import AuditRecorder
-from rayched.server.binding_feed import BindingFeed
 from rayched.server.call_guard import CallGuard
 from rayched.server.edge.edge import Edge, EdgePorts
 from rayched.server.edge.edge_metrics import edge_metrics
@@ -60,7 +60,7 @@ _STORE_DEADLINES: Final = Deadlines(read_seconds=1.0, page_seconds=2.5, write_se
 
 
 class EtcdSources:
-    """The hub of the cluster's objects, that of events once somebody asks for it, and the role bindings."""
+    """The hub of the cluster's objects, that of events once somebody asks for it, and who may what."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class EtcdSources:
         self._cluster = self._source(options.keys.cluster_prefix, delays.changed)
         self._events: WatchSource | None = None
         self._failed: list[WatchSource] = []
-        self._bindings = BindingFeed(self._feed_channel, options.keys.bindings_prefix, guard, self._cluster.feed.failed)
+        self._access = AccessFeed(self._feed_channel, options.keys, guard, self._cluster.feed.failed)
 
     def start(self) -> None:
         self._cluster.feed.start()
-        self._bindings.start()
+        self._access.start()
 
     def cluster(self) -> WatchSource:
         return self._cluster
@@ -104,7 +104,7 @@ class EtcdSources:
         for source in (self._cluster, self._events, *self._failed):
             if source is not None:
                 await source.feed.stop()
-        await self._bindings.stop()
+        await self._access.stop()
         self._feed_channel.close()
 
     def _source(self, prefix: bytes, changed: Callable[[Sequence[Change]], None] | None = None) -> WatchSource:
@@ -122,7 +122,8 @@ class ServerParts:
         self.gate = gate = WriteGate()
         self.guard = guard = options.guard()
         tls = options.tls
-        self.edge = Edge(options.edge, EdgePorts(guard.identify, guard.authorize, None if tls is None else tls.judge))
+        judge = None if tls is None else tls.judge
+        self.edge = Edge(options.edge, EdgePorts(guard.identify, guard.authorize, judge, guard.check))
         self.audit = None if options.audit is None else AuditRecorder(options.audit)
         delays = AttemptDelays(options.keys.prefix(POD), gate.large.tried, time.monotonic)
         store = AsyncStoreClient(self._channel, _STORE_DEADLINES, self.gate)
@@ -142,7 +143,7 @@ class ServerParts:
             "Watch": self.watch,
             "Nodes": NodeService(self.objects, self.watch),
             "Admin": AdminService(self.objects, admission, guard),
-            "Access": AccessService(self.objects, guard.authorizer),
+            "Access": AccessService(self.objects, guard.authorizer, guard.tokens, guard.revoked),
             "Leadership": self.leadership,
             "Scheduling": SchedulingService(leadership, scheduler, None if tls is None else tls.forwards),
             "Health": health,

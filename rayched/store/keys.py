@@ -10,6 +10,8 @@
 <root>/heartbeats/<node>                     signs of life of nodes
 <root>/agents/<node>                         the agent that runs a node's pods; its mod_revision is the agent's incarnation
 <root>/access/bindings/<id>                  role bindings: who may what
+<root>/access/tokens/<id>                    bearer tokens, without their secrets
+<root>/access/revoked/<id>                   certificates and identities that are refused
 <root>/leader/record                         the leader's record, rewritten at each renewal
 <root>/leader/revocation                     who ended a leader's term before its lease did, and why; the last one
 <root>/leader/followers/<identity>           who stands and does not lead, and which epoch it suspects
@@ -62,7 +64,10 @@ class Keys:
         self.submissions_prefix: Final = f"{root}/submissions/".encode()
         self.heartbeats_prefix: Final = f"{root}/heartbeats/".encode()
         self.agents_prefix: Final = f"{root}/agents/".encode()
-        self.bindings_prefix: Final = f"{root}/access/bindings/".encode()
+        self.access_prefix: Final = f"{root}/access/".encode()
+        self.bindings_prefix: Final = self.access_prefix + b"bindings/"
+        self.tokens_prefix: Final = self.access_prefix + b"tokens/"
+        self.revoked_prefix: Final = self.access_prefix + b"revoked/"
         self.epoch: Final = f"{root}/cluster/epoch".encode()
         self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
@@ -124,6 +129,14 @@ class Keys:
     def binding(self, id: str) -> bytes:
         """Outside the prefix that schedulers follow: nothing that is scheduled depends on it."""
         return self.bindings_prefix + key_part(id, "id of a role binding")
+
+    def token(self, id: str) -> bytes:
+        """Of the token with this id."""
+        return self.tokens_prefix + key_part(id, "id of a token")
+
+    def revocation_of(self, id: str) -> bytes:
+        """Of a certificate or an identity that is refused."""
+        return self.revoked_prefix + key_part(id, "id of a revocation")
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)

@@ -121,3 +121,135 @@ class ListGrantsResponse(_message.Message):
     bindings: _containers.RepeatedCompositeFieldContainer[RoleBinding]
     revision: int
     def __init__(self, bindings: _Optional[_Iterable[_Union[RoleBinding, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class Token(_message.Message):
+    __slots__ = ("id", "sha256", "subject", "maker", "note", "made_at_ms", "expires_at_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    MAKER_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    MADE_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    sha256: bytes
+    subject: str
+    maker: str
+    note: str
+    made_at_ms: int
+    expires_at_ms: int
+    def __init__(self, id: _Optional[str] = ..., sha256: _Optional[bytes] = ..., subject: _Optional[str] = ..., maker: _Optional[str] = ..., note: _Optional[str] = ..., made_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...
+
+class IssueTokenRequest(_message.Message):
+    __slots__ = ("subject", "seconds", "note")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    seconds: int
+    note: str
+    def __init__(self, subject: _Optional[str] = ..., seconds: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class IssueTokenResponse(_message.Message):
+    __slots__ = ("token", "secret", "revision")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    token: Token
+    secret: str
+    revision: int
+    def __init__(self, token: _Optional[_Union[Token, _Mapping]] = ..., secret: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class ListTokensRequest(_message.Message):
+    __slots__ = ("subject",)
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    def __init__(self, subject: _Optional[str] = ...) -> None: ...
+
+class ListTokensResponse(_message.Message):
+    __slots__ = ("tokens", "revision")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[Token]
+    revision: int
+    def __init__(self, tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class RevokeTokenRequest(_message.Message):
+    __slots__ = ("id", "subject")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    subject: str
+    def __init__(self, id: _Optional[str] = ..., subject: _Optional[str] = ...) -> None: ...
+
+class RevokeTokenResponse(_message.Message):
+    __slots__ = ("token", "revision")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    token: Token
+    revision: int
+    def __init__(self, token: _Optional[_Union[Token, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class Revocation(_message.Message):
+    __slots__ = ("id", "serial", "identity", "by", "note", "at_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    serial: str
+    identity: str
+    by: str
+    note: str
+    at_ms: int
+    def __init__(self, id: _Optional[str] = ..., serial: _Optional[str] = ..., identity: _Optional[str] = ..., by: _Optional[str] = ..., note: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
+
+class RevokeCertificateRequest(_message.Message):
+    __slots__ = ("serial", "identity", "note")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    serial: str
+    identity: str
+    note: str
+    def __init__(self, serial: _Optional[str] = ..., identity: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
+
+class RevokeCertificateResponse(_message.Message):
+    __slots__ = ("revocation", "revision", "changed")
+    REVOCATION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    revocation: Revocation
+    revision: int
+    changed: bool
+    def __init__(self, revocation: _Optional[_Union[Revocation, _Mapping]] = ..., revision: _Optional[int] = ..., changed: _Optional[bool] = ...) -> None: ...
+
+class ReadmitRequest(_message.Message):
+    __slots__ = ("serial", "identity")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    serial: str
+    identity: str
+    def __init__(self, serial: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
+
+class ReadmitResponse(_message.Message):
+    __slots__ = ("revocation", "revision")
+    REVOCATION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revocation: Revocation
+    revision: int
+    def __init__(self, revocation: _Optional[_Union[Revocation, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class ListRevocationsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListRevocationsResponse(_message.Message):
+    __slots__ = ("revocations", "revision")
+    REVOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revocations: _containers.RepeatedCompositeFieldContainer[Revocation]
+    revision: int
+    def __init__(self, revocations: _Optional[_Iterable[_Union[Revocation, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...

@@ -59,6 +59,36 @@ class AccessStub:
                 request_serializer=rayched_dot_v1_dot_access__pb2.ListGrantsRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_access__pb2.ListGrantsResponse.FromString,
                 _registered_method=True)
+        self.IssueToken = channel.unary_unary(
+                '/rayched.v1.Access/IssueToken',
+                request_serializer=rayched_dot_v1_dot_access__pb2.IssueTokenRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.IssueTokenResponse.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/rayched.v1.Access/ListTokens',
+                request_serializer=rayched_dot_v1_dot_access__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/rayched.v1.Access/RevokeToken',
+                request_serializer=rayched_dot_v1_dot_access__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.RevokeTokenResponse.FromString,
+                _registered_method=True)
+        self.RevokeCertificate = channel.unary_unary(
+                '/rayched.v1.Access/RevokeCertificate',
+                request_serializer=rayched_dot_v1_dot_access__pb2.RevokeCertificateRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.RevokeCertificateResponse.FromString,
+                _registered_method=True)
+        self.Readmit = channel.unary_unary(
+                '/rayched.v1.Access/Readmit',
+                request_serializer=rayched_dot_v1_dot_access__pb2.ReadmitRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.ReadmitResponse.FromString,
+                _registered_method=True)
+        self.ListRevocations = channel.unary_unary(
+                '/rayched.v1.Access/ListRevocations',
+                request_serializer=rayched_dot_v1_dot_access__pb2.ListRevocationsRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.ListRevocationsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServicer:
@@ -98,6 +128,46 @@ class AccessServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IssueToken(self, request, context):
+        """Makes a token, whose secret is in this answer and nowhere else. Who calls with a token makes none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """From then on it counts no more; streams that it opened end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeCertificate(self, request, context):
+        """Refuses a certificate, or whatever an identity shows, at all replicas. Open streams end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Readmit(self, request, context):
+        """Takes that back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRevocations(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +195,36 @@ def add_AccessServicer_to_server(servicer, server):
                     servicer.ListGrants,
                     request_deserializer=rayched_dot_v1_dot_access__pb2.ListGrantsRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_access__pb2.ListGrantsResponse.SerializeToString,
+            ),
+            'IssueToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.IssueToken,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.IssueTokenRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.IssueTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.ListTokensRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'RevokeCertificate': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeCertificate,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.RevokeCertificateRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.RevokeCertificateResponse.SerializeToString,
+            ),
+            'Readmit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Readmit,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.ReadmitRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.ReadmitResponse.SerializeToString,
+            ),
+            'ListRevocations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRevocations,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.ListRevocationsRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.ListRevocationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -262,6 +362,168 @@ class Access:
             '/rayched.v1.Access/ListGrants',
             rayched_dot_v1_dot_access__pb2.ListGrantsRequest.SerializeToString,
             rayched_dot_v1_dot_access__pb2.ListGrantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IssueToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/IssueToken',
+            rayched_dot_v1_dot_access__pb2.IssueTokenRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.IssueTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/ListTokens',
+            rayched_dot_v1_dot_access__pb2.ListTokensRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/RevokeToken',
+            rayched_dot_v1_dot_access__pb2.RevokeTokenRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeCertificate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/RevokeCertificate',
+            rayched_dot_v1_dot_access__pb2.RevokeCertificateRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.RevokeCertificateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Readmit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/Readmit',
+            rayched_dot_v1_dot_access__pb2.ReadmitRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.ReadmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRevocations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/ListRevocations',
+            rayched_dot_v1_dot_access__pb2.ListRevocationsRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.ListRevocationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

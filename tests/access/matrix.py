@@ -219,6 +219,18 @@ def _of_access(verb: str, cell: MatrixCell) -> Any:
             return access_pb2.GrantRequest(binding=made)
         case "RevokeGrant":
             return access_pb2.RevokeGrantRequest(id="0123456789abcdef")
+        case "IssueToken":
+            return access_pb2.IssueTokenRequest(subject=subject)
+        case "RevokeToken":
+            return access_pb2.RevokeTokenRequest(id="aaaaaaaa", subject=subject)
+        case "RevokeCertificate":
+            return access_pb2.RevokeCertificateRequest(serial="0123456789abcdef")
+        case "Readmit":
+            return access_pb2.ReadmitRequest(serial="0123456789abcdef")
+        case "ListRevocations":
+            return access_pb2.ListRevocationsRequest()
+        case "ListTokens":
+            return access_pb2.ListTokensRequest(subject=subject)
         case _:
             return access_pb2.ListGrantsRequest(subject=subject)
 

@@ -38,7 +38,7 @@ class ServicesOverModel:
         deleter = Deleter(api.objects)
         self.submission = SubmissionService(api.objects, api.admission, api.creator, deleter, self.guard)
         self.admin = AdminService(api.objects, api.admission, self.guard)
-        self.access = AccessService(api.objects, self.guard.authorizer)
+        self.access = AccessService(api.objects, self.guard.authorizer, self.guard.tokens, self.guard.revoked)
 
     @property
     def revision(self) -> int:

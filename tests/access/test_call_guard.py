@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ from rayched.access.authorizing import Authorizer
 from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import read_binding
 from rayched.access.identity import Identity, IdentityKind
+from rayched.access.tokens import BearerToken, TokenTable, hash_of
 from rayched.server.call_guard import (
     FOR_METADATA,
     INSECURE_ADMIN,
@@ -43,6 +45,9 @@ class ContextWith:
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:40000"
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {"transport_security_type": [b"ssl"]}
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._pairs
@@ -283,3 +288,68 @@ def test_a_refusal_is_the_same_whatever_there_is() -> None:
         return raised.value.message.replace(name, "NAME")
 
     assert said("there") == said("nowhere")
+
+
+@pytest.mark.row("B62")
+def test_while_etcd_is_away_known_tokens_count_and_others_are_not_called_wrong() -> None:
+    vera, secret = identity("viewer"), "s" * 43
+    token = BearerToken("aaaaaaaa", hash_of(secret), vera, vera, "", 0.0, 100.0)
+    guard = CallGuard(Authorizer(table_of(*bindings())), takes_tokens=True, clock=lambda: 50.0)
+    known, unknown = (ContextWith(("authorization", f"Bearer rt_{id}_{secret}")) for id in ("aaaaaaaa", "bbbbbbbb"))
+    assert code_of(lambda: guard.identify(known)) == "UNAVAILABLE", "nothing was read yet"
+    guard.tokens.listed({b"/access/tokens/aaaaaaaa": token.stored()})
+    assert guard.identify(known).identity == vera
+    assert code_of(lambda: guard.identify(unknown)) == "UNAUTHENTICATED"
+    guard.tokens.is_current = False
+    assert guard.identify(known).token == token
+    assert code_of(lambda: guard.identify(unknown)) == "UNAVAILABLE"
+    assert code_of(lambda: guard.identify(ContextWith())) == "UNAUTHENTICATED", "no token is none"
+
+
+def a_token(maker: str = "viewer", secret: str = "s" * 43) -> BearerToken:
+    return BearerToken("aaaaaaaa", hash_of(secret), identity("viewer"), identity(maker), "", 0.0, 100.0)
+
+
+def taking_tokens(table: BindingTable, *tokens: BearerToken, at: float = 50.0) -> CallGuard:
+    guard = CallGuard(Authorizer(table), takes_tokens=True, clock=lambda: at)
+    guard.tokens.listed({f"/t/{one.id}".encode(): one.stored() for one in tokens})
+    return guard
+
+
+def showing(secret: str = "s" * 43, id: str = "aaaaaaaa") -> ContextWith:
+    return ContextWith(("authorization", f"Bearer rt_{id}_{secret}"))
+
+
+@pytest.mark.row("B38", "B40", "B41")
+def test_a_token_counts_as_it_was_made_and_until_it_expires() -> None:
+    table = table_of(*bindings())
+    assert taking_tokens(table, a_token()).identify(showing()).identity == identity("viewer")
+    for context in (showing("s" * 42), showing("s" * 42 + "S"), showing("S" + "s" * 42), showing(id="aaaaaaab")):
+        assert code_of(lambda one=context: taking_tokens(table, a_token()).identify(one)) == "UNAUTHENTICATED"  # type: ignore[misc]
+    assert code_of(lambda: taking_tokens(table, a_token(), at=100.0).identify(showing())) == "UNAUTHENTICATED"
+
+
+@pytest.mark.row("B43")
+def test_a_token_for_another_one_counts_while_its_maker_is_administrator() -> None:
+    by_admin = a_token("admin")
+    assert taking_tokens(table_of(*bindings()), by_admin).identify(showing()).identity == identity("viewer")
+    without = table_of(*(one for one in bindings() if one.subject != identity("admin")))
+    assert code_of(lambda: taking_tokens(without, by_admin).identify(showing())) == "PERMISSION_DENIED"
+    assert taking_tokens(without, a_token()).identify(showing()).identity == identity("viewer")
+    assert code_of(lambda: taking_tokens(BindingTable(), by_admin).identify(showing())) == "UNAVAILABLE"
+    guard = taking_tokens(table_of(*bindings()), a_token())
+    assert code_of(lambda: guard.authorize(guard.identify(showing()), "Access.IssueToken")) == "PERMISSION_DENIED"
+
+
+def test_what_etcd_has_that_is_no_token_lets_nobody_in() -> None:
+    vera, secret = identity("viewer"), "s" * 43
+    token = BearerToken("aaaaaaaa", hash_of(secret), vera, vera, "", 0.0, 100.0)
+    node = replace(token, subject=identity("node"))
+    table = TokenTable()
+    table.listed({b"/t/aaaaaaab": token.stored(), b"/t/x": b"\xff", b"/t/aaaaaaaa": node.stored()})
+    assert table.count == 0 and table.find(f"rt_aaaaaaaa_{secret}", 50.0) is None
+    assert len(table.problems) == 3 and any("which no token may" in one for one in table.problems)
+    table.changed([(b"/t/aaaaaaaa", token.stored())])
+    assert table.find(f"rt_aaaaaaaa_{secret}", 50.0) == token and table.find(f"rt_aaaaaaaa_{secret}", 100.0) is None
+    table.changed([(b"/t/aaaaaaaa", None)])
+    assert not table.counts(token, 50.0)

@@ -22,7 +22,7 @@ from tests.access import (
 )
 from tests.access.matrix import bindings, table_of
 from tests.planted_bugs import ACCESS, planted
-from tests.server import test_edge
+from tests.server import test_edge, test_revocations
 
 
 def _cells_of(call: str) -> Callable[[], None]:
@@ -54,6 +54,10 @@ NOTICED_BY: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         "pods alike are not judged": lambda: test_ways_in.test_a_new_pod_is_refused_by_the_field(
             "B65", "SubmitMany, pods alike were admitted"
         ),
+        "tokens do not expire": test_call_guard.test_a_token_counts_as_it_was_made_and_until_it_expires,
+        "of a token the id is enough": test_call_guard.test_a_token_counts_as_it_was_made_and_until_it_expires,
+        "tokens outlive their maker's role": test_call_guard.test_a_token_for_another_one_counts_while_its_maker_is_administrator,
+        "revocations are not looked at": test_revocations.test_what_etcd_has_that_is_no_revocation_refuses_nobody,
         "the last administrator may go": test_access_service.test_the_last_administrator_stays,
     }
 )

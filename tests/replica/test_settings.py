@@ -24,6 +24,13 @@ TLS = TlsFiles.within(Path("/tls"))
         ({"listen": ":7420"}, "--listen ':7420': an address is host:port"),
         ({"listen": "127.0.0.1:http"}, "--listen '127.0.0.1:http': an address is host:port"),
         ({"listen": "127.0.0.1:65536"}, "--listen 127.0.0.1:65536: the port is 0 to 65535"),
+        ({"token_listen": "7421", "tls": TLS}, "--token-listen '7421': an address is host:port"),
+        (
+            {"token_listen": "127.0.0.1:7421"},
+            "--token-listen 127.0.0.1:7421: tokens go over TLS alone, with --tls-cert-file, --tls-private-key-file and"
+            " --client-ca-file",
+        ),
+        ({"audit_log": "off", "audit_strict": True}, "--audit-strict: there is no audit log to write, as --audit-log is off"),
         (
             {"listen": "10.0.0.1:7420", "insecure_loopback": True},
             "--insecure-loopback: --listen 10.0.0.1:7420 is no loopback address",

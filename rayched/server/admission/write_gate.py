@@ -55,6 +55,10 @@ CALLS: Final[Mapping[str, Precedence]] = {
     "Admin.Scale": Precedence.USERS,
     "Access.Grant": Precedence.USERS,
     "Access.RevokeGrant": Precedence.USERS,
+    "Access.IssueToken": Precedence.USERS,
+    "Access.RevokeToken": Precedence.USERS,
+    "Access.RevokeCertificate": Precedence.USERS,
+    "Access.Readmit": Precedence.USERS,
 }
 """The calls that write."""
 

@@ -17,6 +17,7 @@ from rayched.access.authorizing import AccessAllowed
 from rayched.access.binding_limits import NO_LIMITS, BindingLimits
 from rayched.access.identity import Identity, IdentityKind
 from rayched.access.requests import Facts
+from rayched.access.tokens import BearerToken
 from rayched.api.identity import node_identity
 from rayched.api.kinds import NODE
 from rayched.server.errors import ApiFailure
@@ -35,7 +36,11 @@ class Caller:
     """The connection, as gRPC names it."""
     address: str = ""
     """Of the host that it comes from, without a port."""
+    token: BearerToken | None = None
+    """Which it has shown; None: a certificate, or nothing."""
     is_passed_on: bool = False
+    serial: str = ""
+    """Of the certificate that was shown."""
     passed_on_by: str = ""
     """The URI of the replica that asks for it."""
     claimed: str = ""
@@ -88,6 +93,8 @@ class Caller:
 
 Identify: TypeAlias = Callable[[Any], Caller]
 """Who makes the call of a gRPC context. Raises ApiFailure (UNAUTHENTICATED)."""
+Check: TypeAlias = Callable[[Caller], None]
+"""Whether a caller who was identified may go on. Raises ApiFailure."""
 Authorize: TypeAlias = Callable[[Caller, str], None]
 """Whether a caller may make a call such as "Submission.Submit" at all. Raises ApiFailure (PERMISSION_DENIED, UNAVAILABLE)."""
 

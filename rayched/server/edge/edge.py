@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rayched.server.edge.byte_budget import ByteBudget
-from rayched.server.edge.caller import Authorize, Caller, Identify, address_of, is_local
+from rayched.server.edge.caller import Authorize, Caller, Check, Identify, address_of, is_local
 from rayched.server.edge.fairness import FairQueues
 from rayched.server.edge.limits import CallerLimits, EdgeLimits, granted
 from rayched.server.edge.method_traits import MethodTraits, RateKind
@@ -51,6 +51,8 @@ class EdgePorts:
     authorize: Authorize
     judge: CertificateJudge | None = None
     """Whether certificates count, also later on; None: there are none."""
+    check: Check = lambda _: None
+    """Whether who was identified is still let in, in the middle of a call."""
     clock: Callable[[], float] = time.monotonic
 
 

@@ -163,7 +163,8 @@ class Passage:
         return answer
 
     def check_certificate(self) -> None:
-        """Raises UNAUTHENTICATED where the caller's does not count any more."""
+        """Raises UNAUTHENTICATED where the caller's does not count any more, or their token."""
+        self._edge.ports.check(self.caller)
         if self._edge.ports.judge is not None:
             self._edge.ports.judge.check_again(self._context)
 

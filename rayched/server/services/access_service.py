@@ -1,4 +1,4 @@
-"""The service rayched.v1.Access: who one is, what one may, and the role bindings. Any replica serves it.
+"""The service rayched.v1.Access: who one is, what one may, the role bindings, and tokens (token_calls.py). Any replica serves it.
 
 A binding is written at `<root>/access/bindings/<id>`, and in force at a replica once its watch has delivered it. The last binding
 to the role admin stays: a removal is conditional on another one being as it was seen, so that of two administrators who take each
@@ -15,11 +15,15 @@ from rayched.access.bindings import BindingErrors, RoleBinding, read_binding
 from rayched.access.identity import Identity, IdentityError
 from rayched.access.policy import NO_KIND, POLICY, AccessRole
 from rayched.access.requests import RequestFacts
+from rayched.access.revocations import RevocationTable
+from rayched.access.tokens import TokenTable
 from rayched.api import kinds
 from rayched.api.errors import FieldError, quoted
 from rayched.server.errors import conflict, forbidden_by_state, invalid, invalid_fields, not_found, over_limit
 from rayched.server.objects import ATTEMPTS_MAX, Objects, lost_write
 from rayched.server.rpc import Call
+from rayched.server.services.revocation_calls import RevocationCalls
+from rayched.server.services.token_calls import TokenCalls
 from rayched.store.entries import Entry
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
 from rayched.v1 import access_pb2
@@ -43,10 +47,12 @@ RULE_ACCESS_LAST_ADMIN: bool = True
 """Broken by tests alone."""
 
 
-class AccessService:
+class AccessService(TokenCalls, RevocationCalls):
     """Owned by the event loop."""
 
-    def __init__(self, objects: Objects, authorizer: Authorizer) -> None:
+    def __init__(self, objects: Objects, authorizer: Authorizer, tokens: TokenTable, revoked: RevocationTable) -> None:
+        TokenCalls.__init__(self, objects, tokens)
+        RevocationCalls.__init__(self, objects, revoked, authorizer.table)
         self._objects = objects
         self._authorizer = authorizer
 

@@ -1,0 +1,174 @@
+"""Bearer tokens: `rt_<id>_<secret>`, of which etcd has the SHA-256 alone. Pure but for whoever draws them.
+
+    rt_ k3v9x2pq _ 43 characters of base64url, 32 random bytes
+
+A token stands for an identity of the kind user or web, and lets what that identity may. It counts until it expires, at the latest
+after 365 days, or is revoked. The text is compared as it is: no other spelling of the same bytes counts.
+
+Where a token does not count the answer is the same, whether there is none with its id, the secret is another one, or it has
+expired or was revoked; and an unknown id costs the same hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from rayched.access.identity import Identity, IdentityError, IdentityKind
+from rayched.v1 import access_pb2
+
+ID_CHARACTERS: Final = 8
+SECRET_BYTES: Final = 32
+TOKEN_KINDS: Final = (IdentityKind.USER, IdentityKind.WEB)
+"""Whom tokens stand for: what calls as a node or a replica has a certificate."""
+DAY: Final = 86_400
+SECONDS_MIN: Final = 3_600
+SECONDS_DEFAULT: Final = 30 * DAY
+SECONDS_MAX: Final = 365 * DAY
+PROBLEMS_MAX: Final = 20
+
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
+_TEXT: Final = re.compile(rf"rt_([{_ALPHABET}]{{{ID_CHARACTERS}}})_([A-Za-z0-9_-]{{43}})")
+_NOBODYS_HASH: Final = bytes(32)
+
+RULE_TOKENS_EXPIRE: bool = True
+RULE_TOKENS_ARE_COMPARED: bool = True
+"""Broken by tests alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """One that etcd has."""
+
+    id: str
+    sha256: bytes
+    subject: Identity
+    maker: Identity
+    note: str
+    made_at: float
+    expires_at: float
+    """Both in seconds since 1970."""
+
+    def to_message(self) -> access_pb2.Token:
+        """Without what is known of its secret."""
+        return access_pb2.Token(
+            id=self.id,
+            subject=self.subject.uri,
+            maker=self.maker.uri,
+            note=self.note,
+            made_at_ms=int(self.made_at * 1e3),
+            expires_at_ms=int(self.expires_at * 1e3),
+        )
+
+    def stored(self) -> bytes:
+        """As it lies in etcd."""
+        message = self.to_message()
+        message.sha256 = self.sha256
+        return message.SerializeToString(deterministic=True)
+
+
+def token_text(id: str, secret: str) -> str:
+    return f"rt_{id}_{secret}"
+
+
+def new_id(draw: Callable[[int], bytes]) -> str:
+    """`draw`: so many random bytes."""
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in draw(ID_CHARACTERS))
+
+
+def new_secret(draw: Callable[[int], bytes]) -> str:
+    return base64.urlsafe_b64encode(draw(SECRET_BYTES)).decode().rstrip("=")
+
+
+def hash_of(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def token_at(key: bytes, value: bytes) -> BearerToken | str:
+    """What lies at a key of etcd, or why it is no token."""
+    try:
+        message = access_pb2.Token.FromString(value)
+        subject, maker = Identity.parse(message.subject), Identity.parse(message.maker)
+    except DecodeError:
+        return "what lies there is no message of that kind"
+    except IdentityError as error:
+        return str(error)
+    if key.rpartition(b"/")[2] != message.id.encode() or len(message.sha256) != len(_NOBODYS_HASH):
+        return "what lies there belongs to another key, or has no hash"
+    if subject.kind not in TOKEN_KINDS:
+        return f"it stands for {subject}, which no token may"
+    times = message.made_at_ms / 1e3, message.expires_at_ms / 1e3
+    return BearerToken(message.id, message.sha256, subject, maker, message.note, *times)
+
+
+class TokenTable:
+    """Those that one replica knows: fed from etcd in the order of its revisions. Owner: the event loop."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, BearerToken] = {}
+        self._by_id: dict[str, BearerToken] = {}
+        self._problems: dict[bytes, str] = {}
+        self.is_current = False
+        """It is as etcd has it, so far as is known: one that is not there is none."""
+
+    def listed(self, entries: Mapping[bytes, bytes]) -> None:
+        """All that etcd has, by key."""
+        self._by_key.clear()
+        self._problems.clear()
+        for key, value in entries.items():
+            self._read(key, value)
+        self.is_current = True
+        self._index()
+
+    def changed(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Keys and what they have now, in order; None: nothing any more."""
+        for key, value in changes:
+            self._by_key.pop(key, None)
+            self._problems.pop(key, None)
+            if value is not None:
+                self._read(key, value)
+        self._index()
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, a line each; the first of them."""
+        return [self._problems[key] for key in sorted(self._problems)[:PROBLEMS_MAX]]
+
+    @property
+    def count(self) -> int:
+        return len(self._by_id)
+
+    def of(self, subject: str) -> int:
+        """How many stand for an identity."""
+        return sum(one.subject.uri == subject for one in self._by_id.values())
+
+    def find(self, text: str, now: float) -> BearerToken | None:
+        """The token that this text is, if it counts at a time in seconds since 1970."""
+        parsed = _TEXT.fullmatch(text)
+        id, secret = parsed.groups() if parsed is not None else ("", "")
+        found = self._by_id.get(id)
+        is_it = hmac.compare_digest(hash_of(secret), _NOBODYS_HASH if found is None else found.sha256)
+        if found is None or (RULE_TOKENS_ARE_COMPARED and not is_it):
+            return None
+        return found if self.counts(found, now) else None
+
+    def counts(self, token: BearerToken, now: float) -> bool:
+        """Whether one that was found before does still."""
+        return self._by_id.get(token.id) == token and (now < token.expires_at or not RULE_TOKENS_EXPIRE)
+
+    def _read(self, key: bytes, value: bytes) -> None:
+        found = token_at(key, value)
+        if isinstance(found, str):
+            self._problems[key] = f"the token at {key.decode(errors='backslashreplace')} lets nobody in: {found}"
+        else:
+            self._by_key[key] = found
+
+    def _index(self) -> None:
+        self._by_id = {token.id: token for token in self._by_key.values()}

@@ -1,0 +1,123 @@
+"""Tokens of the service Access: made, told and revoked, at `<root>/access/tokens/<id>`.
+
+A token is in force at a replica once its watch has delivered it, and out of force in the same way. Its secret is drawn here, is
+in one answer, and etcd has its hash. Whoever may make one is settled before (policy.py): for oneself, or as an administrator.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from rayched.access.identity import Identity, IdentityError
+from rayched.access.tokens import (
+    SECONDS_DEFAULT,
+    SECONDS_MAX,
+    SECONDS_MIN,
+    TOKEN_KINDS,
+    BearerToken,
+    TokenTable,
+    hash_of,
+    new_id,
+    new_secret,
+    token_at,
+    token_text,
+)
+from rayched.api.errors import quoted
+from rayched.server.errors import conflict, invalid, not_found, over_limit
+from rayched.server.objects import ATTEMPTS_MAX, Objects, lost_write
+from rayched.server.rpc import Call
+from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut
+from rayched.v1.access_pb2 import (
+    IssueTokenRequest,
+    IssueTokenResponse,
+    ListTokensRequest,
+    ListTokensResponse,
+    RevokeTokenRequest,
+    RevokeTokenResponse,
+)
+
+TOKENS_MAX: Final = 10_000
+TOKENS_OF_ONE_MAX: Final = 100
+NOTE_MAX: Final = 200
+"""Characters."""
+
+
+class TokenCalls:
+    """A part of AccessService. Owned by the event loop."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        tokens: TokenTable,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`draw`: so many random bytes; `clock`: seconds since 1970."""
+        self._store, self._keys = objects.store, objects.keys
+        self._tokens = tokens
+        self._draw = draw
+        self._clock = clock
+
+    async def issue_token(self, request: IssueTokenRequest, call: Call) -> IssueTokenResponse:
+        subject, seconds = _checked(request)
+        if self._tokens.count >= TOKENS_MAX:
+            raise over_limit(f"there are {TOKENS_MAX} tokens, which is the most there may be; revoke some")
+        if self._tokens.of(subject.uri) >= TOKENS_OF_ONE_MAX:
+            raise over_limit(f"{subject.uri} has {TOKENS_OF_ONE_MAX} tokens, which is the most there may be; revoke some")
+        secret, now = new_secret(self._draw), self._clock()
+        for _ in range(ATTEMPTS_MAX):
+            made = BearerToken(
+                new_id(self._draw), hash_of(secret), subject, call.caller.identity, request.note, now, now + seconds
+            )
+            outcome = (await self._store.send(None, [GuardedPut(self._keys.token(made.id), 0, made.stored())]))[0]
+            if isinstance(outcome, Committed):
+                text = token_text(made.id, secret)
+                return IssueTokenResponse(token=made.to_message(), secret=text, revision=outcome.revision)
+            if not isinstance(outcome, Conflict):
+                raise lost_write(outcome, "Token")
+            # Another one has this id.
+        raise conflict("Token: no id is free; try again")
+
+    async def list_tokens(self, request: ListTokensRequest, _: Call) -> ListTokensResponse:
+        page = await self._store.list_all(self._keys.tokens_prefix)
+        read = (token_at(entry.key, entry.value) for entry in page.entries)
+        found = [one for one in read if isinstance(one, BearerToken) and request.subject in ("", one.subject.uri)]
+        found.sort(key=lambda one: (one.subject.uri, one.id))
+        return ListTokensResponse(tokens=[one.to_message() for one in found], revision=page.revision)
+
+    async def revoke_token(self, request: RevokeTokenRequest, _: Call) -> RevokeTokenResponse:
+        if not request.id:
+            raise invalid("id: is missing; want that of a token, as `rayched token list` shows it")
+        key = self._keys.token(request.id)
+        for _attempt in range(ATTEMPTS_MAX):
+            entry = await self._store.get(key)
+            token = None if entry is None else token_at(key, entry.value)
+            if entry is None or not isinstance(token, BearerToken) or token.subject.uri != request.subject:
+                # The same for another one's.
+                raise not_found(f"Token {request.id} of {request.subject}")
+            outcome = (await self._store.send(None, [GuardedDelete(key, entry.mod_revision)]))[0]
+            if isinstance(outcome, Committed):
+                return RevokeTokenResponse(token=token.to_message(), revision=outcome.revision)
+            if not isinstance(outcome, Conflict):
+                raise lost_write(outcome, f"Token {request.id}")
+        raise conflict(f"Token {request.id}: others keep changing it; try again")
+
+
+def _checked(request: IssueTokenRequest) -> tuple[Identity, int]:
+    """Whom the token is to stand for, and for how many seconds. Raises INVALID_ARGUMENT."""
+    try:
+        subject = Identity.parse(request.subject)
+    except IdentityError as error:
+        raise invalid(f"subject: {error}") from None
+    if subject.kind not in TOKEN_KINDS:
+        allowed = " or ".join(kind.value for kind in TOKEN_KINDS)
+        raise invalid(f"subject: {subject} is of the kind {subject.kind.value}; a token stands for a {allowed}")
+    seconds = request.seconds or SECONDS_DEFAULT
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise invalid(f"seconds: found {seconds}, allowed are {SECONDS_MIN} (an hour) to {SECONDS_MAX} (365 days)")
+    if len(request.note) > NOTE_MAX:
+        raise invalid(f"note: {quoted(request.note)} has {len(request.note)} characters, at most {NOTE_MAX} are allowed")
+    return subject, seconds
