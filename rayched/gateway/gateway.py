@@ -62,7 +62,8 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
     async with client:
         front = GatewayFront(lambda _identity: client, time.time)
         application = web.Application(client_max_size=BODY_BYTES_MAX)
-        application.router.add_route("*", "/{path:.*}", front.handle)
+        # A path may have line breaks in it, which `.` does not match: what no route has, aiohttp answers in words of its own.
+        application.router.add_route("*", r"/{path:[\s\S]*}", front.handle)
         # With cancellation a watch ends with its client, also while nothing happens.
         runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS, handle_signals=False

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rayched.gateway import bodies
@@ -89,6 +89,7 @@ METHODS = st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPT
     | st.binary(max_size=60).map(lambda raw: PREFIX + raw)
     | st.binary(max_size=20),
 )
+@example(method="GET", place="/api/v1/pods/%0A", query={}, kind="", body=b"")
 def test_no_request_ends_in_an_internal_error(
     url: str, method: str, place: str, query: dict[str, str], kind: str, body: bytes
 ) -> None:
