@@ -1,39 +1,19 @@
-"""The three patches of Kubernetes, on plain documents: strategic, merge and JSON. Pure; documents that come in stay as they are.
+"""Merge patches and JSON patches, on plain documents. Pure; documents that come in stay as they are.
 
-Source: RFC 7386 (merge), RFC 6902 (JSON), and the strategic merge of apimachinery 1.34, of which `$setElementOrder` and
-`$retainKeys` are passed over: they keep an order and drop fields that no object here has.
+Kubernetes' third patch, the strategic one, is in strategic_patches.py.
+
+Source: RFC 7386 (merge), RFC 6902 (JSON).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any, Final
 
 from rayched.api.errors import quoted
 
 Document = dict[str, Any]
 
-_MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "addresses": ("type",),
-    "conditions": ("type",),
-    "containers": ("name",),
-    "env": ("name",),
-    "hostAliases": ("ip",),
-    "imagePullSecrets": ("name",),
-    "initContainers": ("name",),
-    "ownerReferences": ("uid",),
-    "ports": ("containerPort", "port"),
-    "taints": ("key",),
-    "topologySpreadConstraints": ("topologyKey",),
-    "volumeMounts": ("mountPath",),
-    "volumes": ("name",),
-}
-"""By what items of a list are known; of several keys the one that the items have. Other lists are replaced as a whole."""
-_MERGED_SETS: Final = frozenset({"finalizers", "podCIDRs"})
-_DIRECTIVE: Final = "$patch"
-_DELETED_ITEMS: Final = "$deleteFromPrimitiveList/"
-_PASSED_OVER: Final = ("$setElementOrder/", "$retainKeys")
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
@@ -51,58 +31,6 @@ def merge_patch(document: Any, patch: Any) -> Any:
             result.pop(key, None)
         else:
             result[key] = merge_patch(result.get(key), value)
-    return result
-
-
-def strategic_patch(document: Any, patch: Any) -> Any:
-    """As merge_patch, but lists of objects that have a key are merged by it. Raises PatchFault."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    directive = patch.get(_DIRECTIVE)
-    rest = {key: value for key, value in patch.items() if key != _DIRECTIVE and not key.startswith(_PASSED_OVER)}
-    if directive == "replace":
-        return copy.deepcopy(rest)
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise PatchFault(f"{_DIRECTIVE}: found {quoted(str(directive))}, allowed are merge, replace and delete")
-    result = dict(document) if isinstance(document, dict) else {}
-    for key, value in rest.items():
-        if key.startswith(_DELETED_ITEMS):
-            name = key.removeprefix(_DELETED_ITEMS)
-            result[name] = [one for one in result.get(name) or [] if one not in value]
-        elif value is None:
-            result.pop(key, None)
-        elif isinstance(value, list):
-            result[key] = _merged_list(key, result.get(key) or [], value)
-        else:
-            result[key] = strategic_patch(result.get(key), value)
-    return result
-
-
-def _merged_list(name: str, items: list[Any], patch: list[Any]) -> list[Any]:
-    if name in _MERGED_SETS:
-        return [*items, *(one for one in patch if one not in items)]
-    changes = [one for one in patch if not (isinstance(one, dict) and set(one) == {_DIRECTIVE})]
-    if len(changes) < len(patch):
-        # {"$patch": "replace"} as an item of its own is about the list as a whole.
-        return [copy.deepcopy(one) for one in changes]
-    key = next(
-        (one for one in _MERGE_KEYS.get(name, ()) if all(isinstance(item, dict) and one in item for item in changes)), None
-    )
-    if key is None:
-        if name in _MERGE_KEYS:
-            raise PatchFault(f"{name}: each item needs its {' or '.join(_MERGE_KEYS[name])}, by which it is known")
-        return copy.deepcopy(patch)
-    result = list(items)
-    for change in changes:
-        places = [place for place, item in enumerate(result) if isinstance(item, dict) and item.get(key) == change[key]]
-        if change.get(_DIRECTIVE) == "delete":
-            result = [item for place, item in enumerate(result) if place not in places]
-        elif places:
-            result[places[0]] = strategic_patch(result[places[0]], change)
-        else:
-            result.append(strategic_patch({}, change))
     return result
 
 

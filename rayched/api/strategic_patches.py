@@ -14,8 +14,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
+from rayched.api.merge_keys import LISTS, REPLACED, SET, MergedList, field_type
 from rayched.api.patches import PatchFault
-from rayched.gateway.merge_keys import LISTS, REPLACED, SET, MergedList, field_type
 
 Document = dict[str, Any]
 

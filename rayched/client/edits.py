@@ -15,17 +15,19 @@ from rayched.api import kinds
 from rayched.api.errors import quoted
 from rayched.api.kinds import AnyObject, Kind, unwrap, wrap
 from rayched.api.manifest import read_object, write_object
-from rayched.api.patches import json_patch, merge_patch, strategic_patch
+from rayched.api.patches import json_patch, merge_patch
+from rayched.api.strategic_patches import strategic_patch
 from rayched.client import calls
 from rayched.client.errors import ApiError
 from rayched.client.pinned import Steps
 from rayched.v1.services_pb2 import ApplyResponse
 
-PATCHES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+PATCHES: Final[Mapping[str, Callable[[Any, Any, str], Any]]] = {
     "strategic": strategic_patch,
-    "merge": merge_patch,
-    "json": json_patch,
+    "merge": lambda document, patch, _: merge_patch(document, patch),
+    "json": lambda document, patch, _: json_patch(document, patch),
 }
+"""By its type, what a patch makes of a document of a kind."""
 
 Edit = Callable[[AnyObject], AnyObject]
 """A changed object, made of one that stays as it is."""
@@ -83,7 +85,7 @@ def patch_edit(patch: Any, patch_type: str) -> Edit:
     change = PATCHES[patch_type]
 
     def edit(found: AnyObject) -> AnyObject:
-        document = change(write_object(wrap(found)), patch)
+        document = change(write_object(wrap(found)), patch, kinds.of_message(found).name)
         item = unwrap(read_object(document).object)
         # Whose it is and at what revision is not the patch's to say, but it may insist on a revision.
         item.metadata.name, item.metadata.namespace = found.metadata.name, found.metadata.namespace

@@ -14,6 +14,7 @@ import grpc
 
 from rayched.api.kinds import AnyObject, Kind, unwrap
 from rayched.api.patches import PatchFault, json_patch, merge_patch
+from rayched.api.strategic_patches import strategic_patch
 from rayched.client.errors import ApiError
 from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway import bodies, rendering
@@ -29,7 +30,6 @@ from rayched.gateway.statuses import (
     success,
     unsupported_type,
 )
-from rayched.gateway.strategic_patches import strategic_patch
 
 PAGE_MAX: Final = 500
 _ATTEMPTS_MAX: Final = 5

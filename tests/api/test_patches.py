@@ -7,18 +7,7 @@ from typing import Any
 
 import pytest
 
-from rayched.api.patches import PatchFault, json_patch, merge_patch, strategic_patch
-
-POD: dict[str, Any] = {
-    "metadata": {"name": "web", "labels": {"app": "web", "tier": "front"}, "finalizers": ["a"]},
-    "spec": {
-        "containers": [
-            {"name": "main", "image": "web:1", "env": [{"name": "A", "value": "1"}]},
-            {"name": "side", "image": "s:1"},
-        ],
-        "tolerations": [{"key": "a"}],
-    },
-}
+from rayched.api.patches import PatchFault, json_patch, merge_patch
 
 
 @pytest.mark.parametrize(
@@ -39,43 +28,6 @@ def test_a_merge_patch_does_what_its_rfc_shows(document: Any, patch: Any, result
     before = copy.deepcopy(document)
     assert merge_patch(document, patch) == result
     assert document == before
-
-
-def test_a_strategic_patch_knows_items_by_their_keys() -> None:
-    before = copy.deepcopy(POD)
-    patch = {
-        "metadata": {"labels": {"tier": None, "new": "x"}, "finalizers": ["b"]},
-        "spec": {
-            "containers": [{"name": "main", "env": [{"name": "B", "value": "2"}]}, {"name": "side", "$patch": "delete"}],
-            "tolerations": [{"key": "b"}],
-        },
-    }
-    found = strategic_patch(POD, patch)
-    assert found["metadata"] == {"name": "web", "labels": {"app": "web", "new": "x"}, "finalizers": ["a", "b"]}
-    (main,) = found["spec"]["containers"]
-    assert main == {
-        "name": "main",
-        "image": "web:1",
-        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
-    }
-    assert found["spec"]["tolerations"] == [{"key": "b"}]
-    assert before == POD
-
-
-def test_directives_replace_and_delete() -> None:
-    found = strategic_patch(
-        POD,
-        {
-            "metadata": {"labels": {"$patch": "replace", "only": "this"}, "$deleteFromPrimitiveList/finalizers": ["a"]},
-            "spec": {"containers": [{"$patch": "replace"}, {"name": "new", "image": "n:1"}], "$setElementOrder/containers": []},
-        },
-    )
-    assert found["metadata"] == {"name": "web", "labels": {"only": "this"}, "finalizers": []}
-    assert found["spec"]["containers"] == [{"name": "new", "image": "n:1"}]
-    with pytest.raises(PatchFault, match="allowed are merge, replace and delete"):
-        strategic_patch(POD, {"spec": {"$patch": "odd"}})
-    with pytest.raises(PatchFault, match="containers: each item needs its name"):
-        strategic_patch(POD, {"spec": {"containers": [{"image": "x"}]}})
 
 
 @pytest.mark.parametrize(

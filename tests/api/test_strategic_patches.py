@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rayched.api.patches import PatchFault
-from rayched.gateway.strategic_patches import strategic_patch
+from rayched.api.strategic_patches import strategic_patch
 
 
 def _pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:

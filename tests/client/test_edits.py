@@ -11,7 +11,7 @@ from rayched.api.kinds import AnyObject
 from rayched.client.calls import UnaryCall
 from rayched.client.edits import Edit, annotation_edit, edited, label_edit, patch_edit
 from rayched.client.errors import ApiError
-from rayched.v1.core_pb2 import Pod
+from rayched.v1.core_pb2 import Node, Pod
 from rayched.v1.services_pb2 import ApplyRequest, ApplyResponse
 
 
@@ -87,3 +87,20 @@ def test_whose_object_it_is_is_not_the_patchs_to_say() -> None:
     found = patch_edit({"metadata": {"name": "other", "uid": "x", "namespace": "y"}}, "strategic")(a_pod("3"))
     assert (found.metadata.name, found.metadata.namespace, found.metadata.uid) == ("web", "default", "u")
     assert found.metadata.resource_version == "3"
+
+
+def test_a_strategic_patch_goes_by_the_kind_of_what_it_changes() -> None:
+    node = Node(api_version="v1", kind="Node")
+    node.metadata.name = "n"
+    node.spec.taints.add(key="a", effect="NoSchedule")
+    found = patch_edit({"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}}, "strategic")(node)
+    assert isinstance(found, Node)
+    # A node's taints are replaced as a whole, and a pod's containers are known by their names.
+    assert [taint.key for taint in found.spec.taints] == ["b"]
+    pod = a_pod("3")
+    pod.spec.containers.add(name="side", image="s:1")
+    names = [one.name for one in pod.spec.containers]
+    changed = patch_edit({"spec": {"containers": [{"name": "side", "image": "s:2"}]}}, "strategic")(pod)
+    assert isinstance(changed, Pod)
+    assert [one.name for one in changed.spec.containers] == names
+    assert changed.spec.containers[-1].image == "s:2"
