@@ -93,7 +93,7 @@ simulate: $(STAMP) ## replicas, etcd, network and clocks in simulated worlds tha
 mutants: $(STAMP) ## plant small changes into the code; fails when tests notice less than 85 %: make mutants [SEED=1] [COUNT=200] [ROOM=queue] [ARGS=...]
 	@$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOM),--room $(ROOM)) $(ARGS)
 
-access: $(STAMP) ## who may what: every call by every role, and sixteen bugs of access that have to be noticed
+access: $(STAMP) ## who may what: every call by every role, and seventeen bugs of access that have to be noticed
 	@$(BIN)/python -m pytest -q tests/access -m "not cluster"
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR

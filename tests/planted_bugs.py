@@ -104,6 +104,7 @@ ACCESS: Final[Mapping[str, str]] = MappingProxyType(
         "each node is one's own": "rayched.access.authorizing:RULE_ACCESS_OWN_NODE",
         "subjects are prefixes": "rayched.access.authorizing:RULE_ACCESS_SUBJECTS_ARE_EXACT",
         "anybody asks for others": "rayched.server.call_guard:RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS",
+        "gateways ask for anybody": "rayched.server.call_guard:RULE_ACCESS_GATEWAYS_ASK_FOR_USERS",
         "a request is read before it is judged": "rayched.server.call_guard:RULE_ACCESS_BEFORE_READING",
         "the request is not judged": "rayched.server.call_guard:RULE_ACCESS_REQUESTS",
         "streams outlive their right": "rayched.server.call_guard:RULE_ACCESS_STREAMS_END",

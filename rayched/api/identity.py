@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 IDENTITY_METADATA: Final = "rayched-identity"
+FOR_METADATA: Final = "rayched-for"
+"""In whose name a replica or a gateway makes a call: the URI of an identity, which is believed from these alone."""
 _NODE_PREFIX: Final = "system:node:"
 
 

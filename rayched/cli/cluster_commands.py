@@ -14,6 +14,7 @@ from rayched.cli.cluster_options import ClusterOptions, with_cluster_options
 from rayched.cli.connection import connected
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server
+from rayched.cli.own_gateway_options import OwnGatewayOptions
 from rayched.cli.printing import GrowingTable, fail, fail_all, note, out, plain_table, wrong
 from rayched.cli.serving_options import ServingOptions
 from rayched.controllers.node_settings import NodeSettingsError
@@ -42,7 +43,7 @@ class LeaderOutput(enum.StrEnum):
 
 
 @with_cluster_options
-@with_option_groups({"serving": ServingOptions}, {})
+@with_option_groups({"serving": ServingOptions, "beside": OwnGatewayOptions}, {})
 def replica(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the API.")] = f"127.0.0.1:{DEFAULT_PORT}",
     advertise_address: Annotated[
@@ -67,6 +68,7 @@ def replica(
     shard_always: Annotated[bool, typer.Option("--shard-always", hidden=True)] = False,
     *,
     serving: ServingOptions,
+    beside: OwnGatewayOptions,
     shared: ClusterOptions,
 ) -> None:
     """Run one replica in the foreground."""
@@ -77,6 +79,7 @@ def replica(
     from rayched.replica.scheduler_settings import SchedulerSettingsError
 
     try:
+        served = serving.settings()
         settings = ReplicaSettings(
             listen=listen,
             advertise_address=advertise_address,
@@ -84,7 +87,8 @@ def replica(
             ray_address=ray_address,
             compact=compact,
             shard_always=shard_always,
-            **serving.settings(),
+            **served,
+            **beside.settings(served["tls"], served["client_deny_list"]),
             **shared.settings(),
         )
         if lines := settings.missing_certificates():

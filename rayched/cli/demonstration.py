@@ -15,17 +15,19 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.cli import printing
 from rayched.cli.manifests import read_manifests
+from rayched.cli.port_options import check_ports
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.real_nodes import RealNodes
 from rayched.cli.real_work import RUNS_PODS, RealWork, WorkFound
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
-from rayched.cli.up_command import check_ports
+from rayched.cli.up_command import kubeconfig_command
 from rayched.client.contexts import ContextError
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.pki.errors import PkiError
 from rayched.replica.cluster.local_cluster import ReplicaFailed
 from rayched.replica.etcd.etcd_binary import EtcdServerError
+from rayched.replica.settings import GATEWAY_PORT_DISTANCE
 from rayched.v1.core_pb2 import Pod
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ The cluster stays until you press Ctrl-C. Its replicas: {addresses}. In another 
   kill -9 {pid}                                    # the leader's process; then rayched leader -w
   rayched cordon node-000
   rayched delete pods -l app=batch
+  {kubeconfig}      # kubectl --kubeconfig rayched.kubeconfig get pods
 """
 
 
@@ -68,7 +71,9 @@ class Demonstration:
         manifests = [kinds.unwrap(result.object) for result in read_manifests([str(self.examples)])]
         profiles = self.examples / "scheduler" / "profiles.yaml"
         options = ["--config", str(profiles.absolute())] if profiles.exists() else []
-        check_ports(range(self.port, self.port + self.replicas))
+        gateway_port = self.port + GATEWAY_PORT_DISTANCE
+        for first in (self.port, gateway_port):
+            check_ports(range(first, first + self.replicas))
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         work = _real_work(self.examples / "work") if self.real_nodes else []
         began = time.monotonic()
@@ -81,7 +86,15 @@ class Demonstration:
             with (
                 scratch_directory("demo") as directory,
                 _certificates(directory, self.replicas) as pki,
-                Rehearsal(directory, shapes, self.replicas, first_port=self.port, options=options, pki=pki) as rehearsal,
+                Rehearsal(
+                    directory,
+                    shapes,
+                    self.replicas,
+                    first_port=self.port,
+                    first_gateway_port=gateway_port,
+                    options=options,
+                    pki=pki,
+                ) as rehearsal,
                 pki.context(rehearsal.cluster.addresses),
                 contextlib.ExitStack() as owned,
             ):
@@ -105,7 +118,7 @@ def _certificates(directory: Path, replicas: int) -> Iterator[LocalPki]:
 
     place = directory / "pki"
     try:
-        yield LocalPki(place, replicas)
+        yield LocalPki(place, replicas, gateways=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -223,6 +236,7 @@ def _load(pods: int) -> Iterator[Pod]:
 
 def _stay(rehearsal: Rehearsal) -> None:
     pid = rehearsal.leader().pid
-    out(_KEPT.format(addresses=", ".join(rehearsal.cluster.addresses), pid=pid))
+    cluster = rehearsal.cluster
+    out(_KEPT.format(addresses=", ".join(cluster.addresses), pid=pid, kubeconfig=kubeconfig_command(cluster)))
     while True:
         time.sleep(1.0)

@@ -4,65 +4,115 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
+from rayched.cli.context_option import chosen_context
 from rayched.cli.options import Namespace, Server
 from rayched.cli.printing import fail, note, out, wrong
+from rayched.client.contexts import choose
+from rayched.pki.tls_files import TlsFiles
+from rayched.replica.settings import GATEWAY_PORT_DISTANCE
 
 _DEFAULT_LISTEN = "127.0.0.1:7620"
 
-GatewayAddress = Annotated[str, typer.Option("--gateway", metavar="URL", help="Where the gateway listens.")]
+
+def _file(flag: str, help_text: str) -> Any:
+    return typer.Option(flag, metavar="FILE", help=help_text, show_default=False)
 
 
 def gateway(
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to listen, on loopback; port 0: any.")
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen; without certificates on loopback. Port 0: any.")
     ] = _DEFAULT_LISTEN,
     server: Server = None,
+    tls_cert_file: Annotated[
+        Path | None,
+        _file("--tls-cert-file", "The gateway's certificate, of kind web: with it, its key and --client-ca-file, TLS."),
+    ] = None,
+    tls_private_key_file: Annotated[Path | None, _file("--tls-private-key-file", "Its key.")] = None,
+    client_ca_file: Annotated[Path | None, _file("--client-ca-file", "Authorities of callers and of replicas.")] = None,
+    client_deny_list_file: Annotated[
+        Path | None, _file("--client-deny-list-file", "Serial numbers of revoked certificates.")
+    ] = None,
 ) -> None:
     """Serve the Kubernetes API to kubectl and others.
 
-    It runs in the foreground, and what ends it ends nothing else. There is no TLS, and nobody is asked who they are: it is on
-    loopback only, and every user of this host can do with the cluster what `rayched` can.
+    It runs in the foreground, and what ends it ends nothing else. With a certificate of its own it asks the replicas in the name
+    of whoever calls it, by the certificate that they show. Without one nobody is asked who they are: it is on loopback only, for
+    replicas without certificates, and every user of this host can do with the cluster what `rayched` can.
+
+    `rayched up` and `rayched demo` start one beside each replica.
     """
     # Not at the top: the other commands shall not wait for the import of an HTTP server.
     import asyncio
 
     from rayched.gateway.gateway import GatewayError, run, settings_of
 
+    tls = _tls_files(tls_cert_file, tls_private_key_file, client_ca_file)
+    if client_deny_list_file is not None and tls is None:
+        wrong(f"--client-deny-list-file {client_deny_list_file}: goes with --tls-cert-file alone")
     try:
-        settings = settings_of(listen, server)
+        settings = settings_of(listen, server, chosen_context(), tls, client_deny_list_file)
     except GatewayError as error:
         wrong(str(error))
     try:
-        asyncio.run(run(settings, lambda address: out(f"the Kubernetes API is served at http://{address}")))
+        asyncio.run(run(settings, lambda url: out(f"the Kubernetes API is served at {url}")))
     except GatewayError as error:
         fail(str(error))
 
 
+def _tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
+    """None: there is no TLS."""
+    given = {"--tls-cert-file": certificate, "--tls-private-key-file": key, "--client-ca-file": ca}
+    if certificate is not None and key is not None and ca is not None:
+        return TlsFiles(ca, certificate, key)
+    missing = [flag for flag, path in given.items() if path is None]
+    if len(missing) < len(given):
+        there = " and ".join(flag for flag in given if flag not in missing)
+        wrong(f"{there}: TLS needs {' and '.join(missing)} as well")
+    return None
+
+
 def kubeconfig(
-    gateway_address: GatewayAddress = f"http://{_DEFAULT_LISTEN}",
+    gateway_addresses: Annotated[
+        str | None,
+        typer.Option(
+            "--gateway",
+            metavar="URL,...",
+            help=f"Where gateways listen; none: beside the replicas, {GATEWAY_PORT_DISTANCE} ports on.",
+            show_default=False,
+        ),
+    ] = None,
     namespace: Namespace = "default",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a new file; none: print it.", show_default=False),
     ] = None,
+    server: Server = None,
 ) -> None:
-    """Print a kubeconfig for the gateway.
+    """Print a kubeconfig for gateways.
 
     rayched kubeconfig -o rayched.kubeconfig
 
-    kubectl takes it by its option of that name, or by $KUBECONFIG.
+    kubectl takes it by its option of that name, or by $KUBECONFIG. It names the certificate of the context that counts here, and
+    has a context for each gateway: rayched, rayched-1 and so on.
     """
     from rayched.gateway.kubeconfig import kubeconfig as text_of
 
-    found = urlsplit(gateway_address)
-    if found.scheme not in ("http", "https") or not found.hostname or found.path not in ("", "/"):
-        wrong(f"--gateway {gateway_address!r}: want a URL such as http://{_DEFAULT_LISTEN}")
-    text = text_of(gateway_address.rstrip("/"), namespace)
+    try:
+        chosen = choose(server, chosen_context())
+    except ValueError as error:
+        wrong(str(error))
+    if gateway_addresses is None:
+        urls = [_beside(endpoint, "http" if chosen.files is None else "https") for endpoint in chosen.endpoints]
+    else:
+        urls = [part.strip().rstrip("/") for part in gateway_addresses.split(",")]
+    for url in urls:
+        _check(url)
+    text = text_of(urls, namespace, chosen.files if urls[0].startswith("https") else None)
     if output is None:
         out(text.rstrip("\n"))
         return
@@ -75,3 +125,19 @@ def kubeconfig(
     except OSError as error:
         fail(f"--output {output}: cannot be written ({error.strerror or error})")
     note(f"wrote {output}; use it with: kubectl --kubeconfig {output} get pods")
+
+
+def _beside(endpoint: str, scheme: str) -> str:
+    """The URL of the gateway beside a replica."""
+    host, _, port = endpoint.rpartition(":")
+    return f"{scheme}://{host}:{int(port) + GATEWAY_PORT_DISTANCE}"
+
+
+def _check(url: str) -> None:
+    try:
+        found = urlsplit(url)
+        has_place = bool(found.hostname) and (found.port is None or found.port > 0)
+    except ValueError:
+        has_place = False
+    if not has_place or found.scheme not in ("http", "https") or found.path:
+        wrong(f"--gateway {url!r}: want a URL such as https://{_DEFAULT_LISTEN}")

@@ -64,7 +64,7 @@ _COMMANDS: dict[str, CommandPlace] = {
     "demo": CommandPlace("demo_command", "demo", "Show it all in a minute."),
     "replica": CommandPlace("cluster_commands", "replica", "Run one replica in the foreground."),
     "gateway": CommandPlace("gateway_command", "gateway", "Serve the Kubernetes API to kubectl and others."),
-    "kubeconfig": CommandPlace("gateway_command", "kubeconfig", "Print a kubeconfig for the gateway."),
+    "kubeconfig": CommandPlace("gateway_command", "kubeconfig", "Print a kubeconfig for gateways."),
     "access": CommandPlace("access_commands", "access", "Show and change who has which role, and who is refused."),
     "token": CommandPlace("token_commands", "token", "Make, show and revoke bearer tokens."),
     "pki": CommandPlace("pki_commands", "pki", "Issue and revoke certificates."),

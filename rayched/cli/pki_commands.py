@@ -84,7 +84,10 @@ def issue(
     san: Annotated[
         list[str] | None,
         typer.Option(
-            "--san", metavar="HOST,IP", help="Where a replica or a member of etcd is, beside localhost.", show_default=False
+            "--san",
+            metavar="HOST,IP",
+            help="Where who serves is, beside localhost: a replica, a gateway, a member of etcd.",
+            show_default=False,
         ),
     ] = None,
     days: Annotated[
@@ -115,7 +118,7 @@ def issue(
     rule = CERTIFICATE_KINDS[kind]
     hosts = [host.strip() for text in san or () for host in text.split(",") if host.strip()]
     if hosts and not (rule.serves or rule.may_serve):
-        wrong(f"--san: a certificate of kind {kind.value} is for callers, and names no place; of a replica it does")
+        wrong(f"--san: a certificate of kind {kind.value} is for callers, and names no place; of a replica or a gateway it does")
     if servers and kind in (IdentityKind.REPLICA, IdentityKind.ETCD):
         wrong(f"--servers: a context is for callers of replicas, and this is a certificate of kind {kind.value}")
     from rayched.pki.issuing import leaf_request

@@ -117,6 +117,7 @@ class Rehearsal(ClusterSession):
         replicas: int = 3,
         *,
         first_port: int | None = None,
+        first_gateway_port: int = 0,
         options: Sequence[str] = (),
         agents: bool = True,
         audit_later: bool = False,
@@ -128,7 +129,9 @@ class Rehearsal(ClusterSession):
         """
         if not agents:
             options = [*options, *_NOBODY_IS_MISSED]
-        self.cluster = LocalCluster(directory, replicas, first_port=first_port, options=options, pki=pki)
+        self.cluster = LocalCluster(
+            directory, replicas, first_port=first_port, first_gateway_port=first_gateway_port, options=options, pki=pki
+        )
         self.client = self.cluster.client(timeout_seconds=30.0)
         self._agents = HollowNodes(self.client, nodes)
         self._with_agents = agents

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from rayched.cli.cluster_options import ClusterOptions, DataDir, with_cluster_options
+from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import seconds_of
+from rayched.cli.port_options import PortOptions
 from rayched.cli.printing import counted, fail, fail_all, note, out, wrong
 from rayched.client.contexts import NO_CONTEXT, ContextError, current_context
 from rayched.client.errors import ApiError
@@ -21,7 +22,7 @@ from rayched.controllers.node_settings import NodeSettingsError
 from rayched.pki.errors import PkiError
 from rayched.replica.cluster.local_state import StateInUse, remove_state, state_directory
 from rayched.replica.etcd.etcd_binary import EtcdServerError
-from rayched.replica.settings import DEFAULT_PORT, HTTP_PORT_DISTANCE, ReplicaSettings, SettingsError, default_data_dir
+from rayched.replica.settings import GATEWAY_PORT_DISTANCE, ReplicaSettings, SettingsError, default_data_dir
 
 if TYPE_CHECKING:
     from rayched.replica.cluster.local_cluster import LocalCluster
@@ -33,21 +34,9 @@ _RENEW_LOOK_SECONDS = 3600.0
 
 
 @with_cluster_options
+@with_option_groups({"ports": PortOptions}, {})
 def up(
     replicas: Annotated[int, typer.Option(metavar="N", help="Number of replicas.", min=1, max=9)] = 3,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", help="Port of the first replica; the others use the next ones.", min=1, max=65_000)
-    ] = DEFAULT_PORT,
-    http_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            help="The same of health, metrics and status; 0: none. Not given: --port + 100.",
-            show_default=False,
-            min=0,
-            max=65_500,
-        ),
-    ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="When to give up on the start, as in 90s or 5m; 0s: never.")
     ] = "10m",
@@ -56,6 +45,7 @@ def up(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start empty: remove what the last `rayched up` left.")] = False,
     *,
+    ports: PortOptions,
     shared: ClusterOptions,
 ) -> None:
     """Run an etcd and several replicas on this host.
@@ -72,7 +62,6 @@ def up(
     from rayched.replica.cluster.local_start import NotUpInTime
 
     start_seconds_max = seconds_of("--timeout", timeout)
-    http_port = port + HTTP_PORT_DISTANCE if http_port is None else http_port
     try:
         settings, flags = shared.settings(), shared.flags()
     except (NodeSettingsError, SettingsError) as error:
@@ -80,18 +69,21 @@ def up(
     directory, endpoints = state_directory(settings["data_dir"]), settings["etcd_endpoints"]
     if fresh and endpoints:
         wrong("--fresh cannot be combined with --etcd-endpoints: only an etcd that rayched starts is emptied")
-    _check_before_start(
-        [port + number for number in range(replicas)],
-        [http_port + number for number in range(replicas if http_port else 0)],
-        settings | {"data_dir": directory},
-    )
+    _check_before_start(ports, replicas, settings | {"data_dir": directory})
     if fresh:
         _remove(directory)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         pki = None if insecure_loopback else _local_pki(settings["data_dir"] / "pki", replicas)
         cluster = LocalCluster(
-            directory, replicas, first_port=port, first_http_port=http_port, etcd_endpoints=endpoints, options=flags, pki=pki
+            directory,
+            replicas,
+            first_port=ports.port,
+            first_http_port=ports.first_http,
+            first_gateway_port=ports.first_gateway,
+            etcd_endpoints=endpoints,
+            options=flags,
+            pki=pki,
         )
         _serve(cluster, pki, start_seconds_max)
     except KeyboardInterrupt:
@@ -144,6 +136,8 @@ def _serve(cluster: LocalCluster, pki: LocalPki | None, start_seconds_max: float
         wait_until_up(cluster, client, start_seconds_max, note)
         _tell_context(cluster, pki)
         out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
+        if cluster.gateways:
+            note(f"kubectl works with it, at {','.join(cluster.gateways)}: {kubeconfig_command(cluster)}")
         if cluster.etcd is not None and (warning := cluster.etcd.binary.warning()):
             note(f"warning: {warning}")
         _stay(cluster, pki)
@@ -158,11 +152,23 @@ def _tell_context(cluster: LocalCluster, pki: LocalPki | None) -> None:
         note(f"context {other} is current, which is another cluster's: commands need --context {NO_CONTEXT}")
 
 
+def kubeconfig_command(cluster: LocalCluster) -> str:
+    """What to type for kubectl, where the context of the cluster is current."""
+    words = ["rayched kubeconfig"]
+    if cluster.tls is None:
+        words += [f"--context {NO_CONTEXT}", f"--server {','.join(cluster.addresses)}"]
+    beside = [f"{_HOST}:{int(address.rpartition(':')[2]) + GATEWAY_PORT_DISTANCE}" for address in cluster.addresses]
+    if list(cluster.gateways) != beside:
+        scheme = "http" if cluster.tls is None else "https"
+        words.append("--gateway " + ",".join(f"{scheme}://{address}" for address in cluster.gateways))
+    return " ".join([*words, "-o rayched.kubeconfig"])
+
+
 def _local_pki(directory: Path, replicas: int) -> LocalPki:
     # Not at the top: the other commands shall not wait for cryptography.
     from rayched.replica.cluster.local_pki import LocalPki
 
-    return LocalPki(directory, replicas)
+    return LocalPki(directory, replicas, gateways=True)
 
 
 def _stay(cluster: LocalCluster, pki: LocalPki | None) -> NoReturn:
@@ -177,7 +183,7 @@ def _stay(cluster: LocalCluster, pki: LocalPki | None) -> NoReturn:
                 note(f"{identity} has a new certificate")
 
 
-def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], settings: Mapping[str, Any]) -> None:
+def _check_before_start(ports: PortOptions, replicas: int, settings: Mapping[str, Any]) -> None:
     """All that can be told before anything runs: a replica that ends with an error is harder to read."""
     from leader.channel import EndpointError
     from leader.tls_channel import TlsFileError
@@ -186,8 +192,8 @@ def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], setting
     from rayched.store.errors import StoreError
 
     try:
-        for port in ports:
-            ReplicaSettings(listen=f"{_HOST}:{port}", **settings)
+        for number in range(replicas):
+            ReplicaSettings(listen=f"{_HOST}:{ports.port + number}", **settings)
         read_scheduler_settings(settings["scheduler_configuration"])
         settings["data_dir"].mkdir(parents=True, exist_ok=True)
         if settings["etcd_endpoints"]:
@@ -206,16 +212,4 @@ def _check_before_start(ports: Sequence[int], http_ports: Sequence[int], setting
         )
     except OSError as error:
         fail(f"--data-dir {settings['data_dir']}: {error.strerror}; name a directory that can be written to")
-    check_ports(ports)
-    check_ports(http_ports, "--http-port")
-
-
-def check_ports(ports: Iterable[int], flag: str = "--port") -> None:
-    """Ends the command where a replica could not listen."""
-    for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((_HOST, port))
-            except OSError as error:
-                fail(f"{flag}: cannot listen on {_HOST}:{port}: {error.strerror}; stop what does, or choose another {flag}")
+    ports.check(replicas)

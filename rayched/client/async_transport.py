@@ -7,6 +7,7 @@ Cost: one TCP connection for each endpoint that was ever used.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import grpc
 import tenacity
 from google.protobuf.message import Message
 
+from rayched.api.identity import FOR_METADATA
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
@@ -31,7 +33,13 @@ class AsyncTransport:
         self.patience = patience or Patience()
         self._channels = EndpointChannels(grpc.aio.insecure_channel, grpc.aio.secure_channel, CHANNEL_OPTIONS, certificate)
         self._closing: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._metadata: tuple[tuple[str, str], ...] | None = None
+
+    def asking_for(self, uri: str) -> AsyncTransport:
+        """The same connections for calls in the name of an identity. Replicas believe it of those who may ask for others."""
+        found = copy.copy(self)
+        found._metadata = ((FOR_METADATA, uri),)
+        return found
 
     async def call(
         self,
@@ -51,7 +59,7 @@ class AsyncTransport:
                 left = max(ends_at - clock(), 0.001)
                 try:
                     with self._use(endpoint, name) as call:
-                        return await call(request, timeout=min(left, self.patience.attempt_seconds))
+                        return await call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata)
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
                 raise failures.told_of(failure)
@@ -64,20 +72,19 @@ class AsyncTransport:
     def stream(self, name: str, request: Message) -> tuple[str, Any]:
         """Opens a stream at the current endpoint; no deadline."""
         endpoint = self.endpoints.current()
-        return endpoint, self._use(endpoint, name).stream(request)
+        return endpoint, self._use(endpoint, name).stream(request, metadata=self._metadata)
 
     def two_way(self, name: str) -> tuple[str, Any]:
         """Opens a stream both ways at the current endpoint; no deadline."""
         endpoint = self.endpoints.current()
-        return endpoint, self._use(endpoint, name).stream()
+        return endpoint, self._use(endpoint, name).stream(metadata=self._metadata)
 
     async def close(self) -> None:
-        self._closed = True
         for channel in self._channels.take_all():
             await channel.close()
 
     def _use(self, endpoint: str, name: str) -> CallUse:
-        if self._closed:
+        if self._channels.is_closed:
             raise ClientClosed
         found = self._channels.channel(endpoint).use(name)
         for channel in self._channels.take_idle():

@@ -96,6 +96,8 @@ class EndpointChannels:
         self._options = tuple(options)
         self._channels: dict[str, EndpointChannel] = {}
         self._replaced: list[EndpointChannel] = []
+        self.is_closed = False
+        """No channel is opened any more."""
 
     def channel(self, endpoint: str) -> EndpointChannel:
         """For one more call."""
@@ -118,7 +120,8 @@ class EndpointChannels:
         return idle
 
     def take_all(self) -> list[Any]:
-        """Every channel, for the owner to close."""
+        """Every channel, for the owner to close; there will be no other."""
+        self.is_closed = True
         every = [one.channel for one in (*self._channels.values(), *self._replaced)]
         self._channels.clear()
         self._replaced.clear()

@@ -1,6 +1,8 @@
-"""What a front for others' clients asks of replicas beside what an AsyncClient asks: single pages of lists."""
+"""What a front for others' clients asks of replicas beside what an AsyncClient asks: single pages, and in its users' names."""
 
 from __future__ import annotations
+
+import copy
 
 from rayched.api.kinds import Kind
 from rayched.client.async_client import AsyncClient
@@ -10,6 +12,12 @@ from rayched.v1.services_pb2 import ListResponse
 
 class AsyncGatewayClient(AsyncClient):
     """An AsyncClient that hands pages and tokens through."""
+
+    def asking_for(self, uri: str) -> AsyncGatewayClient:
+        """The same connections for calls in the name of a user, who is judged in its place. The URI of an identity."""
+        found = copy.copy(self)
+        found._transport = self._transport.asking_for(uri)
+        return found
 
     async def list_page(
         self,

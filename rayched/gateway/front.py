@@ -4,7 +4,8 @@
     /livez  /healthz  /readyz               whether the gateway lives; whether a replica answers it
     /api/v1/...  /apis/GROUP/VERSION/...    objects (paths.py)
 
-A request is judged by whom identity.py takes its sender for, and served with the client of that identity.
+Health is told to everybody. Any other request is judged by whom identity.py takes its sender for, and served with the client of
+that identity.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway import discovery, objects, paths, subresources
 from rayched.gateway.calls import GatewayAnswer, GatewayCall
 from rayched.gateway.exec_streams import serve_exec
-from rayched.gateway.identity import CallerIdentity, identity_of
+from rayched.gateway.identity import CallerIdentity, CallerJudge
 from rayched.gateway.logs import serve_log
 from rayched.gateway.queries import accepted_form, accepts_aggregated, list_query
 from rayched.gateway.statuses import StatusFailure, not_allowed
@@ -60,9 +61,17 @@ _BELOW: Final[dict[tuple[str, str], Verb]] = {
 class GatewayFront:
     """Answers requests."""
 
-    def __init__(self, client_of: Callable[[CallerIdentity], AsyncGatewayClient], clock: Callable[[], float]) -> None:
-        """`clock` gives Unix seconds."""
+    def __init__(
+        self,
+        own: AsyncGatewayClient,
+        client_of: Callable[[CallerIdentity], AsyncGatewayClient],
+        judge: CallerJudge,
+        clock: Callable[[], float],
+    ) -> None:
+        """`own`: asks in the gateway's own name. `clock` gives Unix seconds."""
+        self._own = own
         self._client_of = client_of
+        self._judge = judge
         self._clock = clock
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -81,12 +90,12 @@ class GatewayFront:
             return _failed(StatusFailure(500, "InternalError", "internal error; the gateway's log has the cause"))
 
     async def _served(self, request: web.Request) -> web.StreamResponse:
-        client = self._client_of(identity_of(request))
-        parts = request.path.strip("/").split("/")
         if request.path in ("/livez", "/healthz"):
             return web.Response(text="ok")
         if request.path == "/readyz":
-            return await _ready(client)
+            return await _ready(self._own)
+        client = self._client_of(self._judge.identity_of(request))
+        parts = request.path.strip("/").split("/")
         path = paths.parse(request.path)
         if path is None:
             return _discovered(request, parts)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
+from rayched.client.contexts import choose
 from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway.front import BODY_BYTES_MAX, GatewayFront
-from rayched.gateway.identity import is_loopback
+from rayched.gateway.gateway_tls import GatewayTls
+from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
+from rayched.pki.errors import PkiError
+from rayched.pki.tls_files import TlsFiles
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7620"
 _SHUTDOWN_SECONDS: Final = 2.0
@@ -32,52 +38,104 @@ class GatewaySettings:
     host: str
     port: int
     """0: any that is free."""
-    endpoints: str | None
-    """Replicas, host:port, comma separated; None: as every client."""
+    endpoints: tuple[str, ...]
+    """Replicas, host:port each."""
+    tls: TlsFiles | None
+    """What it shows to callers and replicas, and whose callers it trusts; None: there is no TLS on either side."""
+    deny_list: Path | None
 
 
-def settings_of(listen: str, endpoints: str | None) -> GatewaySettings:
-    """Raises GatewayError."""
+def settings_of(
+    listen: str,
+    endpoints: str | None,
+    context: str | None = None,
+    tls: TlsFiles | None = None,
+    deny_list: Path | None = None,
+) -> GatewaySettings:
+    """`endpoints` and `context`: as every client takes them. Raises GatewayError."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > _PORT_MAX:
         raise GatewayError(f"--listen {listen!r}: want HOST:PORT, for example {DEFAULT_LISTEN}")
-    if not is_loopback(host):
+    if tls is None and not is_loopback(host):
         raise GatewayError(
-            f"--listen {listen!r}: want an address on loopback; the gateway has no TLS and asks nobody who they are"
+            f"--listen {listen!r}: want an address on loopback; without --tls-cert-file, --tls-private-key-file and"
+            " --client-ca-file nobody is asked who they are"
         )
-    return GatewaySettings(host, int(port), endpoints)
+    try:
+        chosen = choose(endpoints, context)
+    except ValueError as error:
+        raise GatewayError(str(error)) from None
+    if tls is None and chosen.files is not None:
+        raise GatewayError(
+            f"the replicas at {','.join(chosen.endpoints)} want certificates, and every user of this host would ask with that of"
+            f" context {chosen.context}: `rayched pki issue web NAME` makes one for the gateway, which --tls-cert-file,"
+            " --tls-private-key-file and --client-ca-file name; --context none is for replicas without certificates"
+        )
+    return GatewaySettings(host, int(port), chosen.endpoints, tls, deny_list)
 
 
 async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None:
-    """Serves until SIGTERM or SIGINT. `listens` is told the address as soon as it takes requests. Raises GatewayError."""
+    """Serves until SIGTERM or SIGINT. `listens` is told the URL as soon as it takes requests. Raises GatewayError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        client = AsyncGatewayClient(settings.endpoints)
-    except ValueError as error:
+        tls = None if settings.tls is None else GatewayTls.read(settings.tls, settings.deny_list)
+        client = AsyncGatewayClient(settings.endpoints, tls=settings.tls, insecure=tls is None)
+    except (ValueError, PkiError) as error:
         raise GatewayError(str(error)) from None
-    async with client:
-        front = GatewayFront(lambda _identity: client, time.time)
-        application = web.Application(client_max_size=BODY_BYTES_MAX)
-        # A path may have line breaks in it, which `.` does not match: what no route has, aiohttp answers in words of its own.
-        application.router.add_route("*", r"/{path:[\s\S]*}", front.handle)
+    async with client, _watched(tls):
+        application = _application(client, tls)
         # With cancellation a watch ends with its client, also while nothing happens.
         runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS, handle_signals=False
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, settings.host, settings.port)
+            site = web.TCPSite(runner, settings.host, settings.port, ssl_context=None if tls is None else tls.context())
             await site.start()
-            listens(_address_of(runner, settings.host))
+            listens(f"http{'' if tls is None else 's'}://{_address_of(runner, settings.host)}")
             await stop.wait()
         except OSError as error:
             raise GatewayError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
         finally:
             await runner.cleanup()
+
+
+def _application(client: AsyncGatewayClient, tls: GatewayTls | None) -> web.Application:
+    """What is served at which place; what else this process serves is mounted here, before the last line."""
+
+    def client_of(identity: CallerIdentity) -> AsyncGatewayClient:
+        return client.asking_for(identity.uri) if identity.uri else client
+
+    judge = CallerJudge("", None) if tls is None else CallerJudge(tls.identity.trust_domain, tls.fault)
+    front = GatewayFront(client, client_of, judge, time.time)
+    handle = front.handle
+
+    async def served(request: web.Request) -> web.StreamResponse:
+        with contextlib.nullcontext() if tls is None else tls.serving(request):
+            return await handle(request)
+
+    application = web.Application(client_max_size=BODY_BYTES_MAX)
+    # A path may have line breaks in it, which `.` does not match: what no route has, aiohttp answers in words of its own.
+    application.router.add_route("*", r"/{path:[\s\S]*}", served)
+    return application
+
+
+@contextlib.asynccontextmanager
+async def _watched(tls: GatewayTls | None) -> AsyncIterator[None]:
+    """While inside, connections end with their certificates."""
+    if tls is None:
+        yield
+        return
+    watching = asyncio.create_task(tls.watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 def _address_of(runner: web.AppRunner, host: str) -> str:

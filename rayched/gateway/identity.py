@@ -1,39 +1,87 @@
-"""Who asks. One place, so that certificates and tokens have one place to come in.
+"""Who asks. One place, and what is decided here is what a request is judged by.
 
-Until then the gateway listens on loopback only, and whoever reaches it there is nobody in particular: what may be done is what
-the replica lets such a caller do. A page in a browser reaches loopback as well. So a request that a page may have sent, which has
-an Origin or names another host than loopback, is refused.
+With certificates a request is from the user whom the certificate of its connection names: the gateway asks replicas in that
+user's name, and they judge it by the same table as a call over gRPC. The handshake has refused what no authority of the cluster
+has signed; what it does not ask, and whether the certificate still counts, is asked for each request. Who shows none is refused.
+
+Without certificates the gateway listens on loopback only, and whoever reaches it there is nobody in particular: what may be done
+is what the replica lets such a caller do.
+
+A page in a browser reaches loopback as well, and a browser may show a certificate that its user has. So a request that a page may
+have sent, which has an Origin, is refused, and without certificates also one that names another host than loopback.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
+from rayched.access.identity import IdentityKind
 from rayched.gateway.statuses import StatusFailure
+from rayched.pki.callers import Peer, peer_with
 
 
 @dataclass(frozen=True, slots=True)
 class CallerIdentity:
     """Who a request is from."""
 
-    name: str
-    """Empty: nobody in particular."""
+    uri: str
+    """Of the user in whose name replicas are asked; empty: nobody in particular, and the gateway asks in its own name."""
 
 
 NOBODY: Final = CallerIdentity("")
 
 
-def identity_of(request: web.Request) -> CallerIdentity:
-    """Raises StatusFailure where the request is nobody's whom the gateway answers."""
-    if "Origin" in request.headers:
-        raise StatusFailure(403, "Forbidden", "requests of pages in browsers are not answered")
-    if not is_loopback(_host_of(request.headers.get("Host", ""))):
-        raise StatusFailure(403, "Forbidden", "the request's Host is not on loopback, where alone the gateway is")
-    return NOBODY
+FaultOf = Callable[[Peer], str]
+"""Why a peer's certificate does not count now; empty: it does."""
+
+
+class CallerJudge:
+    """Who the callers of one gateway are."""
+
+    def __init__(self, trust_domain: str, fault_of: FaultOf | None) -> None:
+        """`fault_of` None: there are no certificates, and `trust_domain` is empty."""
+        self._trust_domain = trust_domain
+        self._fault_of = fault_of
+
+    def identity_of(self, request: web.Request) -> CallerIdentity:
+        """Raises StatusFailure where the request is nobody's whom the gateway answers."""
+        if "Origin" in request.headers:
+            raise StatusFailure(403, "Forbidden", "requests of pages in browsers are not answered")
+        if self._fault_of is not None:
+            # A bearer token that stands for a user is the other way in: it belongs here, before the certificate is asked for.
+            return CallerIdentity(self._certified(request, self._fault_of))
+        if not is_loopback(_host_of(request.headers.get("Host", ""))):
+            raise StatusFailure(403, "Forbidden", "the request's Host is not on loopback, where alone the gateway is")
+        return NOBODY
+
+    def _certified(self, request: web.Request, fault_of: FaultOf) -> str:
+        peer = peer_of(request)
+        if peer is None:
+            raise _unauthorized("the connection has no certificate: a kubeconfig of `rayched kubeconfig` names one")
+        if isinstance(peer, str):
+            raise _unauthorized(peer)
+        if peer.identity.trust_domain != self._trust_domain:
+            raise _unauthorized(f"{peer.identity} is of another trust domain than {self._trust_domain}")
+        if why := fault_of(peer):
+            raise _unauthorized(why)
+        if peer.identity.kind is not IdentityKind.USER:
+            raise StatusFailure(403, "Forbidden", f"{peer.identity} is no user, and the gateway answers users alone")
+        return peer.identity.uri
+
+
+def peer_of(request: web.Request) -> Peer | str | None:
+    """Whose certificate the connection has, or why it is nobody's; None: it has none."""
+    connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+    if connection is None:
+        return None
+    shown = connection.getpeercert(binary_form=True)
+    return peer_with(ssl.DER_cert_to_PEM_cert(shown).encode()) if shown else None
 
 
 def bearer_token_of(request: web.Request) -> str:
@@ -50,6 +98,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _unauthorized(why: str) -> StatusFailure:
+    return StatusFailure(401, "Unauthorized", why)
 
 
 def _host_of(text: str) -> str:

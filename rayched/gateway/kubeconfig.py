@@ -1,24 +1,48 @@
-"""A kubeconfig for the gateway, so that people write `kubectl get pods`. Pure.
+"""A kubeconfig for gateways, so that people write `kubectl get pods`. Pure.
+
+Certificates are named by their files, which kubectl reads at each start, so that new ones are taken as they come.
 
 Source: clientcmd/api/v1 of client-go, Kubernetes 1.34.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
 from rayched.api.yaml_text import dump_all
+from rayched.pki.tls_files import TlsFiles
 
-NAME = "rayched"
-"""Of the cluster, the user and the context."""
+NAME: Final = "rayched"
+"""Of the user, and of the first cluster and its context."""
 
 
-def kubeconfig(server: str, namespace: str) -> str:
-    """As YAML. `server` is an address such as http://127.0.0.1:7620."""
+def kubeconfig(servers: Sequence[str], namespace: str, files: TlsFiles | None) -> str:
+    """As YAML: a cluster and a context for each server, an address such as https://127.0.0.1:7620; the first is the current one.
+
+    `files`: the user's certificate; None: there is no TLS.
+    """
+    names = [NAME, *(f"{NAME}-{number}" for number in range(1, len(servers)))]
+    clusters, user = [], dict[str, Any]()
+    for name, server in zip(names, servers, strict=True):
+        cluster = {"server": server}
+        if files is not None:
+            cluster["certificate-authority"] = _place(files.ca)
+        clusters.append({"name": name, "cluster": cluster})
+    if files is not None:
+        user = {"client-certificate": _place(files.certificate), "client-key": _place(files.key)}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": {"server": server}}],
-        "users": [{"name": NAME, "user": {}}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
+        "clusters": clusters,
+        "users": [{"name": NAME, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": NAME, "namespace": namespace}} for name in names],
         "current-context": NAME,
     }
     return dump_all([config])
+
+
+def _place(path: Path) -> str:
+    """As a kubeconfig names files wherever it lies itself."""
+    return str(path.absolute())

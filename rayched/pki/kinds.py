@@ -28,7 +28,7 @@ CERTIFICATE_KINDS: Final[Mapping[IdentityKind, CertificateKindRule]] = MappingPr
         IdentityKind.NODE: CertificateKindRule(30),
         IdentityKind.NODES: CertificateKindRule(30),
         IdentityKind.USER: CertificateKindRule(90),
-        IdentityKind.WEB: CertificateKindRule(90),
+        IdentityKind.WEB: CertificateKindRule(90, serves=True),
         IdentityKind.ETCD: CertificateKindRule(90, may_serve=True),
     }
 )

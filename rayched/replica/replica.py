@@ -43,6 +43,7 @@ from rayched.replica.audit_opening import AuditOpenError, open_audit_log
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.replica.etcd_wait import ask, wait_for_etcd
+from rayched.replica.gateway_keeper import GatewayKeeper
 from rayched.replica.leadership import Leadership
 from rayched.replica.log_lines import level_of, log_to_stderr
 from rayched.replica.log_receiving import LogReceiver
@@ -53,7 +54,7 @@ from rayched.replica.ray.open_ray import OPEN_RAY, takes_whoever_comes
 from rayched.replica.ray.processes import adopt_orphans
 from rayched.replica.ray.published_term import term_line
 from rayched.replica.scheduler_settings import SchedulerSettings, SchedulerSettingsError, read_scheduler_settings
-from rayched.replica.settings import ReplicaSettings, split_address
+from rayched.replica.settings import WILDCARDS, ReplicaSettings, split_address
 from rayched.replica.stop_signals import takes_stop_signals
 from rayched.replica.stopping import Stopping
 from rayched.server.app import ApiServer
@@ -99,6 +100,8 @@ def run(settings: ReplicaSettings) -> int:
         _check_listen("--token-listen", *split_address("--token-listen", settings.token_listen))
     if settings.http_place is not None:
         _check_listen("--http-address", *settings.http_place)
+    if settings.gateway is not None:
+        _check_listen("--gateway-address", *split_address("--gateway-address", settings.gateway.listen))
     etcd = None if settings.etcd_endpoints else EtcdServer(settings.data_dir / "etcd")
     stopping = Stopping(etcd)
     with ExitStack() as owned:
@@ -220,6 +223,9 @@ class _Replica:
             raise ReplicaError(f"--http-address: {error}") from error
         if http_url is not None:
             log.info("health, metrics and status are at %s", http_url)
+        gateway = self._gateway()
+        if gateway is not None:
+            gateway.start()
         ticking = asyncio.create_task(self._observability.ticking())
         self.leadership.on_failed = stopping.fail
         self.leadership.look_on(self._advertised or self._server.address)
@@ -250,9 +256,21 @@ class _Replica:
         if blind.done() and code:
             log.critical("this replica no longer follows the cluster: it ends, to be started anew")
         stopping.begin()
+        if gateway is not None:
+            await asyncio.to_thread(gateway.stop)
         await self._stop(loops)
         await ended(ticking)
         return code
+
+    def _gateway(self) -> GatewayKeeper | None:
+        """Of this replica; it asks on this host."""
+        place = self._settings.gateway
+        if place is None:
+            return None
+        host, port = split_address("--listen", self._server.address)
+        here = "127.0.0.1" if split_address("--listen", self._settings.listen)[0] in WILDCARDS else host
+        log.info("the Kubernetes API is at %s", place.listen)
+        return GatewayKeeper(place.command(f"[{here}]:{port}" if ":" in here else f"{here}:{port}"))
 
     def _problem_of_storage(self) -> str | None:
         """For readyz: an own etcd is not there, etcd takes no writes, or a loop does not do its work."""

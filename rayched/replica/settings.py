@@ -15,12 +15,15 @@ from rayched.api.well_known_taints import DefaultTolerations
 from rayched.configuration.yaml_fields import duration_seconds
 from rayched.controllers.node_settings import NodeSettings
 from rayched.pki.tls_files import TlsFiles
+from rayched.replica.gateway_keeper import GatewayPlace
 from rayched.server.edge.limits import EdgeLimits
 
 DEFAULT_PORT = 7420
 """Of the first replica; those of `up` count on from here."""
 HTTP_PORT_DISTANCE = 100
 """From the API's port to that of the HTTP endpoint, where none is given."""
+GATEWAY_PORT_DISTANCE = 200
+"""The same to that of the gateway beside it."""
 NO_ADDRESS = "off"
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -132,6 +135,8 @@ class ReplicaSettings:
     """Calls that change something are refused while the audit log cannot be written."""
     edge: EdgeLimits = field(default_factory=EdgeLimits)
     """How much the API takes."""
+    gateway: GatewayPlace | None = None
+    """The process beside it that serves the Kubernetes API; None: there is none."""
     http_names: tuple[str, ...] = ()
     """Of the HTTP endpoint, besides addresses, localhost and this host's own."""
     pod_max_in_unschedulable_pods_duration: str = "5m"
@@ -319,6 +324,18 @@ def check_etcd(endpoints: Sequence[str], tls: EtcdTls | None, *, insecure: bool 
             f"--etcd-endpoints {','.join(endpoints)}: several over TLS need --etcd-server-name, a name that all of their"
             " certificates have"
         )
+
+
+def check_gateway(listen: str, *, has_tls: bool, replica_has_tls: bool) -> None:
+    """Raises SettingsError."""
+    host, _ = split_address("--gateway-address", listen)
+    if replica_has_tls and not has_tls:
+        raise SettingsError(
+            f"--gateway-address {listen}: the replica has certificates, and the gateway needs one of its own, which"
+            " `rayched pki issue web NAME` makes: --gateway-cert-file and --gateway-private-key-file"
+        )
+    if not has_tls and host not in LOOPBACK:
+        raise SettingsError(f"--gateway-address {listen}: {host} is no loopback address; others are served over TLS alone")
 
 
 def split_address(flag: str, address: str) -> tuple[str, int]:

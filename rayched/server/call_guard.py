@@ -7,8 +7,9 @@ The edge (edge/edge.py) asks the first two questions, and rpc.py the others.
               identity_of    node_rules, Authorizer                     node_rules, Authorizer             node_rules, answers
 ```
 
-A replica that passes a call on says for whom (`rayched-for`); that is believed from identities of the kind replica alone, and
-whom it names is judged anew. Nobody else's word on how often a question was passed on counts.
+A replica that passes a call on says for whom (`rayched-for`), and so does a gateway (of the kind web) that asks for one of its
+users; that is believed from these alone, and whom they name is judged anew. A gateway speaks for users of its own cluster only:
+it is no way to the rights of agents and replicas. Only a replica's word on how often a question was passed on counts.
 
 Who shows a bearer token is the identity that it stands for, on a connection with TLS and without a certificate, and nowhere
 else. A token for somebody else was made by an administrator, and counts while that is one.
@@ -36,14 +37,12 @@ from rayched.access.policy import AccessRole
 from rayched.access.requests import Facts, RequestFacts, facts_of
 from rayched.access.revocations import RevocationTable
 from rayched.access.tokens import TokenTable
-from rayched.api.identity import IDENTITY_METADATA, node_identity, node_of
+from rayched.api.identity import FOR_METADATA, IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
 from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
 from rayched.server.errors import ApiFailure, Code, denied, unauthenticated, unavailable
 from rayched.server.peers import LOOK_SECONDS
 
-FOR_METADATA: Final = "rayched-for"
-"""For whom a replica passes a call on: the URI of an identity."""
 TOKEN_METADATA: Final = "authorization"
 NO_SUCH_TOKEN: Final = "want a bearer token of this cluster that is not expired or revoked; `rayched token create` makes one"
 _TOKEN_AT_THE_WRONG_PLACE: Final = "a token is taken at the address of a replica's --token-listen alone"
@@ -59,8 +58,10 @@ _ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.R
 """Calls about the caller where their requests name nobody."""
 _BOUND: Final = (IdentityKind.USER, IdentityKind.WEB, IdentityKind.NODES)
 """Kinds whose rights come from bindings."""
+_ASK_FOR_OTHERS: Final = (IdentityKind.REPLICA, IdentityKind.WEB)
 
 RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS: bool = True
+RULE_ACCESS_GATEWAYS_ASK_FOR_USERS: bool = True
 RULE_ACCESS_BEFORE_READING: bool = True
 RULE_ACCESS_REQUESTS: bool = True
 RULE_ACCESS_STREAMS_END: bool = True
@@ -117,7 +118,7 @@ class CallGuard:
         if shown:
             raise unauthenticated(_TOKEN_AT_THE_WRONG_PLACE)
         asked_for = _metadata(context, FOR_METADATA)
-        believed = identity.kind is IdentityKind.REPLICA or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS
+        believed = identity.kind in _ASK_FOR_OTHERS or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS
         if not asked_for or not believed:
             caller = Caller(identity, peer, address_of(peer), claimed=asked_for[:_CLAIM_MAX])
             return self._let_in(caller, context)
@@ -125,7 +126,11 @@ class CallGuard:
             asker = Identity.parse(asked_for)
         except IdentityError as error:
             raise unauthenticated(f"{FOR_METADATA}: {error}") from None
-        caller = Caller(asker, peer, address_of(peer), is_passed_on=True, passed_on_by=identity.uri)
+        is_user = (asker.trust_domain, asker.kind) == (identity.trust_domain, IdentityKind.USER)
+        if identity.kind is IdentityKind.WEB and not is_user and RULE_ACCESS_GATEWAYS_ASK_FOR_USERS:
+            raise ApiFailure(Code.PERMISSION_DENIED, f"{identity} may ask for users of its cluster alone, and {asker} is none")
+        is_passed_on = identity.kind is not IdentityKind.WEB
+        caller = Caller(asker, peer, address_of(peer), is_passed_on=is_passed_on, passed_on_by=identity.uri)
         return self._let_in(caller, context)
 
     def _let_in(self, caller: Caller, context: Any) -> Caller:

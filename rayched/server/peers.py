@@ -1,9 +1,8 @@
 """Who calls, by the certificate that the connection was made with; and whether that certificate still counts.
 
-gRPC proves at the handshake that a certificate is signed by an authority that is trusted, and within its time. What it does not
-ask is asked here, at each call: that the certificate is for clients and no authority's own, and that it has exactly one URI,
-which is an identity of this cluster. A connection outlives its certificate, so expiry and the deny list are looked at in each
-call and each message of a stream, from memory; streams that say nothing are ended by `watch`.
+What gRPC does not ask at the handshake is asked at each call (pki/callers.py), and that the identity is one of this cluster. A
+connection outlives its certificate, so expiry and the deny list are looked at in each call and each message of a stream, from
+memory; streams that say nothing are ended by `watch`.
 
 Owner: the event loop. Cost: a look-up of the certificate's bytes a call.
 """
@@ -16,13 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
 from rayched.access.identity import Identity, IdentityError, IdentityKind
-from rayched.pki.certificates import CertificateFacts, facts_of, read_certificates, serial_text
+from rayched.pki.callers import Peer, peer_with
+from rayched.pki.certificates import serial_text
 from rayched.pki.client_credentials import ClientCertificate
 from rayched.pki.deny_list import DenyList
 from rayched.pki.errors import PkiError
@@ -32,8 +30,6 @@ from rayched.server.errors import ApiFailure, unauthenticated
 
 LOOK_SECONDS: Final = 1.0
 """Between two looks at streams and the deny list."""
-_KNOWN_MAX: Final = 4_096
-"""Certificates that are kept read."""
 _TOLD_SECONDS: Final = 60.0
 _TOLD_MAX: Final = 1_024
 """Refusals that the log does not repeat within that time."""
@@ -44,20 +40,12 @@ RULE_CERTIFICATES_ARE_JUDGED_IN_EACH_CALL: bool = True
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who made a connection."""
-
-    identity: Identity
-    certificate: CertificateFacts
-
-
 def peer_of(context: Any) -> Peer | None:
     """None: the connection has no TLS. Raises UNAUTHENTICATED for a certificate that is no caller's."""
     found = context.auth_context().get("x509_pem_cert")
     if not found:
         return None
-    peer = _peer(bytes(found[0]))
+    peer = peer_with(bytes(found[0]))
     if isinstance(peer, str):
         raise unauthenticated(peer)
     return peer
@@ -156,13 +144,8 @@ class CertificateJudge:
     def _fault(self, peer: Peer) -> ApiFailure | None:
         if not RULE_CERTIFICATES_ARE_JUDGED_IN_EACH_CALL:
             return None
-        found, serial = peer.certificate, serial_text(peer.certificate.serial)
-        if self.clock() >= found.not_after:
-            ended = datetime.fromtimestamp(found.not_after, UTC).isoformat()
-            return unauthenticated(f"certificate {serial} of {peer.identity} has expired, at {ended}", serial)
-        if found.serial in self._deny_list:
-            return unauthenticated(f"certificate {serial} of {peer.identity} is revoked", serial)
-        return None
+        why = peer.fault(self.clock(), self._deny_list)
+        return unauthenticated(why, serial_text(peer.certificate.serial)) if why else None
 
     def _tell(self, peer: str, why: str) -> None:
         """Once a minute for each host and reason."""
@@ -206,23 +189,3 @@ class ServerTls:
     def token_credentials(self) -> Any:
         """The same for a port where callers are asked for no certificate."""
         return self.certificate.credentials(asks_callers=False)
-
-
-@lru_cache(maxsize=_KNOWN_MAX)
-def _peer(pem: bytes) -> Peer | str:
-    """Who it is, or why it is nobody."""
-    try:
-        facts = facts_of(read_certificates(pem, "the caller's certificate")[0])
-    except PkiError as error:
-        return str(error)
-    what = f"certificate {serial_text(facts.serial)}"
-    if facts.is_authority:
-        return f"{what} is that of a certificate authority; a caller has one of its own"
-    if not facts.calls:
-        return f"{what} is not for callers: its extended key usage does not name clientAuth"
-    if len(facts.uris) != 1:
-        return f"{what} has {len(facts.uris)} URIs among its names, want exactly one, which is the identity"
-    try:
-        return Peer(Identity.parse(facts.uris[0]), facts)
-    except IdentityError as error:
-        return f"{what}: {error}"

@@ -33,10 +33,11 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from rayched.access.requests import RequestFacts
+from rayched.api.identity import FOR_METADATA
 from rayched.server.admission.large_objects import large_part
 from rayched.server.admission.write_gate import CALLS, WriteGate
 from rayched.server.audit_recorder import AuditRecorder, CallRecord
-from rayched.server.call_guard import FOR_METADATA, CallGuard
+from rayched.server.call_guard import CallGuard
 from rayched.server.edge.caller import Caller, caller_may_leave
 from rayched.server.edge.edge import Edge
 from rayched.server.edge.method_traits import MethodTraits, traits_of

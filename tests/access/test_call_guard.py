@@ -15,8 +15,8 @@ from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import read_binding
 from rayched.access.identity import Identity, IdentityKind
 from rayched.access.tokens import BearerToken, TokenTable, hash_of
+from rayched.api.identity import FOR_METADATA
 from rayched.server.call_guard import (
-    FOR_METADATA,
     INSECURE_ADMIN,
     INSECURE_BINDINGS,
     CallGuard,
@@ -82,6 +82,32 @@ def test_a_replica_asks_with_the_rights_of_whom_it_asks_for() -> None:
     assert code_of(lambda: begin(guard, ContextWith(), "Scheduling.Explain")) == "PERMISSION_DENIED", "in its own name"
     bad = ContextWith((FOR_METADATA, "root"))
     assert code_of(lambda: begin(guard, bad, "Scheduling.Explain")) == "UNAUTHENTICATED"
+
+
+def gateway_guard() -> CallGuard:
+    """Where the caller is a gateway that has a binding of its own."""
+    return CallGuard(Authorizer(table_of(*bindings())), lambda context: Identity("rayched-test", IdentityKind.WEB, "gateway"))
+
+
+@pytest.mark.row("KC28")
+def test_a_gateway_asks_with_the_rights_of_the_user_it_asks_for() -> None:
+    guard = gateway_guard()
+    caller = begin(guard, ContextWith((FOR_METADATA, IDENTITIES["viewer"])), "Scheduling.Explain")
+    assert caller.identity == identity("viewer")
+    question = ExplainRequest(namespace="team-a", name="web", hops=3)
+    guard.judge(caller, "Scheduling.Explain", question)
+    assert question.hops == 0, "only a replica knows how often a question was passed on"
+    foreign = ExplainRequest(namespace="team-b", name="web")
+    assert code_of(lambda: guard.judge(caller, "Scheduling.Explain", foreign)) == "PERMISSION_DENIED"
+    assert code_of(lambda: begin(guard, ContextWith(), "Scheduling.Explain")) == "PERMISSION_DENIED", "in its own name"
+    assert code_of(lambda: begin(guard, ContextWith((FOR_METADATA, "root")), "Leadership.GetLeader")) == "UNAUTHENTICATED"
+
+
+@pytest.mark.row("KC28")
+@pytest.mark.parametrize("asker", [IDENTITIES["node"], IDENTITIES["replica"], INSECURE_ADMIN.uri])
+def test_a_gateway_asks_for_users_of_its_cluster_alone(asker: str) -> None:
+    context = ContextWith((FOR_METADATA, asker))
+    assert code_of(lambda: begin(gateway_guard(), context, "Leadership.GetLeader")) == "PERMISSION_DENIED"
 
 
 @pytest.mark.row("B58")

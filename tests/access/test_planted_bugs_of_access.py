@@ -42,6 +42,9 @@ NOTICED_BY: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         "each node is one's own": test_call_guard.test_an_agent_of_many_answers_for_those_of_its_binding,
         "subjects are prefixes": test_bindings.test_a_subject_is_one_identity_and_no_prefix_of_others,
         "anybody asks for others": lambda: test_call_guard.test_nobody_else_asks_for_others("viewer"),
+        "gateways ask for anybody": lambda: test_call_guard.test_a_gateway_asks_for_users_of_its_cluster_alone(
+            test_call_guard.IDENTITIES["replica"]
+        ),
         "a request is read before it is judged": test_edge.test_who_may_not_is_refused_before_its_request_is_there,
         "the request is not judged": test_call_guard.test_a_refusal_is_the_same_whatever_there_is,
         "streams outlive their right": test_call_guard.test_a_stream_ends_when_its_right_does,

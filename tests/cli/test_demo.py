@@ -40,11 +40,13 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
         assert re.search(rf"Its replicas: 127.0.0.1:{port}, .+\. In another terminal:", line)
         assert demo.line() == ""
         named = []
-        while len(named) < 8:
+        while len(named) < 9:
             named.append(demo.line().partition("#")[0].partition("|")[0].split())
         commands = [words[1:] for words in named if words[0] == "rayched"]
         assert [words[:2] for words in named if words[0] != "rayched"] == [["kill", "-9"]]
-        assert len(commands) == 7
+        assert len(commands) == 8
+        assert commands.pop() == ["kubeconfig", "-o", "rayched.kubeconfig"]
+        assert run_here(["kubeconfig", "-o", str(tmp_path / "rayched.kubeconfig")]).code == 0
         for command in commands:
             if command[0] == "logs":
                 # What a container wrote goes to a descriptor, as it is.
@@ -56,7 +58,8 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
             assert (result.code, bool(result.out)) == (0, True), (command, result.errors)
         for name in ("real-0", "real-1", "real-2"):
             assert processes_with(f"/pki/node/{name}/context.yaml"), "its agent has a certificate of its own"
-        assert len([*tmp_path.rglob("tls.key")]) == 7, "of two replicas, an administrator, hollow nodes, and three agents"
+        whose = "of two replicas and their gateways, an administrator, hollow nodes, and three agents"
+        assert len([*tmp_path.rglob("tls.key")]) == 9, whose
         assert demo.end(signal.SIGINT, SECONDS_MAX) == 0
     assert [*tmp_path.rglob("*.key")] == []
     assert [path for path in configuration.rglob("*") if path.is_file()] == []

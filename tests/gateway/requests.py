@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +24,24 @@ class HttpAnswer:
         return json.loads(self.body)
 
 
-def ask(url: str, path: str, method: str = "GET", body: Any = None, headers: Mapping[str, str] | None = None) -> HttpAnswer:
+def connection_to(url: str, tls: ssl.SSLContext | None = None) -> http.client.HTTPConnection:
+    place = urlsplit(url).netloc
+    if tls is not None:
+        return http.client.HTTPSConnection(place, timeout=TIMEOUT_SECONDS, context=tls)
+    return http.client.HTTPConnection(place, timeout=TIMEOUT_SECONDS)
+
+
+def ask(
+    url: str,
+    path: str,
+    method: str = "GET",
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> HttpAnswer:
     """One request; a body that is no bytes is sent as JSON."""
     raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_SECONDS)
+    connection = connection_to(url, tls)
     try:
         connection.request(method, path, raw, dict(headers or {}))
         answer = connection.getresponse()
@@ -38,8 +53,8 @@ def ask(url: str, path: str, method: str = "GET", body: Any = None, headers: Map
 class WatchLines:
     """A watch, line by line. Use it in a `with`."""
 
-    def __init__(self, url: str, path: str) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_SECONDS)
+    def __init__(self, url: str, path: str, tls: ssl.SSLContext | None = None) -> None:
+        self._connection = connection_to(url, tls)
         self._connection.request("GET", path)
         self._answer = self._connection.getresponse()
         self.status = self._answer.status

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rayched.api.errors import FieldError
 from rayched.api.manifest import ManifestErrors
+from rayched.client.contexts import NO_CONTEXT, write_context_file
 from rayched.gateway import paths, queries
 from rayched.gateway.calls import _without
 from rayched.gateway.gateway import GatewayError, settings_of
 from rayched.gateway.identity import is_loopback
 from rayched.gateway.served import find
 from rayched.gateway.statuses import StatusFailure, StatusSubject, of_manifest
+from rayched.pki.tls_files import TlsFiles
+from tests.pki.made import TRUST_DOMAIN, a_pair, an_authority
 
 
 @pytest.mark.parametrize(
@@ -154,9 +158,18 @@ def test_an_address_that_others_reach_is_refused(listen: str) -> None:
         settings_of(listen, None)
 
 
+def test_a_gateway_without_certificates_is_for_replicas_without_certificates(tmp_path: Path) -> None:
+    a_pair(an_authority(), [f"spiffe://{TRUST_DOMAIN}/user/admin"]).write(tmp_path)
+    write_context_file(tmp_path / "context.yaml", ["127.0.0.1:7420"], TlsFiles.within(tmp_path))
+    with pytest.raises(GatewayError, match="every user of this host would ask with that of context"):
+        settings_of("127.0.0.1:0", None, str(tmp_path / "context.yaml"))
+    found = settings_of("0.0.0.0:7620", None, str(tmp_path / "context.yaml"), TlsFiles.within(tmp_path))
+    assert (found.host, found.endpoints) == ("0.0.0.0", ("127.0.0.1:7420",))
+
+
 def test_an_address_that_is_none_is_refused() -> None:
     for listen in ("", "7620", "localhost:", "localhost:x", "localhost:70000"):
         with pytest.raises(GatewayError, match="want HOST:PORT"):
             settings_of(listen, None)
-    assert settings_of("[::1]:0", None).host == "::1"
+    assert settings_of("[::1]:0", None, NO_CONTEXT).host == "::1"
     assert is_loopback("127.8.9.1") and not is_loopback("127.0.0.1.example.com")

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+import yaml
 
 from rayched.client import EventType
 from tests.cli.cluster import Commands, a_pod_text, run_here, started, wait_until
@@ -154,12 +155,17 @@ def test_what_a_page_in_a_browser_can_send_is_refused(url: str) -> None:
         assert (answer.status, answer.document["reason"]) == (403, "Forbidden"), headers
 
 
-@pytest.mark.row("KC20")
+@pytest.mark.row("KC20", "KC30")
 def test_a_kubeconfig_is_written_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("config") / "rayched"
-    assert run_here(["kubeconfig", "-o", str(file), "-n", "team"]).code == 0
+    assert run_here(["kubeconfig", "-o", str(file), "-n", "team", "--server", "127.0.0.1:7420,127.0.0.1:7421"]).code == 0
     assert file.stat().st_mode & 0o777 == 0o600
-    assert "server: http://127.0.0.1:7620" in file.read_text() and "namespace: team" in file.read_text()
+    found = yaml.safe_load(file.read_text())
+    assert [(one["name"], one["cluster"]["server"]) for one in found["clusters"]] == [
+        ("rayched", "http://127.0.0.1:7620"),
+        ("rayched-1", "http://127.0.0.1:7621"),
+    ]
+    assert {one["context"]["namespace"] for one in found["contexts"]} == {"team"} and found["current-context"] == "rayched"
     again = run_here(["kubeconfig", "-o", str(file)])
     assert again.code == 2 and "is there already" in again.errors[0]
     assert run_here(["kubeconfig", "--gateway", "127.0.0.1:7620"]).code == 2

@@ -41,7 +41,7 @@ def test_an_authority_lives_ten_years_and_signs_no_other_authority() -> None:
         ("node", 30, False),
         ("nodes", 30, False),
         ("user", 90, False),
-        ("web", 90, False),
+        ("web", 90, True),
         ("etcd", 90, False),
     ],
 )

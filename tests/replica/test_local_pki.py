@@ -43,6 +43,15 @@ def test_all_that_a_cluster_needs_is_made_at_once(tmp_path: Path) -> None:
     assert ServerTls.read(files, Path(flags["--client-deny-list-file"])).certificate.facts.serves
 
 
+def test_a_gateway_has_a_certificate_of_its_own_beside_each_replica(tmp_path: Path) -> None:
+    found = LocalPki(tmp_path / "pki", 2, gateways=True)
+    flags = dict(zip(found.gateway_flags(1)[::2], found.gateway_flags(1)[1::2], strict=True))
+    certificate = Path(flags["--gateway-cert-file"])
+    facts = facts_of(read_certificates(certificate.read_bytes(), "it")[0])
+    assert facts.uris == (f"spiffe://{found.name}/web/gateway-1",) and facts.serves and facts.calls
+    assert Path(flags["--gateway-private-key-file"]).parent == certificate.parent != found.admin.certificate.parent
+
+
 def test_a_second_start_changes_nothing_and_a_third_of_the_time_before_the_end_there_are_new_ones(
     tmp_path: Path, clock: SetClock
 ) -> None:

@@ -99,6 +99,7 @@ class LocalCluster:
         *,
         first_port: int | None = None,
         first_http_port: int | None = None,
+        first_gateway_port: int = 0,
         etcd_endpoints: Sequence[str] = (),
         unsafe_no_fsync: bool = False,
         options: Sequence[str] = (),
@@ -110,6 +111,8 @@ class LocalCluster:
         `first_port`: the replicas take it and those after it; None: free ports. `options`: further flags for each replica.
 
         `first_http_port`: the same of their HTTP endpoints; 0: they have none. `environment`: variables for the replicas.
+
+        `first_gateway_port`: the same of the gateways beside them; 0: there are none, else `pki` was made with gateways.
         """
         self._directory = directory
         self._keeper: EtcdKeeper | None = None
@@ -123,6 +126,9 @@ class LocalCluster:
         self._addresses = [f"127.0.0.1:{port}" for port in ports]
         http_ports = [next(free) if first_http_port is None else first_http_port + i for i in range(replicas)]
         self._http_addresses = [NO_ADDRESS if first_http_port == 0 else f"127.0.0.1:{port}" for port in http_ports]
+        gateway_ports = range(first_gateway_port, first_gateway_port + replicas) if first_gateway_port else ()
+        self.gateways = tuple(f"127.0.0.1:{port}" for port in gateway_ports)
+        """Where the Kubernetes API is."""
         self.replicas: list[ReplicaProcess] = []
 
     def __enter__(self) -> Self:
@@ -219,5 +225,12 @@ class LocalCluster:
             *(sys.executable, "-m", "rayched.cli.main", "replica", "--listen", address, "--http-address", http_address),
             *("--etcd-endpoints", ",".join(self._etcd_endpoints), "--data-dir", str(self._directory / f"replica-{number}")),
             *(["--insecure-loopback"] if self._pki is None else self._pki.flags(number)),
+            *self._gateway(number),
             *self._options,
         ]
+
+    def _gateway(self, number: int) -> list[str]:
+        if not self.gateways:
+            return []
+        flags = [] if self._pki is None else self._pki.gateway_flags(number)
+        return ["--gateway-address", self.gateways[number], *flags]

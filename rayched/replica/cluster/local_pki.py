@@ -1,8 +1,8 @@
 """The certificates of a cluster on this host: whoever starts one gives no flag for them, and whoever uses it neither.
 
-There is an authority in a directory of its own, made where there is none; a certificate for each replica, one for whoever started
-the cluster, one for an agent of many nodes; and a context that lists the replicas. What has a third of its time left, or less, is
-issued anew: at the start, and while the cluster runs by whoever owns this.
+There is an authority in a directory of its own, made where there is none; a certificate for each replica and for the gateway
+beside it, one for whoever started the cluster, one for an agent of many nodes; and a context that lists the replicas. What has a
+third of its time left, or less, is issued anew: at the start, and while the cluster runs by whoever owns this.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ NODES: Final = "local"
 class LocalPki:
     """Of one cluster."""
 
-    def __init__(self, directory: Path, replicas: int, clock: Callable[[], float] = time.time) -> None:
-        """Makes what is missing. Raises PkiError."""
+    def __init__(self, directory: Path, replicas: int, clock: Callable[[], float] = time.time, *, gateways: bool = False) -> None:
+        """Makes what is missing. `gateways`: there is one beside each replica. Raises PkiError."""
         self._clock = clock
         self._made = PkiDirectory(directory, clock) if (directory / CA_FILE).exists() else PkiDirectory.create(directory, clock)
         self._identities = [
             *(self._identity(IdentityKind.REPLICA, f"replica-{number}") for number in range(replicas)),
+            *(self._identity(IdentityKind.WEB, f"gateway-{number}") for number in range(replicas if gateways else 0)),
             self._identity(IdentityKind.USER, ADMIN),
             self._identity(IdentityKind.NODES, NODES),
         ]
@@ -64,6 +65,11 @@ class LocalPki:
             *("--tls-cert-file", str(files.certificate), "--tls-private-key-file", str(files.key)),
             *("--client-ca-file", str(files.ca), "--client-deny-list-file", str(self._made.deny_list)),
         ]
+
+    def gateway_flags(self, number: int) -> list[str]:
+        """Of a replica whose gateway has a certificate."""
+        files = self._files(IdentityKind.WEB, f"gateway-{number}")
+        return ["--gateway-cert-file", str(files.certificate), "--gateway-private-key-file", str(files.key)]
 
     def renew(self) -> list[Identity]:
         """Issues anew what has too little time left; which. Nothing while the authority's key is kept elsewhere."""
