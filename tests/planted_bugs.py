@@ -127,6 +127,13 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of pod groups, in the same form; tests of the core have the auditor notice them."""
 
+FOREIGN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "others bind without room": "rayched.core.writes.foreign_bindings:ForeignBindings.RULE_ROOM_IS_LOOKED_AT",
+    }
+)
+"""Bugs of bindings by other schedulers, in the same form; tests of the core are to notice them."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -153,7 +160,7 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **GROUPS, **SWITCHES}[
+    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **GROUPS, **FOREIGN, **SWITCHES}[
         bug
     ].partition(":")
     *owners, name = path.split(".")

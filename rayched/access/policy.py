@@ -150,6 +150,7 @@ Leadership.WatchLeader         -            all   -       -          -         -
 Scheduling.GetSchedulerStatus  -            -     all     all        all       all    -     -
 Scheduling.GetPlanBasis        -            -     star    star       all       all    -     -
 Scheduling.Explain             Pod          -     own     own        all       all    -     -
+Scheduling.Bind                Pod          -     -       -          all       all    -     -
 Scheduling.ListQueue           Pod          -     own     own        all       all    -     -
 Logs.Get                       Pod          -     own     own        all       all    -     -
 Exec.Stream                    Pod          -     -       own        -         all    -     -

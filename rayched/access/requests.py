@@ -159,6 +159,7 @@ REQUESTS: Final[Mapping[str, Callable[[Any], Facts]]] = MappingProxyType(
         "Scheduling.GetSchedulerStatus": _cluster,
         "Scheduling.GetPlanBasis": _cluster,
         "Scheduling.Explain": _pod,
+        "Scheduling.Bind": _pod,
         "Scheduling.ListQueue": _queue,
         "Logs.Get": _log,
         "Exec.Stream": _start,

@@ -28,6 +28,7 @@ from leader.channel import open_channel
 from rayched.actors.configured import profiles_of
 from rayched.actors.deciding_cell import DecidingCell
 from rayched.actors.event_room_cell import EventRoomCell
+from rayched.actors.foreign_binding_calls import BINDINGS, BINDINGS_AT_ONCE, ForeignBound, bound_by
 from rayched.actors.garbage import collect_rarely
 from rayched.actors.inbox import Inbox, LatestCalls
 from rayched.actors.log_sending import send_logs
@@ -42,6 +43,7 @@ from rayched.core.explaining import CannotExplain, look_at_pod
 from rayched.core.ports import Ports
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.scheduler_metrics import scheduler_metrics
+from rayched.core.writes.foreign_bindings import ForeignBinding
 from rayched.core.writes.window import Send
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.errors import store_error
@@ -169,6 +171,9 @@ class SchedulerActor:
     def explain(self, request: ExplainRequest) -> Explained:
         explained: Explained = self._ask_at_leisure(lambda: self._explain(request))
         return explained
+
+    def bind(self, wanted: ForeignBinding) -> ForeignBound:
+        return bound_by(self._inbox, self._core, wanted)
 
     def fenced_writes(self, known: int) -> dict[str, int]:
         """Writes that the store refused because their epoch was over, by what they were for, once they are more than known."""
@@ -345,8 +350,6 @@ class SchedulerActor:
         found.about.seconds = time.perf_counter() - began
         return Explained(core.term.leads, found)
 
-    # --------------------------------------------------------------------------------------------------------- small things
-
     def _log_context(self) -> dict[str, int]:
         """On any thread."""
         term = self._core.term
@@ -381,8 +384,8 @@ def remote_scheduler(scheduler: type) -> Any:
     """Ray's actor class of a SchedulerActor. Its actors end with their creator, or by pid. They run on the creator's own host."""
     import ray
 
-    # Those of QUESTIONS have threads of their own, as they wait for each other.
-    remote: Any = ray.remote(concurrency_groups={QUESTIONS: QUESTIONS_AT_ONCE})(scheduler)
+    # Those of the groups have threads of their own, as they wait for each other.
+    remote: Any = ray.remote(concurrency_groups={QUESTIONS: QUESTIONS_AT_ONCE, BINDINGS: BINDINGS_AT_ONCE})(scheduler)
     # Threads for methods that wait: `alive`, `wait_until_synced`, `fenced_writes`, `drained`, and some for the quick ones.
     return remote.options(num_cpus=0, max_restarts=0, max_concurrency=9, scheduling_strategy=on_this_host())
 

@@ -39,6 +39,7 @@ from rayched.pki.client_token import CallerFiles
 from rayched.v1.core_pb2 import Node, NodeStatus, Pod, Taint
 from rayched.v1.services_pb2 import (
     ApplyResponse,
+    BindResponse,
     CordonResponse,
     DeleteResponse,
     EvictResponse,
@@ -301,6 +302,16 @@ class AsyncClient(AsyncStreamingCalls, AsyncWorkloadCalls, AsyncEditingCalls, As
     ) -> ExplainResponse:
         """What every plugin says about a pod on every node, or on these; `limit`: on so many, the best ones."""
         return await self._do(calls.explain(name, namespace, nodes, limit), timeout_seconds)
+
+    async def bind(
+        self, name: str, namespace: str = "default", *, node: str, uid: str = "", timeout_seconds: float | None = None
+    ) -> BindResponse:
+        """Puts a pod of another scheduler on a node: its `schedulerName` is no profile's. Any replica passes it on to the leader.
+
+        With a uid it may be asked again, and means that pod alone. ABORTED: the pod or the node was changed meanwhile, or the pod
+        has a node; FAILED_PRECONDITION: there is no room, or the pod is not for others to bind.
+        """
+        return await self._do(calls.bind(name, namespace, node, uid), timeout_seconds)
 
     async def plan_basis(self, *, timeout_seconds: float | None = None) -> GetPlanBasisResponse:
         """What of the leader's scheduler decides where all else is equal; any replica passes the question on."""

@@ -203,6 +203,11 @@ def queue(namespace: str, name: str, limit: int) -> UnaryCall[messages.ListQueue
     return UnaryCall("Scheduling.ListQueue", messages.ListQueueRequest(namespace=namespace, name=name, limit=limit))
 
 
+def bind(name: str, namespace: str, node: str, uid: str) -> UnaryCall[messages.BindResponse]:
+    request = messages.BindRequest(namespace=namespace, name=name, uid=uid, node=node)
+    return UnaryCall("Scheduling.Bind", request)
+
+
 def explain(name: str, namespace: str, nodes: Iterable[str], limit: int) -> UnaryCall[messages.ExplainResponse]:
     request = messages.ExplainRequest(namespace=namespace, name=name, nodes=nodes, limit=limit)
     return UnaryCall("Scheduling.Explain", request)

@@ -101,7 +101,7 @@ class SchedulerCore:
         self.statuses = StatusWrites(self.cache, incarnation)
         self.events = EventWrites(keys, incarnation, has_room=ports.room_for_events)
         """Every part of the core emits its Events here."""
-        self.bindings = Bindings(self.cache, self.scheduler, self.statuses, incarnation)
+        self.bindings = Bindings(self.cache, self.scheduler, self.snapshot, self.statuses, incarnation)
         self.preemptions = Preemptions(self.cache, self.scheduler, self.statuses, incarnation)
         self._feed = QueueFeed(HintTable.of_profiles(profiles.values()), self.scheduler.knows)
         parts = CoreParts(

@@ -1,7 +1,7 @@
 """What is sent to etcd and in which order, and which part of the core gets each answer.
 
-What has to be sent again goes first, then preemptions, groups, bindings, statuses, what groups are told, then events: each waits
-while there is anything of those before it, as far as the window of transactions has room.
+What has to be sent again goes first, then preemptions, groups, bindings and those of other schedulers, statuses, what groups are
+told, then events: each waits while there is anything of those before it, as far as the window of transactions has room.
 
 Owner: the SchedulerCore. Cost: beyond that of the parts about 1 µs a write.
 """
@@ -70,6 +70,9 @@ class WriteSender:
                 if end is not None:
                     ended.append(end)
                 continue
+            if self._bindings.foreign.is_mine(write):
+                self._bindings.foreign.outcome(write, outcome)
+                continue
             if self._statuses.is_mine(write):
                 uid = self._statuses.outcome(write, outcome, now)
                 if uid is not None:
@@ -99,6 +102,11 @@ class WriteSender:
             if not writes:
                 break
             yield self._window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
+        foreign = self._bindings.foreign
+        while self._window.room and foreign:
+            writes = foreign.batch(epoch, now_unix, self._bindings.next_id)
+            if writes:
+                yield self._window.send(writes, guard, op=OP_BIND)
         self._ends.end_all(ended)
         while self._window.room and not self._bindings.n_unsent:
             writes = self._statuses.batch(epoch, now, now_unix)

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from rayched.client.errors import ApiError
 from rayched.client.gateway_client import AsyncGatewayClient
-from rayched.gateway import discovery, objects, paths, subresources
+from rayched.gateway import discovery, objects, paths, pod_bindings, subresources
 from rayched.gateway.calls import GatewayAnswer, GatewayCall
 from rayched.gateway.exec_streams import serve_exec
 from rayched.gateway.identity import CallerIdentity, CallerJudge
@@ -51,6 +51,7 @@ _OBJECT: Final[dict[str, tuple[str, Verb]]] = {
     "DELETE": ("delete", objects.delete),
 }
 _BELOW: Final[dict[tuple[str, str], Verb]] = {
+    ("binding", "POST"): pod_bindings.bind,
     ("eviction", "POST"): subresources.evict,
     ("scale", "GET"): subresources.get_scale,
     ("scale", "PUT"): subresources.put_scale,

@@ -16,6 +16,8 @@ from rayched.gateway import served
 from rayched.gateway.served import ServedResource
 
 _SUBRESOURCES_OF_NAMESPACES: Final = ("status", "finalize")
+_BINDINGS: Final = "bindings"
+"""Another place for bindings of pods, which are named in the body there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ def parse(path: str) -> ResourcePath | None:
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3:
         return None
+    if namespace and version == "v1" and rest == [_BINDINGS]:
+        return ResourcePath(served.PODS, namespace, "", served.BINDING.name)
     resource = served.find(version, rest[0])
     if resource is None or (namespace and not resource.kind.namespaced):
         return None

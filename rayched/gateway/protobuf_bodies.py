@@ -49,6 +49,16 @@ _TABLES: Final[Mapping[str, Mapping[int, tuple[str, Any]]]] = {
         4: ("propagationPolicy", _TEXT),
         5: ("dryRun", _TEXTS),
     },
+    "Binding": {1: ("metadata", "ObjectMeta"), 2: ("target", "ObjectReference")},
+    "ObjectReference": {
+        1: ("kind", _TEXT),
+        2: ("namespace", _TEXT),
+        3: ("name", _TEXT),
+        4: ("uid", _TEXT),
+        5: ("apiVersion", _TEXT),
+        6: ("resourceVersion", _TEXT),
+        7: ("fieldPath", _TEXT),
+    },
     "Preconditions": {1: ("uid", _TEXT), 2: ("resourceVersion", _TEXT)},
     "ObjectMeta": {
         1: ("name", _TEXT),
@@ -154,7 +164,7 @@ _TABLES: Final[Mapping[str, Mapping[int, tuple[str, Any]]]] = {
     "EnvVar": {1: ("name", _TEXT), 2: ("value", _TEXT)},
     "ResourceRequirements": {1: ("limits", _QUANTITIES), 2: ("requests", _QUANTITIES)},
 }
-READ: Final = ("DeleteOptions", "Namespace", "PriorityClass", "PodDisruptionBudget", "Service", "Job")
+READ: Final = ("Binding", "DeleteOptions", "Namespace", "PriorityClass", "PodDisruptionBudget", "Service", "Job")
 """Kinds that a body may have."""
 
 

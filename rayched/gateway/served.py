@@ -50,6 +50,7 @@ class ServedResource:
         return next((one for one in self.subresources if one.name == name), None)
 
 
+BINDING: Final = Subresource("binding", "Binding", "", "v1", ("create",))
 EVICTION: Final = Subresource("eviction", "Eviction", "policy", "v1", ("create",))
 EXEC: Final = Subresource("exec", "PodExecOptions", "", "v1", ("create", "get"))
 LOG: Final = Subresource("log", "Pod", "", "v1", ("get",))
@@ -58,7 +59,7 @@ SCALE: Final = Subresource("scale", "Scale", "autoscaling", "v1", ("get", "patch
 _MORE: Final[Mapping[str, ServedResource]] = {
     one.kind.name: one
     for one in (
-        ServedResource(kinds.POD, subresources=(EVICTION, EXEC, LOG), categories=_ALL),
+        ServedResource(kinds.POD, subresources=(BINDING, EVICTION, EXEC, LOG), categories=_ALL),
         ServedResource(kinds.SERVICE, categories=_ALL),
         ServedResource(kinds.REPLICA_SET, subresources=(SCALE,), categories=_ALL),
         ServedResource(kinds.STATEFUL_SET, subresources=(SCALE,), categories=_ALL),
@@ -77,6 +78,9 @@ GROUP_VERSIONS: Final[Mapping[str, tuple[ServedResource, ...]]] = {
 """By "v1", "apps/v1", in the order in which discovery tells them."""
 
 _BY_PLACE: Final = {(one.kind.api_version, one.kind.plural): one for one in RESOURCES}
+
+
+PODS: Final = _BY_PLACE["v1", kinds.POD.plural]
 
 
 def find(group_version: str, plural: str) -> ServedResource | None:

@@ -10,7 +10,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import grpc
+
 from rayched.v1.services_pb2 import (
+    BindRequest,
+    BindResponse,
     ExplainRequest,
     ExplainResponse,
     GetPlanBasisResponse,
@@ -44,6 +48,14 @@ class QuestionFailed(Exception):
 
 class NothingToExplain(Exception):
     """There is no such pod, or nothing is decided about it; the text says so."""
+
+
+class BindingRefused(Exception):
+    """A binding of another scheduler that was not made."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class LeadershipPort(Protocol):
@@ -82,6 +94,9 @@ class SchedulerPort(Protocol):
 
     async def explain(self, request: ExplainRequest) -> ExplainResponse:
         """Every plugin's word about a pod; raises NotLeading on a standby, and NothingToExplain."""
+
+    async def bind(self, request: BindRequest) -> BindResponse:
+        """Binds a pod of another scheduler; raises NotLeading on a standby and where nobody knows, and BindingRefused."""
 
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         """The pods that wait for a node; raises NotLeading on a standby."""

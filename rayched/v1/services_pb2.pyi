@@ -564,6 +564,28 @@ class GetLeaderResponse(_message.Message):
     problems: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, holder: _Optional[str] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ..., transitions: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ..., renewed_at_ms: _Optional[int] = ..., lease_duration_ms: _Optional[int] = ..., answered_by: _Optional[str] = ..., version: _Optional[str] = ..., stands_for_election: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class BindRequest(_message.Message):
+    __slots__ = ("hops", "namespace", "name", "uid", "node")
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    hops: int
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    def __init__(self, hops: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class BindResponse(_message.Message):
+    __slots__ = ("uid", "revision")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    revision: int
+    def __init__(self, uid: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
 class ExplainRequest(_message.Message):
     __slots__ = ("hops", "namespace", "name", "nodes", "limit")
     HOPS_FIELD_NUMBER: _ClassVar[int]

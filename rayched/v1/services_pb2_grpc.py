@@ -1112,6 +1112,11 @@ class SchedulingStub:
                 request_serializer=rayched_dot_v1_dot_services__pb2.ListQueueRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_services__pb2.ListQueueResponse.FromString,
                 _registered_method=True)
+        self.Bind = channel.unary_unary(
+                '/rayched.v1.Scheduling/Bind',
+                request_serializer=rayched_dot_v1_dot_services__pb2.BindRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_services__pb2.BindResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulingServicer:
@@ -1145,6 +1150,13 @@ class SchedulingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Bind(self, request, context):
+        """Puts a pod of another scheduler on a node, if there is room: the leader's scheduler writes it as it writes its own bindings.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1167,6 +1179,11 @@ def add_SchedulingServicer_to_server(servicer, server):
                     servicer.ListQueue,
                     request_deserializer=rayched_dot_v1_dot_services__pb2.ListQueueRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_services__pb2.ListQueueResponse.SerializeToString,
+            ),
+            'Bind': grpc.unary_unary_rpc_method_handler(
+                    servicer.Bind,
+                    request_deserializer=rayched_dot_v1_dot_services__pb2.BindRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_services__pb2.BindResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1278,6 +1295,33 @@ class Scheduling:
             '/rayched.v1.Scheduling/ListQueue',
             rayched_dot_v1_dot_services__pb2.ListQueueRequest.SerializeToString,
             rayched_dot_v1_dot_services__pb2.ListQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Bind(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Scheduling/Bind',
+            rayched_dot_v1_dot_services__pb2.BindRequest.SerializeToString,
+            rayched_dot_v1_dot_services__pb2.BindResponse.FromString,
             options,
             channel_credentials,
             insecure,

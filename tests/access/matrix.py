@@ -177,6 +177,8 @@ def request_of(cell: MatrixCell) -> Any:
             return getattr(services_pb2, f"{verb}Request")()
         case "Scheduling", _, "Explain":
             return services_pb2.ExplainRequest(namespace=namespace, name="thing")
+        case "Scheduling", _, "Bind":
+            return services_pb2.BindRequest(namespace=namespace, name="thing", node="node-1")
         case "Scheduling", _, "ListQueue":
             return services_pb2.ListQueueRequest(namespace=namespace)
         case "Health", _, verb:

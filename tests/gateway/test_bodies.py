@@ -46,6 +46,16 @@ def test_options_of_a_deletion_are_read() -> None:
     }
 
 
+def test_a_binding_of_a_scheduler_in_go_is_read() -> None:
+    raw = data(1, data(1, "web") + data(3, "team") + data(5, "u-1")) + data(2, data(1, "Node") + data(2, "") + data(3, "node-1"))
+    assert protobuf_bodies.read(unknown("v1", "Binding", raw)) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web", "namespace": "team", "uid": "u-1"},
+        "target": {"kind": "Node", "name": "node-1"},
+    }
+
+
 @pytest.mark.row("KC17")
 def test_what_kubectl_makes_of_its_flags_is_read() -> None:
     label = data(11, data(1, "team") + data(2, "a"))

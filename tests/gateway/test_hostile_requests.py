@@ -28,7 +28,7 @@ FIELDS = st.sampled_from(
     ["metadata", "spec", "status", "kind", "apiVersion", "name", "labels", "containers", "replicas", "op", "path", "value"]
 )
 FIELDS_MORE = st.sampled_from(
-    ["preconditions", "dryRun", "gracePeriodSeconds", "deleteOptions", "propagationPolicy", "$patch", "items"]
+    ["target", "preconditions", "dryRun", "gracePeriodSeconds", "deleteOptions", "propagationPolicy", "$patch", "items"]
 )
 DOCUMENTS = st.recursive(
     VALUES,
@@ -43,6 +43,8 @@ PLACES = st.sampled_from(
         "/api/v1/namespaces/default/pods",
         "/api/v1/namespaces/default/pods/nobody",
         "/api/v1/namespaces/default/pods/nobody/eviction",
+        "/api/v1/namespaces/default/pods/nobody/binding",
+        "/api/v1/namespaces/default/bindings",
         "/api/v1/namespaces/default/pods/nobody/log",
         "/api/v1/namespaces/default/pods/nobody/exec",
         "/api/v1/namespaces/default/events",

@@ -27,6 +27,8 @@ from tests.pki.made import TRUST_DOMAIN, a_pair, an_authority
         ("/api/v1/namespaces/a/pods", ("pods", "a", "", "")),
         ("/api/v1/namespaces/a/pods/web", ("pods", "a", "web", "")),
         ("/api/v1/namespaces/a/pods/web/eviction", ("pods", "a", "web", "eviction")),
+        ("/api/v1/namespaces/a/pods/web/binding", ("pods", "a", "web", "binding")),
+        ("/api/v1/namespaces/a/bindings", ("pods", "a", "", "binding")),
         ("/api/v1/namespaces/a", ("namespaces", "", "a", "")),
         ("/api/v1/namespaces", ("namespaces", "", "", "")),
         ("/api/v1/nodes/n", ("nodes", "", "n", "")),

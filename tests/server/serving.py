@@ -13,11 +13,13 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rayched.server.app import ApiServer
-from rayched.server.ports import Leader, NothingToExplain, NotLeading, QuestionFailed
+from rayched.server.ports import BindingRefused, Leader, NothingToExplain, NotLeading, QuestionFailed
 from rayched.server.server_options import ServerOptions
 from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.entries import Entry
 from rayched.v1.services_pb2 import (
+    BindRequest,
+    BindResponse,
     ExplainRequest,
     ExplainResponse,
     GetPlanBasisResponse,
@@ -100,6 +102,15 @@ class SmallScheduler:
         if not self._leadership.leads:
             raise NotLeading
         return GetPlanBasisResponse(revision=11, seed=5, decisions=12, rows=["node-0", "", "node-2"])
+
+    async def bind(self, request: BindRequest) -> BindResponse:
+        if not self._leadership.leads:
+            raise NotLeading
+        if request.name == "bound":
+            raise BindingRefused(grpc.StatusCode.ABORTED, "Pod default/bound is already assigned to a node")
+        if request.node == "full":
+            raise BindingRefused(grpc.StatusCode.FAILED_PRECONDITION, "there is no room")
+        return BindResponse(uid="7", revision=9)
 
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         if not self._leadership.leads:

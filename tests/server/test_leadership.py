@@ -78,6 +78,26 @@ def test_questions_to_the_scheduler_reach_the_leader_from_anywhere(pair: tuple[S
         assert (pod.namespace, pod.name, pod.queue) == ("space", "web", "active")
 
 
+def test_a_binding_of_another_scheduler_reaches_the_leader_and_its_refusal_comes_back(pair: tuple[Serving, Serving]) -> None:
+    one, other = pair
+    with Client(other.address, timeout_seconds=0.3) as client:
+        with pytest.raises(ApiError) as caught:
+            client.bind("web", node="n", uid="7")
+        assert caught.value.code.name == "UNAVAILABLE" and "nobody leads" in caught.value.message
+        lead(one, one, other)
+        found = client.bind("web", node="n", uid="7", timeout_seconds=3)
+        assert (found.uid, found.revision) == ("7", 9)
+    for replica in (one, other):
+        with Client(replica.address) as client:
+            for name, node, code in (("bound", "n", "ABORTED"), ("web", "full", "FAILED_PRECONDITION")):
+                with pytest.raises(ApiError) as caught:
+                    client.bind(name, node=node, timeout_seconds=3)
+                assert caught.value.code.name == code and caught.value.leader_address == "", replica.address
+            with pytest.raises(ApiError) as caught:
+                client.bind("web", node="", timeout_seconds=3)
+            assert caught.value.message == "node: is missing; a binding names a pod and a node"
+
+
 @pytest.mark.parametrize(
     ("namespace", "name", "part"),
     [("a/b", "p", "namespace"), ("", "a/b", "name"), ("", "p\0", "name"), ("", "x" * 65_536, "name")],

@@ -23,8 +23,9 @@ from rayched.api.kinds import POD_GROUP
 from rayched.core.cache.cache import Cache
 from rayched.core.groups.group_cycle import GroupPlacement
 from rayched.core.groups.membership import GroupState
-from rayched.core.writes.bindings import Bindings, is_as_decided, is_on
+from rayched.core.writes.bindings import Bindings, is_as_decided
 from rayched.core.writes.pod_patches import REASON_ERROR, REASON_UNSCHEDULABLE, BindingValues
+from rayched.core.writes.recognition import is_on
 from rayched.core.writes.statuses import STATUS_PERIOD_SECONDS, StatusWrites
 from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.scheduler import Scheduler

@@ -26,20 +26,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rayched.api import kinds
 from rayched.api.stages import Stage
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
+from rayched.core.writes.foreign_bindings import ForeignBindings
 from rayched.core.writes.pod_patches import BindingValues
+from rayched.core.writes.recognition import is_on
 from rayched.core.writes.statuses import StatusWrites
 from rayched.framework.status import error
 from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.scheduler import Scheduler
-from rayched.store import transactions
-from rayched.store.codec import PoisonedObject, decode_entry
+from rayched.snapshot.snapshot import Snapshot
 from rayched.store.entries import Entry
 from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, TransactionRefused
-from rayched.v1.core_pb2 import Pod
 
 READY_MAX: Final = 1_024
 """Bindings that wait to be sent; with more nothing is decided until the store takes some."""
@@ -76,7 +75,9 @@ class _Lost:
 class Bindings:
     """Attempts that chose a node, until their binding is committed or lost."""
 
-    def __init__(self, cache: Cache, scheduler: Scheduler, statuses: StatusWrites, incarnation: str) -> None:
+    def __init__(self, cache: Cache, scheduler: Scheduler, snapshot: Snapshot, statuses: StatusWrites, incarnation: str) -> None:
+        self.foreign: Final = ForeignBindings(cache, scheduler, snapshot, statuses)
+        """Those of other schedulers: judged apart, written as these are."""
         self._cache = cache
         self._scheduler = scheduler
         self._statuses = statuses
@@ -99,7 +100,7 @@ class Bindings:
     @property
     def n_under_way(self) -> int:
         """Attempts between their decision and the store's word."""
-        return len(self._decided) + len(self._sent) + (self._built is not None)
+        return len(self._decided) + len(self._sent) + (self._built is not None) + self.foreign.n_under_way
 
     @property
     def room(self) -> int:
@@ -145,6 +146,7 @@ class Bindings:
         self._ready.clear()
         self._after_status.clear()
         self._built = None
+        self.foreign.stop()
         self.forget_lost()
 
     def forget_lost(self) -> None:
@@ -154,6 +156,7 @@ class Bindings:
     def forget_sent(self) -> None:
         """The epoch is over: answers still to come are ignored."""
         self._sent.clear()
+        self.foreign.forget_sent()
 
     # --------------------------------------------------------------------------------------------------------- writing
 
@@ -263,17 +266,6 @@ def is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
     if record.stage is not Stage.PENDING:
         return False
     return record.template is attempt.template or record.template.content == attempt.template.content
-
-
-def is_on(entry: Entry | None, attempt: Attempt) -> bool:
-    """The pod that refused the binding is on the very node it was to be bound to."""
-    if entry is None or not transactions.RULE_ATTEMPTS_ARE_RECOGNISED:
-        return False
-    try:
-        pod = kinds.unwrap(decode_entry(entry))
-    except PoisonedObject:
-        return False
-    return isinstance(pod, Pod) and pod.metadata.uid == attempt.uid and pod.spec.node_name == attempt.node_name
 
 
 def _lost(write: GuardedPut, conflict: Conflict) -> _Lost:

@@ -27,6 +27,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from leader.clock import NS_PER_SECOND
 from rayched.actors.configured import ProfilesText
 from rayched.actors.deciding_cell import pod_being_decided
+from rayched.actors.foreign_binding_calls import BINDINGS
 from rayched.actors.log_sending import LogTarget
 from rayched.actors.scheduler_actor import QUESTIONS
 from rayched.actors.scheduler_values import SchedulerActorConfig
@@ -35,6 +36,7 @@ from rayched.queue.flags import QueueFlags
 from rayched.replica.families import merged
 from rayched.replica.ray.actor_answers import awaited, unanswered, why
 from rayched.replica.ray.actor_set import ActorSet
+from rayched.replica.ray.foreign_bindings import binding_response, wanted_binding
 from rayched.replica.ray.local_ray import LocalRay, RayUnavailable, StartCancelled, connect_to, disconnect
 from rayched.replica.ray.pool_status import pool_workers
 from rayched.replica.ray.processes import end_tree
@@ -44,6 +46,8 @@ from rayched.replica.suspicions import Suspicions
 from rayched.server.ports import NothingToExplain, NotLeading, QuestionFailed
 from rayched.store.keys import Keys
 from rayched.v1.services_pb2 import (
+    BindRequest,
+    BindResponse,
     ExplainRequest,
     ExplainResponse,
     GetPlanBasisResponse,
@@ -226,6 +230,10 @@ class ActorSupervisor:
         if answer.look is None:
             raise NothingToExplain(answer.problem)
         return await asyncio.to_thread(answer_of, answer.look, request)
+
+    async def bind(self, request: BindRequest) -> BindResponse:
+        group = self._asked(lambda scheduler: scheduler.bind.options(concurrency_group=BINDINGS), wanted_binding(request))
+        return binding_response((await group)[1].answer)
 
     async def queue(self, request: ListQueueRequest) -> ListQueueResponse:
         actors, _ = await self._asked(lambda scheduler: scheduler.status)

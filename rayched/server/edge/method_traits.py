@@ -80,6 +80,7 @@ _METHODS: Final[Mapping[str, MethodTraits]] = MappingProxyType(
         "Scheduling.GetSchedulerStatus": _READ,
         "Scheduling.GetPlanBasis": MethodTraits(PriorityLevel.CATCH_ALL, RateKind.EXPLANATIONS, alone=True),
         "Scheduling.Explain": MethodTraits(PriorityLevel.CATCH_ALL, RateKind.EXPLANATIONS, alone=True),
+        "Scheduling.Bind": _WRITE,
         "Scheduling.ListQueue": MethodTraits(PriorityLevel.READ, RateKind.QUEUE_LISTS),
         "Logs.Get": _STREAM,
         "Exec.Stream": _STREAM,

@@ -16,11 +16,21 @@ from google.protobuf.message import Message
 
 from rayched.pki.client_credentials import ClientCertificate
 from rayched.server.errors import ApiFailure, Code, ask_the_leader, invalid, over_limit, unavailable
-from rayched.server.ports import Leader, LeadershipPort, NothingToExplain, NotLeading, QuestionFailed, SchedulerPort
+from rayched.server.ports import (
+    BindingRefused,
+    Leader,
+    LeadershipPort,
+    NothingToExplain,
+    NotLeading,
+    QuestionFailed,
+    SchedulerPort,
+)
 from rayched.server.rpc import Call
 from rayched.server.watching.open_streams import OpenStreams, shutting_down
 from rayched.store.keys import key_part
 from rayched.v1.services_pb2 import (
+    BindRequest,
+    BindResponse,
     ExplainRequest,
     ExplainResponse,
     GetLeaderRequest,
@@ -36,11 +46,16 @@ from rayched.v1.services_pb2 import (
 HOPS_MAX: Final = 3
 QUEUE_LIMIT_MAX: Final = 2_000
 _FORWARD_SECONDS: Final = 2.5
+_FORWARD_BINDING_SECONDS: Final = 10.0
+"""It is written before it is answered."""
 _FORWARD_RETRY_SECONDS: Final = 1.0
 """After which a question may be asked again that was too much for the leader."""
 _SERVICE: Final = "/rayched.v1.Scheduling"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 """A connection of each call's own: the leader's address changes just when it matters."""
+
+_PASSED_BACK: Final = (Code.NOT_FOUND, Code.INTERNAL, Code.PERMISSION_DENIED)
+"""Codes of the leader's replica that are about what was asked."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -114,6 +129,21 @@ class SchedulingService:
         except NothingToExplain as problem:
             raise ApiFailure(Code.NOT_FOUND, str(problem)) from None
 
+    async def bind(self, request: BindRequest, call: Call) -> BindResponse:
+        for part, text in (("namespace", request.namespace or "default"), ("name", request.name), ("node", request.node)):
+            if not text:
+                raise invalid(f"{part}: is missing; a binding names a pod and a node")
+            key_part(text, part)
+        return await self._answer("Bind", request, call, lambda: self._bind(request), BindResponse)
+
+    async def _bind(self, request: BindRequest) -> BindResponse:
+        try:
+            return await self._scheduler.bind(request)
+        except BindingRefused as problem:
+            if problem.code is Code.RESOURCE_EXHAUSTED:
+                raise over_limit(str(problem), _FORWARD_RETRY_SECONDS) from None
+            raise ApiFailure(problem.code, str(problem)) from None
+
     async def list_queue(self, request: ListQueueRequest, call: Call) -> ListQueueResponse:
         if not 0 <= request.limit <= QUEUE_LIMIT_MAX:
             raise invalid(f"limit: {request.limit}: allowed are 0 to {QUEUE_LIMIT_MAX}")
@@ -150,14 +180,15 @@ class SchedulingService:
                 response_deserializer=response_type.FromString,
             )
             try:
-                response: ResponseT = await forward(onward, timeout=_FORWARD_SECONDS, metadata=call.passed_on)
+                seconds = _FORWARD_BINDING_SECONDS if method == "Bind" else _FORWARD_SECONDS
+                response: ResponseT = await forward(onward, timeout=seconds, metadata=call.passed_on)
             except grpc.RpcError as error:
                 code = error.code()
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise unavailable(f"the leader {leader.holder} at {leader.address} does not answer; try again") from None
                 if code is Code.RESOURCE_EXHAUSTED:
                     raise over_limit(error.details(), _FORWARD_RETRY_SECONDS) from None
-                if code in (Code.NOT_FOUND, Code.INTERNAL, Code.PERMISSION_DENIED):
+                if code in _PASSED_BACK or (method == "Bind" and code in (Code.ABORTED, Code.FAILED_PRECONDITION)):
                     raise ApiFailure(code, error.details()) from None
                 raise ask_the_leader(leader, f"the leader's replica refused the question ({code.name})") from None
         return response
