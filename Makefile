@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace kubectl chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ access: $(STAMP) ## who may what: every call by every role, and seventeen bugs o
 
 trace: $(STAMP) ## run a production trace: make trace TRACE=DIR
 	@$(BIN)/python -m benchmarks.trace $(TRACE)
+
+kubectl: $(STAMP) ## kubectl's daily commands against three replicas, the leader killed; says so where there is no kubectl
+	@$(BIN)/python -m pytest -q -rs tests/gateway/test_sixty_commands.py
 
 chaos: $(STAMP) ## kill, pause and cut off under load, with an auditor beside it: make chaos [KILLS=1000] [PAUSES=100] [SEED=1] [FLAGS=...]
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) $(if $(KILLS),--kills $(KILLS) --events 1000 --strict) $(if $(PAUSES),--pauses $(PAUSES)) $(FLAGS)

@@ -128,7 +128,9 @@ def _aggregated_resource(one: ServedResource) -> Document:
 def open_api_paths() -> Document:
     """Where the document of each group is."""
     found = {}
-    for group_version in GROUP_VERSIONS:
+    for group_version, served in GROUP_VERSIONS.items():
+        if not any(one.has_schema for one in served):
+            continue
         place = _open_api_place(group_version)
         digest = hashlib.sha256(repr(open_api(place)).encode()).hexdigest().upper()
         found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={digest}"}
@@ -138,7 +140,7 @@ def open_api_paths() -> Document:
 def open_api(place: str) -> Document | None:
     """The document at /openapi/v3/PLACE."""
     served = next((found for version, found in GROUP_VERSIONS.items() if _open_api_place(version) == place), None)
-    if served is None:
+    if served is None or not any(one.has_schema for one in served):
         return None
     paths = {}
     for one in served:

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from rayched.client.errors import ApiError
 from rayched.client.gateway_client import AsyncGatewayClient
-from rayched.gateway import discovery, objects, paths, pod_bindings, subresources
+from rayched.gateway import discovery, objects, paths, pod_bindings, subresources, usage_metrics
 from rayched.gateway.calls import GatewayAnswer, GatewayCall
 from rayched.gateway.exec_streams import serve_exec
 from rayched.gateway.identity import CallerIdentity, CallerJudge
@@ -114,6 +114,8 @@ class GatewayFront:
         return await self._about_objects(request, call)
 
     async def _about_objects(self, request: web.Request, call: GatewayCall) -> web.StreamResponse:
+        if usage_metrics.is_asked(call):
+            return _answered(await usage_metrics.serve(call, request.method), call)
         verbs = _OBJECT if call.path.name else _COLLECTION
         if request.method not in verbs:
             raise not_allowed(request.method)

@@ -7,6 +7,7 @@ object is only looked at.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -70,7 +71,7 @@ async def patch(call: GatewayCall) -> GatewayAnswer:
     change = patcher(call)
     for attempt in range(_ATTEMPTS_MAX):
         found = await stored(call)
-        before = rendering.document(found)
+        before = rendering.stored_document(found)
         after = change(before)
         metadata = after.get("metadata")
         if not isinstance(metadata, dict):
@@ -209,9 +210,18 @@ async def _replaced(call: GatewayCall, item: AnyObject, only_try: bool) -> AnyOb
         raise of_api_error(error, call.subject) from None
 
 
+async def listed(call: GatewayCall, kind: Kind, namespace: str, query: ListQuery) -> list[AnyObject]:
+    """All objects of a kind that the query selects. Raises StatusFailure."""
+    found, _, _ = await _pages(call, kind, namespace, dataclasses.replace(query, limit=0, token="", exact=False))
+    return found
+
+
 async def _list(call: GatewayCall, query: ListQuery) -> tuple[list[AnyObject], int, str]:
+    return await _pages(call, call.path.resource.kind, call.path.namespace, query)
+
+
+async def _pages(call: GatewayCall, kind: Kind, namespace: str, query: ListQuery) -> tuple[list[AnyObject], int, str]:
     """Objects, their revision, the token of the next page. The replica's pages are put together up to the limit."""
-    kind, namespace = call.path.resource.kind, call.path.namespace
     found: list[AnyObject] = []
     token, at = query.token, 0
     while True:

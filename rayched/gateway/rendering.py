@@ -16,6 +16,7 @@ from rayched.api.columns import NONE, UNKNOWN, Column, columns_of
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.manifest import write_object
 from rayched.gateway.queries import INCLUDE_NONE, INCLUDE_OBJECT, AcceptedForm
+from rayched.gateway.required_fields import fill
 from rayched.v1.core_pb2 import Node
 
 Document = dict[str, Any]
@@ -55,6 +56,12 @@ def table_columns(kind: Kind) -> list[Column]:
 
 
 def document(item: AnyObject) -> Document:
+    """As it is shown."""
+    return fill(stored_document(item))
+
+
+def stored_document(item: AnyObject) -> Document:
+    """As it is changed and put back: what is not set is not there."""
     return write_object(kinds.wrap(item))
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from rayched.api import kinds
 from rayched.api.kinds import Kind
+from rayched.v1.core_pb2 import Node, Pod
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 READ_VERBS: Final = ("get", "list", "watch")
@@ -36,6 +37,8 @@ class ServedResource:
     verbs: tuple[str, ...] = VERBS
     subresources: tuple[Subresource, ...] = ()
     categories: tuple[str, ...] = ()
+    has_schema: bool = True
+    """OpenAPI has its fields."""
 
     @property
     def version(self) -> str:
@@ -69,7 +72,14 @@ _MORE: Final[Mapping[str, ServedResource]] = {
     )
 }
 
-RESOURCES: Final = tuple(_MORE.get(kind.name, ServedResource(kind)) for kind in kinds.KINDS)
+METRICS_VERSION: Final = "metrics.k8s.io/v1beta1"
+_METRICS: Final = (
+    ServedResource(Kind("NodeMetrics", "nodes", (), METRICS_VERSION, False, Node, "node"), ("get", "list"), has_schema=False),
+    ServedResource(Kind("PodMetrics", "pods", (), METRICS_VERSION, True, Pod, "pod"), ("get", "list"), has_schema=False),
+)
+"""What is used, which is stored nowhere: the messages are those of whose usage it is."""
+
+RESOURCES: Final = (*(_MORE.get(kind.name, ServedResource(kind)) for kind in kinds.KINDS), *_METRICS)
 
 GROUP_VERSIONS: Final[Mapping[str, tuple[ServedResource, ...]]] = {
     version: tuple(one for one in RESOURCES if one.kind.api_version == version)

@@ -62,7 +62,7 @@ async def _scaled(call: GatewayCall, item: AnyObject, scale: Document) -> Gatewa
     replicas = spec.get("replicas", 0)
     if isinstance(replicas, bool) or not isinstance(replicas, int) or not 0 <= replicas < 2**31:
         raise bad_request(f"spec.replicas: found {replicas!r}, want a whole number from 0 on")
-    document = rendering.document(item)
+    document = rendering.stored_document(item)
     document["spec"]["replicas"] = replicas
     if not metadata.get("resourceVersion"):
         document["metadata"].pop("resourceVersion")

@@ -29,14 +29,16 @@ def space(rayched: Commands, namespace: str) -> str:
 
 @pytest.mark.row("KC1")
 def test_kubectl_finds_all_kinds_with_their_short_names_and_scopes(kubectl: Kubectl) -> None:
-    rows = {words[0]: words for words in (line.split() for line in kubectl.ok("api-resources", "--no-headers"))}
-    assert rows["pods"] == ["pods", "po", "v1", "true", "Pod"]
-    assert rows["nodes"] == ["nodes", "no", "v1", "false", "Node"]
-    assert rows["replicasets"] == ["replicasets", "rs", "apps/v1", "true", "ReplicaSet"]
-    assert rows["jobs"] == ["jobs", "batch/v1", "true", "Job"]
+    rows = {words[-1]: words for words in (line.split() for line in kubectl.ok("api-resources", "--no-headers"))}
+    assert rows["Pod"] == ["pods", "po", "v1", "true", "Pod"]
+    assert rows["Node"] == ["nodes", "no", "v1", "false", "Node"]
+    assert rows["ReplicaSet"] == ["replicasets", "rs", "apps/v1", "true", "ReplicaSet"]
+    assert rows["Job"] == ["jobs", "batch/v1", "true", "Job"]
+    assert rows["PodMetrics"] == ["pods", "metrics.k8s.io/v1beta1", "true", "PodMetrics"]
     assert kubectl.ok("api-versions") == [
         "apps/v1",
         "batch/v1",
+        "metrics.k8s.io/v1beta1",
         "node.k8s.io/v1",
         "policy/v1",
         "scheduling.k8s.io/v1",

@@ -21,6 +21,7 @@ from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from tests.cli.cluster import run_here, started
 from tests.gateway.kubectl import KUBECTL, Kubectl
+from tests.gateway.requests import ask
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, ready, registered, sh, until
 from tests.nodes.streaming import Agents
 from tests.server.serving import Serving, serving
@@ -101,6 +102,22 @@ def test_kubectl_prints_and_follows_logs(client: Client, agent: AgentProcess, ku
     follows = a_running_pod(client, *sh("while :; do echo tick; sleep 0.2; done"))
     with kubectl.started("logs", "-f", follows) as running:
         assert [running.line() for _ in range(5)] == ["tick"] * 5
+
+
+@pytest.mark.row("KC36")
+def test_kubectl_shows_what_nodes_and_pods_use(client: Client, agent: AgentProcess, url: str, kubectl: Kubectl) -> None:
+    name = a_running_pod(client, *sh("while :; do :; done"))
+    until(lambda: kubectl("top", "pod", name).code == 0, "the agent has measured twice", SECONDS_MAX)
+    headings, row = (line.split() for line in kubectl.ok("top", "pod", name))
+    assert headings == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
+    assert row[0] == name and int(row[1].removesuffix("m")) > 0 and row[2].endswith("Mi")
+    nodes = [line.split() for line in kubectl.ok("top", "nodes")]
+    assert nodes[1][0] == NODE and nodes[1][2].endswith("%")
+    assert name in "\n".join(kubectl.ok("top", "pods", "-A", "--containers"))
+    found = ask(url, f"/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/{name}").document
+    assert (found["kind"], [one["name"] for one in found["containers"]]) == ("PodMetrics", ["main"])
+    assert ask(url, "/apis/metrics.k8s.io/v1beta1/nodes/nobody").status == 404
+    assert ask(url, "/apis/metrics.k8s.io/v1beta1/nodes", "DELETE").status == 405
 
 
 @dataclass
