@@ -38,7 +38,7 @@ def gateway(
         Path | None, _file("--client-deny-list-file", "Serial numbers of revoked certificates.")
     ] = None,
 ) -> None:
-    """Serve the Kubernetes API to kubectl and others.
+    """Serve the Kubernetes API, and a page to look at.
 
     It runs in the foreground, and what ends it ends nothing else. With a certificate of its own it asks the replicas in the name
     of whoever calls it, by the certificate that they show. Without one nobody is asked who they are: it is on loopback only, for
@@ -59,7 +59,7 @@ def gateway(
     except GatewayError as error:
         wrong(str(error))
     try:
-        asyncio.run(run(settings, lambda url: out(f"the Kubernetes API is served at {url}")))
+        asyncio.run(run(settings, _tell))
     except GatewayError as error:
         fail(str(error))
 
@@ -74,6 +74,12 @@ def _tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> T
         there = " and ".join(flag for flag in given if flag not in missing)
         wrong(f"{there}: TLS needs {' and '.join(missing)} as well")
     return None
+
+
+def _tell(url: str) -> None:
+    out(f"the Kubernetes API is served at {url}")
+    if not url.startswith("https:"):
+        out(f"the page is at {url}/ui/")
 
 
 def kubeconfig(

@@ -63,7 +63,7 @@ _COMMANDS: dict[str, CommandPlace] = {
     "examples": CommandPlace("examples_command", "examples", "Write rayched's examples to a directory."),
     "demo": CommandPlace("demo_command", "demo", "Show it all in a minute."),
     "replica": CommandPlace("cluster_commands", "replica", "Run one replica in the foreground."),
-    "gateway": CommandPlace("gateway_command", "gateway", "Serve the Kubernetes API to kubectl and others."),
+    "gateway": CommandPlace("gateway_command", "gateway", "Serve the Kubernetes API, and a page to look at."),
     "kubeconfig": CommandPlace("gateway_command", "kubeconfig", "Print a kubeconfig for gateways."),
     "access": CommandPlace("access_commands", "access", "Show and change who has which role, and who is refused."),
     "token": CommandPlace("token_commands", "token", "Make, show and revoke bearer tokens."),

@@ -20,6 +20,7 @@ from rayched.gateway.gateway_tls import GatewayTls
 from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
+from rayched.page.page_front import PageFront
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7620"
 _SHUTDOWN_SECONDS: Final = 2.0
@@ -86,8 +87,10 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
         client = AsyncGatewayClient(settings.endpoints, tls=settings.tls, insecure=tls is None)
     except (ValueError, PkiError) as error:
         raise GatewayError(str(error)) from None
+    # Whoever reads the page reads with the gateway's own rights, so it is there where all callers have these.
+    page = PageFront(client, time.time) if tls is None else None
     async with client, _watched(tls):
-        application = _application(client, tls)
+        application = _application(client, tls, page)
         # With cancellation a watch ends with its client, also while nothing happens.
         runner = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS, handle_signals=False
@@ -101,11 +104,13 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
         except OSError as error:
             raise GatewayError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
         finally:
+            if page is not None:
+                await page.close()
             await runner.cleanup()
 
 
-def _application(client: AsyncGatewayClient, tls: GatewayTls | None) -> web.Application:
-    """What is served at which place; what else this process serves is mounted here, before the last line."""
+def _application(client: AsyncGatewayClient, tls: GatewayTls | None, page: PageFront | None) -> web.Application:
+    """What is served at which place."""
 
     def client_of(identity: CallerIdentity) -> AsyncGatewayClient:
         return client.asking_for(identity.uri) if identity.uri else client
@@ -119,6 +124,8 @@ def _application(client: AsyncGatewayClient, tls: GatewayTls | None) -> web.Appl
             return await handle(request)
 
     application = web.Application(client_max_size=BODY_BYTES_MAX)
+    if page is not None:
+        page.add_to(application)
     # A path may have line breaks in it, which `.` does not match: what no route has, aiohttp answers in words of its own.
     application.router.add_route("*", r"/{path:[\s\S]*}", served)
     return application

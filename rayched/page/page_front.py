@@ -1,0 +1,185 @@
+"""The page's front: requests below /ui to what they ask for.
+
+    GET  /ui/                          the page; /ui/static/VERSION/NAME has what it is made of
+    GET  /ui/stream?topics=...         what is new (streaming.py)
+    GET  /ui/api/queue?namespace=      /ui/api/pod/NS/NAME     /ui/api/explain/NS/NAME
+         /ui/api/node/NAME             /ui/api/select?selector=     /ui/api/replicas
+    POST /ui/api/plan                  what-if (planning.py)
+
+Everything reads. All else is 404, and every answer has the headers of guarding.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import grpc
+from aiohttp import web
+
+from rayched.client.async_client import AsyncClient
+from rayched.client.errors import ApiError
+from rayched.page import answers
+from rayched.page.assets import PageAsset, read_assets
+from rayched.page.cluster_feed import ClusterFeed
+from rayched.page.guarding import HEADERS, METHODS, refusal_of
+from rayched.page.planning import PlanRefused, PlanRunner, PlanWish
+from rayched.page.streaming import TOPICS, PageStream
+
+_log = logging.getLogger(__name__)
+
+PLACE: Final = "/ui"
+STREAMS_MAX: Final = 64
+PLAN_BYTES_MAX: Final = 1 << 20
+ANSWER_SECONDS: Final = 30.0
+_CACHED: Final = "public, max-age=31536000, immutable"
+_CODES: Final = {
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.FAILED_PRECONDITION: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+
+
+class _PageFailure(Exception):
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PageFront:
+    """Answers requests. Close it."""
+
+    def __init__(self, client: AsyncClient, clock: Callable[[], float]) -> None:
+        """`client`'s rights are those of every reader. `clock` gives Unix seconds."""
+        self._client = client
+        self._clock = clock
+        self._feed = ClusterFeed(client, clock)
+        self._plans = PlanRunner(client.endpoints)
+        self._assets = read_assets()
+        self._streams = 0
+        self._replica_clients: dict[str, AsyncClient] = {}
+
+    def add_to(self, application: web.Application) -> None:
+        """Before a route that takes everything."""
+        application.router.add_route("*", PLACE, self.handle)
+        # A path may have line breaks in it, which `.` does not match.
+        application.router.add_route("*", PLACE + r"/{path:[\s\S]*}", self.handle)
+
+    async def close(self) -> None:
+        await self._feed.close()
+        for client in self._replica_clients.values():
+            await client.close()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        refusal = refusal_of(request.method, request.scheme, request.headers)
+        if refusal is not None:
+            found = _failed(refusal.code, refusal.message)
+            if refusal.code == 405:
+                found.headers["Allow"] = ", ".join(METHODS)
+            return found
+        try:
+            return await self._served(request)
+        except _PageFailure as failure:
+            return _failed(failure.code, str(failure))
+        except ApiError as error:
+            return _failed(_CODES.get(error.code, 502), str(error))
+        except TimeoutError:
+            return _failed(504, f"no answer within {ANSWER_SECONDS:g} s")
+        except ConnectionResetError:
+            # The reader has gone.
+            raise
+        except Exception as error:
+            _log.error("%s %s failed: %s", request.method, request.path, error, exc_info=error)
+            return _failed(500, "internal error; the gateway's log has the cause")
+
+    async def _served(self, request: web.Request) -> web.StreamResponse:
+        if request.path == PLACE:
+            return web.Response(status=308, headers={**HEADERS, "Location": f"{PLACE}/"})
+        parts = request.path.removeprefix(f"{PLACE}/").split("/")
+        match parts, request.method:
+            case ["api", "plan"], "POST":
+                return await self._plan(request)
+            case ["api", "plan"], _:
+                raise _PageFailure(405, "a plan is asked for by POST")
+            case _, "POST":
+                raise _PageFailure(405, "nothing but a plan is asked for by POST")
+            case [""], _:
+                return _asset(self._assets.index, HEADERS["Cache-Control"])
+            case ["static", version, *name], _ if version == self._assets.version and "/".join(name) in self._assets.files:
+                return _asset(self._assets.files["/".join(name)], _CACHED)
+            case ["stream"], "GET":
+                return await self._stream(request)
+            case ["api", *place], _:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return _json(200, await self._asked(place, request.query))
+        raise _PageFailure(404, "nothing is served there")
+
+    def _asked(self, place: list[str], query: Mapping[str, str]) -> Awaitable[dict[str, Any]]:
+        client = self._client
+        match place:
+            case ["queue"]:
+                return answers.queue(client, query.get("namespace", ""))
+            case ["pod", namespace, name] if namespace and name:
+                return answers.pod(client, namespace, name)
+            case ["explain", namespace, name] if namespace and name:
+                return answers.explanation(client, namespace, name)
+            case ["node", name] if name:
+                return answers.node(client, name)
+            case ["select"]:
+                return answers.selected(client, query.get("selector", ""))
+            case ["replicas"]:
+                return answers.replicas(client.endpoints, self._client_at)
+        raise _PageFailure(404, "nothing is served there")
+
+    def _client_at(self, endpoint: str) -> AsyncClient:
+        """Of one replica alone."""
+        found = self._replica_clients.get(endpoint)
+        if found is None:
+            found = self._replica_clients[endpoint] = AsyncClient([endpoint])
+        return found
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        topics = frozenset(filter(None, request.query.get("topics", "").split(",")))
+        if unknown := sorted(topics - set(TOPICS)):
+            raise _PageFailure(400, f"topics: found {unknown[0][:40]!r}, allowed are {', '.join(TOPICS)}")
+        if self._streams >= STREAMS_MAX:
+            raise _PageFailure(503, f"{STREAMS_MAX} pages are open, which is as many as may be; close one")
+        self._streams += 1
+        try:
+            async with self._feed.watched():
+                return await PageStream(self._feed, topics, self._assets.version, self._clock).serve(request)
+        finally:
+            self._streams -= 1
+
+    async def _plan(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = await request.content.read(PLAN_BYTES_MAX + 1)
+            while len(body) <= PLAN_BYTES_MAX and (more := await request.content.read(PLAN_BYTES_MAX + 1)):
+                body += more
+            if len(body) > PLAN_BYTES_MAX:
+                raise _PageFailure(413, f"the body has more than {PLAN_BYTES_MAX} bytes")
+            return _json(200, await self._plans.run(PlanWish.of(json.loads(body))))
+        except PlanRefused as error:
+            raise _PageFailure(400, str(error)) from None
+        except (ValueError, RecursionError):
+            raise _PageFailure(400, "the body: want JSON") from None
+
+
+def _asset(asset: PageAsset, cached: str) -> web.Response:
+    return web.Response(body=asset.body, headers={**HEADERS, "Content-Type": asset.content_type, "Cache-Control": cached})
+
+
+def _failed(code: int, message: str) -> web.Response:
+    return _json(code, {"error": message})
+
+
+def _json(code: int, document: dict[str, Any]) -> web.Response:
+    body = json.dumps(document, separators=(",", ":")).encode()
+    return web.Response(status=code, body=body, headers={**HEADERS, "Content-Type": "application/json"})

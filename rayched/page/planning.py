@@ -1,0 +1,126 @@
+"""What-if: `rayched plan` as a process of its own, of low priority, with a time and a memory of its own.
+
+What the page shows is what the command prints, since it is the command. Neither the gateway nor a replica waits for it, and it
+can be ended at any moment: it changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+PLAN_SECONDS: Final = 10.0
+ROWS_MAX: Final = 2_000
+"""Pods told one by one, of each kind of outcome; all are counted."""
+_ADDED_MAX: Final = 10_000
+_DRAINED_MAX: Final = 100
+_ERRORS_MAX: Final = 50
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PLANNED: Final = (0, 1)
+"""Exit codes of the command that come with a plan."""
+
+
+class PlanRefused(Exception):
+    """What is asked for is no plan. The message is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWish:
+    """What shall be tried, as the page asks for it."""
+
+    manifest: str = ""
+    add_nodes: int = 0
+    like: str = ""
+    drain: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: Any) -> PlanWish:
+        """Raises PlanRefused."""
+        if not isinstance(document, dict):
+            raise PlanRefused("the body: want an object")
+        if unknown := sorted(set(document) - {"manifest", "add_nodes", "like", "drain"}):
+            raise PlanRefused(f"{unknown[0][:40]}: there is no such field; allowed are manifest, add_nodes, like and drain")
+        manifest, like = document.get("manifest", ""), document.get("like", "")
+        count, drain = document.get("add_nodes", 0), document.get("drain", [])
+        if not isinstance(manifest, str):
+            raise PlanRefused("manifest: want a text")
+        if type(count) is not int or not 0 <= count <= _ADDED_MAX:
+            raise PlanRefused(f"add_nodes: want a whole number from 0 to {_ADDED_MAX}")
+        if not isinstance(like, str) or (like and not _NAME.fullmatch(like)):
+            raise PlanRefused("like: want the name of a node")
+        if bool(count) != bool(like):
+            raise PlanRefused("add_nodes and like belong together: how many nodes, and of which one's shape")
+        if not isinstance(drain, list) or len(drain) > _DRAINED_MAX:
+            raise PlanRefused(f"drain: want at most {_DRAINED_MAX} names of nodes")
+        for name in drain:
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise PlanRefused("drain: want names of nodes")
+        return cls(manifest, count, like, tuple(drain))
+
+    @property
+    def options(self) -> list[str]:
+        """Of the command, whose manifest comes on its standard input."""
+        found = ["--filename=-"] if self.manifest.strip() else []
+        if self.add_nodes:
+            found += [f"--add-nodes={self.add_nodes}", f"--like={self.like}"]
+        return found + [f"--drain={name}" for name in self.drain]
+
+
+class PlanRunner:
+    """Makes one plan at a time."""
+
+    def __init__(self, endpoints: Sequence[str], seconds: float = PLAN_SECONDS) -> None:
+        self._endpoints = ",".join(endpoints)
+        self._seconds = seconds
+        self._busy = False
+
+    async def run(self, wish: PlanWish) -> dict[str, Any]:
+        """What the command found, or the lines of its errors. Raises PlanRefused while another plan is being made."""
+        if self._busy:
+            raise PlanRefused("another plan is being made; try again when it is done")
+        self._busy = True
+        try:
+            return await self._run(wish)
+        finally:
+            self._busy = False
+
+    async def _run(self, wish: PlanWish) -> dict[str, Any]:
+        command = " ".join(["rayched plan", *(option.replace("--filename=-", "-f FILE") for option in wish.options)])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "rayched.page.plan_process", "--output=json", f"--server={self._endpoints}", *wish.options),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(self._seconds):
+                out, errors = await process.communicate(wish.manifest.encode())
+        except TimeoutError:
+            return {"command": command, "errors": [f"the plan took longer than {self._seconds:g} s and was ended"]}
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        lines = errors.decode(errors="replace").splitlines()
+        if process.returncode not in _PLANNED:
+            lines = lines or [f"the plan ended with {process.returncode}"]
+            return {"command": command, "errors": [line.removeprefix("error: ") for line in lines[:_ERRORS_MAX]]}
+        return {"command": command, "exit_code": process.returncode, "notes": lines[:_ERRORS_MAX], **_bounded(json.loads(out))}
+
+
+def _bounded(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan as the command has it, its lists cut to what a page can show, with how long they are."""
+    kinds = ("placements", "preemptions", "unplaced")
+    return {
+        "revision": plan["revision"],
+        **{kind: plan[kind][:ROWS_MAX] for kind in kinds},
+        "counts": {kind: len(plan[kind]) for kind in kinds},
+        "by_node": Counter(one["node_name"] for one in plan["placements"]),
+        "reasons": Counter(one["reason"] for one in plan["unplaced"]).most_common(_ERRORS_MAX),
+    }
