@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace kubectl chaos failover flood hostile soak storage nodes node-soak bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace kubectl chaos failover flood hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,13 @@ test-chaos: $(STAMP) ## each of twelve bugs planted into real replicas, which th
 
 test-fast: $(STAMP) ## the quick tests that start no processes, under a minute
 	@$(BIN)/python -m pytest -q -n auto -m "not cluster and not slow and not long and not planted"
+
+test-browser: $(STAMP) ## the page in Chromium; installs Playwright into .venv where it is missing, and skips where there is no Chromium
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[browser]'
+	@$(BIN)/python -m pytest -q -m browser tests/page
+
+pictures: $(STAMP) ## draw docs/pictures/page-*.png anew, from a cluster with 5,000 nodes: make pictures [ARGS=...]
+	@$(BIN)/python -m tests.page.pictures $(ARGS)
 
 check: lint types layers house proto-check behaviour docs-check ## format, lint, types, import contracts, rules of the tree, generated code, behaviour table, docs/command.md
 

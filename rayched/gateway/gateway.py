@@ -18,9 +18,9 @@ from rayched.client.gateway_client import AsyncGatewayClient
 from rayched.gateway.front import BODY_BYTES_MAX, GatewayFront
 from rayched.gateway.gateway_tls import GatewayTls
 from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
+from rayched.page.page_front import PageFront
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
-from rayched.page.page_front import PageFront
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7620"
 _SHUTDOWN_SECONDS: Final = 2.0

@@ -1,0 +1,43 @@
+"""One cluster for this folder, an etcd and one replica with twelve hollow nodes, the gateway before it, and a browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.cluster import Commands, Running, started
+from tests.cli.conftest import client, cluster, cordoned, name, namespace, nodes, rayched
+
+__all__ = ["client", "cluster", "cordoned", "name", "namespace", "nodes", "rayched"]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="package")
+def gateway(rayched: Commands) -> Iterator[tuple[Running, str]]:
+    """The process, and its address."""
+    with started("gateway", "--listen", "127.0.0.1:0", "--server", rayched.server) as running:
+        yield running, running.line_with("is served at").rpartition(" ")[2]
+
+
+@pytest.fixture(scope="package")
+def url(gateway: tuple[Running, str]) -> str:
+    return gateway[1]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, by Playwright, whose event loop runs in this thread for as long as it is there: no longer than its module."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (make test-browser)")
+    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("there is no Chromium on this host")
+    with playwright.sync_playwright() as running:
+        found = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield found
+        finally:
+            found.close()

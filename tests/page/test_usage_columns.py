@@ -1,0 +1,157 @@
+"""Columns of the heat map against a cluster that is added up anew each time; and how large they are."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rayched.page.assets import read_assets
+from rayched.page.usage_columns import CORDONED, NOT_READY, TAINTED, UsageColumns
+from rayched.v1.core_pb2 import Node, NodeCondition, Pod, Taint
+from tests.page.streams import SeenColumns
+
+GI = 1 << 30
+ZONE = "topology.kubernetes.io/zone"
+SENT_BYTES_MAX = 400_000
+
+
+def a_node(name: str, zone: str = "a", cpu: int = 4, *, cordoned: bool = False, ready: str = "True", taint: str = "") -> Node:
+    node = Node()
+    node.metadata.name = name
+    node.metadata.labels[ZONE] = zone
+    node.spec.unschedulable = cordoned
+    for resource, amount in (("cpu", str(cpu)), ("memory", "16Gi"), ("pods", "110")):
+        node.status.allocatable[resource].string = amount
+    if ready:
+        node.status.conditions.append(NodeCondition(type="Ready", status=ready))
+    if taint:
+        node.spec.taints.append(Taint(key=taint, effect="NoSchedule"))
+    return node
+
+
+def a_pod(uid: str, node: str, cpu: str = "500m", phase: str = "Running") -> Pod:
+    pod = Pod()
+    pod.metadata.uid = uid
+    pod.spec.node_name = node
+    pod.status.phase = phase
+    container = pod.spec.containers.add()
+    container.resources.requests["cpu"].string = cpu
+    container.resources.requests["memory"].string = "1Gi"
+    return pod
+
+
+Step = tuple[str, int, int, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["node", "gone", "pod", "left", "over", "look"]), st.integers(0, 2), st.integers(0, 2), st.integers(1, 9)
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.row("UI10", "UI13", "UI16")
+@given(STEPS)
+def test_whatever_happens_readers_have_the_sums_of_what_is_there(steps: Sequence[Step]) -> None:
+    columns, seen = UsageColumns(), SeenColumns()
+    nodes: dict[str, tuple[str, int]] = {}
+    pods: dict[str, tuple[str, int]] = {}
+    at = 0
+    for what, node_number, pod_number, size in [*steps, ("look", 0, 0, 1)]:
+        node, uid = f"node-{node_number}", f"uid-{pod_number}"
+        if what == "node":
+            nodes[node] = (f"zone-{size % 3}", size)
+            columns.see_node(a_node(node, f"zone-{size % 3}", size))
+        elif what == "gone":
+            nodes.pop(node, None)
+            columns.forget_node(node)
+        elif what == "pod":
+            pods[uid] = (node, size)
+            columns.see_pod(a_pod(uid, node, f"{size * 100}m"))
+        elif what in ("left", "over"):
+            pods.pop(uid, None)
+            if what == "left":
+                columns.forget_pod(uid)
+            else:
+                columns.see_pod(a_pod(uid, node, phase="Succeeded"))
+        elif (news := columns.since(at)) is not None:
+            seen.take(json.loads(json.dumps(news)))
+            at = columns.sequence
+    wanted = {}
+    for name, (_, cpu) in nodes.items():
+        here = [size * 100 for on, size in pods.values() if on == name]
+        wanted[name] = [min(1000, sum(here) * 1000 // (cpu * 1000)), len(here) * 1000 // 16, len(here) * 1000 // 110, 0]
+    assert seen.rows == wanted
+    assert seen.zone == {name: zone for name, (zone, _) in nodes.items()}
+    assert list(seen.rows) == sorted(nodes)
+    per_zone = Counter(zone for zone, _ in nodes.values())
+    assert {zone.zone: zone.nodes for zone in columns.zones()} == dict(per_zone)
+    for zone in columns.zones():
+        here = [size * 100 for on, size in pods.values() if on in nodes and nodes[on][0] == zone.zone]
+        assert zone.used == (sum(here), len(here) * GI, len(here))
+
+
+@pytest.mark.row("UI14")
+def test_states_are_bits_and_the_nodes_own_trouble_is_no_taint() -> None:
+    columns = UsageColumns()
+    columns.see_node(a_node("a", cordoned=True))
+    columns.see_node(a_node("b", ready="False", taint="node.kubernetes.io/not-ready"))
+    columns.see_node(a_node("c", taint="dedicated"))
+    columns.see_node(a_node("d", ready=""))
+    assert columns.full()["state"] == [CORDONED, NOT_READY, TAINTED, NOT_READY]
+    (zone,) = columns.zones()
+    assert (zone.nodes, zone.ready, zone.unusable) == (4, 1, (12_000, 48 * GI, 330))
+
+
+def test_who_has_all_is_told_what_changed_alone() -> None:
+    columns = UsageColumns()
+    for number in range(50):
+        columns.see_node(a_node(f"node-{number:02}"))
+    columns.full()
+    at = columns.sequence
+    assert columns.since(at) is None
+    columns.see_node(a_node("node-07"))
+    assert columns.since(at) is None
+    columns.see_pod(a_pod("x", "node-07"))
+    columns.see_pod(a_pod("x", "node-07"))
+    news = columns.since(at)
+    assert news is not None and news["rows"] == [[7, 125, 62, 9, 0]]
+    # It asks for more, and then it is on another node.
+    columns.see_pod(a_pod("x", "node-07", "2"))
+    assert columns.full()["cpu"][7] == 500 and columns.taken_on("node-07") == (2_000, GI, 1)
+    columns.see_pod(a_pod("x", "node-08", "1"))
+    assert columns.full()["cpu"][7:9] == [0, 250]
+    columns.see_pod(a_pod("x", "node-07"))
+    assert columns.since(columns.sequence) is None
+    columns.see_node(a_node("node-07", "other"))
+    news = columns.since(at + 1)
+    assert news is not None and news["full"]
+    # A pod may come before its node.
+    columns.see_pod(a_pod("y", "node-99"))
+    columns.see_node(a_node("node-99"))
+    assert columns.full()["cpu"][-1] == 125 and len(columns) == 51
+
+
+@pytest.mark.row("UI2")
+def test_five_thousand_nodes_with_fifty_thousand_pods_are_few_bytes() -> None:
+    draw = random.Random(7)
+    columns = UsageColumns()
+    for number in range(5_000):
+        columns.see_node(a_node(f"node-{number:04}", f"zone-{number % 5}"))
+    for number in range(50_000):
+        columns.see_pod(a_pod(f"uid-{number}", f"node-{draw.randrange(5_000):04}", f"{draw.randrange(1, 800)}m"))
+    full = json.dumps(columns.full(), separators=(",", ":"))
+    zones = json.dumps([zone.plain() for zone in columns.zones()])
+    assert len(full) + len(zones) < SENT_BYTES_MAX * 0.6
+    at = columns.sequence
+    for number in range(250):
+        columns.see_pod(a_pod(f"new-{number}", f"node-{draw.randrange(5_000):04}"))
+    news = columns.since(at)
+    assert news is not None and len(json.dumps(news, separators=(",", ":"))) < 8_000
+    # The files are what else comes over the wire.
+    assert len(full) + sum(len(asset.body) + 800 for asset in read_assets().files.values()) < SENT_BYTES_MAX
