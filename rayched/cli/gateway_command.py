@@ -13,6 +13,7 @@ from rayched.cli.context_option import chosen_context
 from rayched.cli.options import Namespace, Server
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.client.contexts import choose
+from rayched.pki.client_token import TokenFiles
 from rayched.pki.tls_files import TlsFiles
 from rayched.replica.settings import GATEWAY_PORT_DISTANCE
 
@@ -118,6 +119,8 @@ def kubeconfig(
         urls = [part.strip().rstrip("/") for part in gateway_addresses.split(",")]
     for url in urls:
         _check(url)
+    if isinstance(chosen.files, TokenFiles):
+        wrong(f"context {chosen.context} has a token, and gateways ask for a certificate; `--context` names another one")
     text = text_of(urls, namespace, chosen.files if urls[0].startswith("https") else None)
     if output is None:
         out(text.rstrip("\n"))

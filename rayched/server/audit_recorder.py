@@ -28,13 +28,14 @@ from rayched.access.audit_line import TEXT_MAX, AuditEntry, AuditLevel, AuditSta
 from rayched.access.policy import NO_KIND
 from rayched.access.requests import Facts, RequestFacts
 from rayched.api import kinds
+from rayched.pki.callers import Peer
 from rayched.pki.certificates import serial_text
 from rayched.server.admission.write_gate import CALLS
 from rayched.server.audit_writer import AuditWriter, time_text
 from rayched.server.edge.caller import Caller, address_of
 from rayched.server.edge.token_buckets import TokenBuckets
 from rayched.server.errors import ApiFailure, Code, not_now
-from rayched.server.peers import Peer, peer_of
+from rayched.server.peers import peer_of
 
 REFUSALS_A_SECOND: Final = 5.0
 REFUSALS_AT_ONCE: Final = 100.0
