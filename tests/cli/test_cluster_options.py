@@ -20,6 +20,7 @@ OTHER: dict[str, Any] = {
     "etcd_certfile": "/etcd/tls.crt",
     "etcd_keyfile": "/etcd/tls.key",
     "etcd_server_name": "etcd.example",
+    "insecure_etcd": True,
     "etcd_root": "/other",
     "election_profile": "kube",
     "takeover": "lease",
