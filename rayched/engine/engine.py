@@ -99,10 +99,10 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------------- evaluating
 
-    def evaluate(
-        self, template: PodTemplate, without: RowIndex | None = None, nominated: Sequence[Nomination] = ()
-    ) -> Evaluation:
+    def evaluate(self, template: PodTemplate, without: RowSet | None = None, nominated: Sequence[Nomination] = ()) -> Evaluation:
         """The template over all rows; `without` names rows that are not feasible for reasons that no plugin knows.
+
+        As an array they are those of this evaluation; what is kept of a set serves as long as the very same set is given.
 
         `nominated` are pods of equal or higher priority that wait for a node: a row must also do with those nominated to it.
         Raises PluginError.
@@ -127,7 +127,7 @@ class Engine:
             # The template's attempt will meet it.
             return
 
-    def _evaluate(self, plan: Plan, without: RowIndex | None, nominated: Sequence[Nomination]) -> Evaluation:
+    def _evaluate(self, plan: Plan, without: RowSet | None, nominated: Sequence[Nomination]) -> Evaluation:
         if not plan.status.ok:
             return self._evaluated(plan, without)
         if plan.has_kept_free:
@@ -159,10 +159,10 @@ class Engine:
             return evaluation.of_no_rows()
         return self._evaluated(plan, without, frozenset(known.tolist())) if plan.has_kept_free else evaluation
 
-    def _evaluated(self, plan: Plan, without: RowIndex | None, kept_free: frozenset[int] = NO_ROWS) -> Evaluation:
+    def _evaluated(self, plan: Plan, without: RowSet | None, kept_free: frozenset[int] = NO_ROWS) -> Evaluation:
         """`kept_free`: rows that nominated pods keep free."""
         if without is not None and kept_free:
-            without = np.union1d(without, np.fromiter(kept_free, np.intp, len(kept_free)))
+            without = np.union1d(np.array([*without], np.intp), np.fromiter(kept_free, np.intp, len(kept_free)))
         left_out: RowSet = kept_free if without is None else without
         if not plan.status.ok or plan.narrowed is not None:
             return self._narrowed(plan, left_out)

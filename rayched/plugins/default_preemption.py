@@ -36,14 +36,14 @@ class DefaultPreemption(PostFilterPlugin, RegisteringPlugin):
     name: Final = names.DEFAULT_PREEMPTION
 
     def __init__(self, args: DefaultPreemptionArgs) -> None:
-        self._args = args
+        self.args = args
 
     def post_filter(self, state: CycleState, pod: Pod) -> tuple[PostFilterResult | None, Status]:  # noqa: ARG002
         failed = state.read(FAILED_ATTEMPT)
         # Not by the protocol: in Python 3.11 it takes 100 µs to find out whether an object is of one.
         if not hasattr(failed, "preempt"):
             return None, error("preemption: the attempt did not fail in a scheduler that can preempt")
-        result, status = cast(FailedAttempt, failed).preempt(self._args)
+        result, status = cast(FailedAttempt, failed).preempt(self.args)
         if not status.reasons:
             return result, status
         return result, Status(status.code, (f"preemption: {status.message()}",))

@@ -7,15 +7,22 @@ Owner: the Scheduler. Source: the map of profiles and findNodesThatFitPod of kub
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
 
 from rayched.engine.engine import Engine
 from rayched.engine.evaluation import Evaluation
 from rayched.engine.nominations import Nomination
 from rayched.engine.shards import ShardEvaluator
+from rayched.framework import names
+from rayched.framework.diagnosis import Diagnosis
 from rayched.framework.lifecycle import Lifecycle
 from rayched.framework.measured_lifecycle import FILTER, MeasuredLifecycle, PointDurations
+from rayched.framework.plugin_args import DefaultPreemptionArgs
 from rayched.framework.profile import ALL_NODES, Profile
 from rayched.framework.raised import Raised
 from rayched.framework.status import Code
@@ -30,6 +37,25 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 from rayched.snapshot.work_budget import AttemptAwaits
 
+BEYOND: Final = "node(s) were not in the topology domain of the pod group"
+
+
+@dataclass(slots=True)
+class SearchBounds:
+    """Where attempts look for a node: all of a pod group look within one domain of its topology."""
+
+    beyond: frozenset[int] | None = None
+    """Rows of nodes that are out of the question; None: all are looked at. One object serves many attempts."""
+
+    @contextmanager
+    def set(self, beyond: frozenset[int] | None) -> Iterator[None]:
+        """For a block."""
+        self.beyond = beyond
+        try:
+            yield
+        finally:
+            self.beyond = None
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileRunner:
@@ -43,18 +69,39 @@ class ProfileRunner:
     evaluator: Evaluator
     sampling: Sampling
     durations: PointDurations
+    bounds: SearchBounds
     meter: CycleMeter | None = None
     """Watches over the time budgets of plugins, where there are any."""
     shadow: Shadow | None = None
 
+    @property
+    def preemption_args(self) -> DefaultPreemptionArgs | None:
+        """Of the profile's preemption; None: it makes no room."""
+        plugin = next((one for one in self.profile.post_filter if one.name == names.DEFAULT_PREEMPTION), None)
+        args = getattr(plugin, "args", None)
+        return args if isinstance(args, DefaultPreemptionArgs) else None
+
     def evaluate(self, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
         """The template over all nodes, or over those that the profile's sampling reaches."""
-        evaluation = self.engine.evaluate(template, nominated=nominated)
+        beyond = self.bounds.beyond
+        evaluation = self.engine.evaluate(template, beyond, nominated)
         percentage = self.profile.percentage_of_nodes_to_score
         if percentage >= ALL_NODES:
             return evaluation
         left_out = self.sampling.left_out(percentage, evaluation)
-        return evaluation if left_out is None else self.engine.evaluate(template, left_out, nominated)
+        if left_out is None:
+            return evaluation
+        if beyond is not None:
+            left_out = np.union1d(left_out, np.array([*beyond], np.intp))
+        return self.engine.evaluate(template, left_out, nominated)
+
+    def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination], own_row: int | None) -> Diagnosis:
+        """Why no node is feasible; nodes that are feasible but beyond the bounds are counted as such."""
+        found, beyond = self.engine.diagnose(template, nominated, own_row), self.bounds.beyond
+        if beyond is None or not found.pre_filter.ok:
+            return found
+        n_beyond = sum(1 for row in beyond if found.codes[row] == Code.SUCCESS)
+        return replace(found, reasons={**found.reasons, BEYOND: n_beyond}) if n_beyond else found
 
     def measured_evaluation(self, template: PodTemplate, nominated: Sequence[Nomination]) -> Evaluation:
         """`evaluate` with a stopwatch."""
@@ -90,6 +137,7 @@ class ProfileRunners:
         self._snapshot, self._shards, self._nominations, self._chance = snapshot, shards, nominations, chance
         self._sampling, self._durations, self._raised = sampling, durations, raised
         self._potential = PotentialVictims(snapshot)
+        self.bounds = SearchBounds()
         self._runners: dict[str, ProfileRunner] = {}
         self._lighter: dict[tuple[str, frozenset[str]], ProfileRunner] = {}
         """Runners without plugins that were skipped, made when they are first needed."""
@@ -127,4 +175,6 @@ class ProfileRunners:
             shadow = Shadow(self._snapshot, profile, self._chance, self._durations.stopwatch)
         lifecycle = profile.lifecycle()
         lifecycle.raised = measured.raised = self._raised
-        return ProfileRunner(profile, engine, lifecycle, measured, evaluator, self._sampling, self._durations, meter, shadow)
+        return ProfileRunner(
+            profile, engine, lifecycle, measured, evaluator, self._sampling, self._durations, self.bounds, meter, shadow
+        )

@@ -53,7 +53,6 @@ ATTEMPT_SECONDS: Final = 1.0
 """Of the scheduler's time for one attempt, its preemption included. Ordinary ones take less than a thousandth."""
 COUNTING_SECONDS: Final = 0.05
 """For idle work on one template."""
-
 PROBLEMS_MAX: Final = 100
 """Unreported problems of plugins that are kept."""
 
@@ -121,6 +120,8 @@ class Scheduler:
         )
         self.knows: Final[Callable[[str], bool]] = self._runners.knows
         """Whether a profile of this name decides about such pods."""
+        self.profiles: Final = self._runners
+        """What each profile decides with, and where attempts look for a node."""
         self.post_filter = PostFilterStep(snapshot, self.nominations, self.waiting)
         self._attempts: dict[str, Attempt] = {}
         for profile in profiles.values():
@@ -368,7 +369,7 @@ class Scheduler:
     ) -> AttemptFailure:
         """No node is feasible: ask PostFilter whether it can make one so."""
         own_row = self._snapshot.row_of(self.nominations.node_of(attempt.uid)) if self.nominations.of else None
-        diagnosis = runner.engine.diagnose(attempt.template, nominated, own_row)
+        diagnosis = runner.diagnose(attempt.template, nominated, own_row)
         status = diagnosis.pre_filter if not diagnosis.pre_filter.ok else Status(Code.UNSCHEDULABLE)
         if not status.rejected:
             return self._broken(attempt, status)

@@ -79,8 +79,13 @@ def test_a_minimum_may_be_raised_and_lowered(count: int) -> None:
     [
         ({"disruptionMode": {"single": {}, "all": {}}}, "spec.disruptionMode", "has single and all"),
         ({"disruptionMode": {"all": {}}}, "spec.disruptionMode.all", "is not supported: members of a group end one by one"),
-        ({"schedulingConstraints": {"topology": [{"key": "zone"}]}}, "spec.schedulingConstraints", "is not supported"),
-        ({"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}}, "spec.schedulingConstraints", "is not supported"),
+        (
+            {"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}},
+            "spec.schedulingConstraints.topology",
+            "at most 1",
+        ),
+        ({"schedulingConstraints": {"topology": [{"key": "no key"}]}}, "spec.schedulingConstraints.topology[0].key", "no key"),
+        ({"schedulingConstraints": {"topology": [{}]}}, "spec.schedulingConstraints.topology[0].key", "is required"),
         ({"parentCompositePodGroupName": "tree"}, "spec.parentCompositePodGroupName", "there are no composite groups"),
         ({"resourceClaims": [{"name": "a", "resourceClaimName": "b"}]}, "spec.resourceClaims", "no dynamic resource allocation"),
     ],
@@ -88,6 +93,10 @@ def test_a_minimum_may_be_raised_and_lowered(count: int) -> None:
 def test_what_is_not_served_is_refused_by_name(spec: dict[str, Any], path: str, words: str) -> None:
     (fault,) = faults(a_group(**spec))
     assert fault.startswith(f"{path}: ") and words in fault
+
+
+def test_a_topology_of_one_label_is_taken() -> None:
+    assert faults(a_group(schedulingConstraints={"topology": [{"key": "topology.kubernetes.io/zone"}]})) == []
 
 
 def test_all_is_refused_together_with_basic_as_well() -> None:

@@ -17,7 +17,13 @@ from tests.core.replica import KEYS, Replica
 
 
 def a_group(
-    name: str = "train", least: int | None = 3, *, priority: int = 0, uid: str = "", namespace: str = "default"
+    name: str = "train",
+    least: int | None = 3,
+    *,
+    priority: int = 0,
+    uid: str = "",
+    namespace: str = "default",
+    topology: str = "",
 ) -> PodGroup:
     """A gang; without a minimum a basic group."""
     group = PodGroup(api_version="scheduling.k8s.io/v1beta1", kind="PodGroup")
@@ -29,6 +35,8 @@ def a_group(
         group.spec.scheduling_policy.basic.SetInParent()
     else:
         group.spec.scheduling_policy.gang.min_count = least
+    if topology:
+        group.spec.scheduling_constraints.topology.add(key=topology)
     return group
 
 

@@ -1,7 +1,7 @@
 """What is wrong with a PodGroup, and with what a pod says of its own.
 
-Served is what decides a group's scheduling: its policy, priority and preemption policy. What would change where or how its pods
-go and is not built is refused by name: an object that is stored and not obeyed would be worse.
+Served is what decides a group's scheduling: its policy, priority, preemption policy and topology. What would change where or how
+its pods go and is not built is refused by name: an object that is stored and not obeyed would be worse.
 
 Source: PodGroup of scheduling.k8s.io/v1beta1, Kubernetes 1.37.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.api import kinds
-from rayched.api.names import subdomain_fault
+from rayched.api.names import qualified_fault, subdomain_fault
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.metadata import check_metadata
 from rayched.api.validation.pods import PREEMPTION_POLICIES
@@ -19,7 +19,7 @@ from rayched.v1.workloads_pb2 import PodGroup
 
 BASIC: Final = "basic"
 GANG: Final = "gang"
-_NOT_SERVED: Final = "is not supported: rayched does not place groups by it yet; leave it out"
+TOPOLOGY_MAX: Final = 1
 
 
 def policy_of(group: PodGroup) -> str:
@@ -44,8 +44,12 @@ def check_pod_group(group: PodGroup, faults: Faults) -> None:
     if spec.HasField("preemption_policy"):
         faults.choice("spec.preemptionPolicy", spec.preemption_policy, PREEMPTION_POLICIES)
     faults.text("spec.priorityClassName", spec.priority_class_name, subdomain_fault)
-    if spec.HasField("scheduling_constraints"):
-        faults.add("spec.schedulingConstraints", _NOT_SERVED)
+    topology = spec.scheduling_constraints.topology
+    if faults.at_most("spec.schedulingConstraints.topology", topology, TOPOLOGY_MAX):
+        for position, constraint in enumerate(topology):
+            faults.text(f"spec.schedulingConstraints.topology[{position}].key", constraint.key, qualified_fault)
+            if not constraint.key:
+                faults.add(f"spec.schedulingConstraints.topology[{position}].key", "is required: the label of a node")
     if spec.parent_composite_pod_group_name:
         faults.add("spec.parentCompositePodGroupName", "is not supported: there are no composite groups; leave it out")
     if spec.resource_claims:

@@ -6,6 +6,9 @@ minimum cannot be reached any more, everything is undone within the cycle: nobod
 tried once more with those in front that failed first; then it is over. For equal members without rules among each other a
 placement is found where one exists; for others that depends on the order.
 
+A group with a topology is tried in each domain that comes into question, as if there were no other nodes, and goes where most of
+it fits and least is left over (`topology`).
+
 No member runs PostFilter, and none may wait at Permit.
 
 Source: the group cycle of kube-scheduler 1.37 without preemption.
@@ -15,16 +18,19 @@ Cost: that of the members' own cycles.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from rayched.api.resources import CPU, MEMORY
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
 from rayched.core.groups.membership import GroupState
-from rayched.framework.status import error
+from rayched.core.groups.topology import Domain, Domains, n_domains_to_find
+from rayched.framework import names
+from rayched.framework.status import Code, Status, error
 from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase
-from rayched.scheduler.scheduler import PodToSchedule, Scheduler
+from rayched.scheduler.scheduler import ATTEMPT_SECONDS, PodToSchedule, Scheduler
+from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import PodTemplate
 from rayched.store.transactions import BYTES_MAX, TOGETHER_MAX
 
@@ -50,6 +56,22 @@ class GroupFailure:
     """So many found a node before it was given up."""
     first: PodRecord | None
     """Who failed first."""
+    where: str = ""
+    """Of a group with a topology: what was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuestion:
+    """What one cycle is to find."""
+
+    state: GroupState
+    members: list[PodRecord]
+    """Those that need a node, in the order in which they are tried."""
+    needed: int
+    """So many of them at least have to find one."""
+    began: int
+    now: float
+    now_unix: float
 
 
 class TransactionRoom:
@@ -77,22 +99,88 @@ class GroupCycle:
     RULE_A_GROUP_IS_WHOLE: ClassVar[bool] = True
     """Broken by tests alone."""
 
-    def __init__(self, cache: Cache, scheduler: Scheduler, progress: Callable[[], None]) -> None:
-        self._cache, self._scheduler, self._progress = cache, scheduler, progress
+    def __init__(self, snapshot: Snapshot, cache: Cache, scheduler: Scheduler, progress: Callable[[], None]) -> None:
+        self._snapshot, self._cache, self._scheduler, self._progress = snapshot, cache, scheduler, progress
+        self._domains = Domains(snapshot)
 
-    def decide(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupPlacement | GroupFailure:
-        """A placement of at least the minimum, or none of anybody. At least one member is free."""
+    def question(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupQuestion:
+        """At least one member is free."""
         members = sorted(self.free(state), key=_largest_first)
         # Those whose binding is committed and not seen yet count as bound.
         needed = max(1, state.min_count - state.satisfied - (len(state.waiting) - len(members)))
-        found = self._try(members, needed, began, now, now_unix)
+        return GroupQuestion(state, members, needed, began, now, now_unix)
+
+    def decide(self, asked: GroupQuestion) -> GroupPlacement | GroupFailure:
+        """A placement of at least the minimum, or none of anybody."""
+        return self._in_a_domain(asked) if asked.state.topology else self.anywhere(asked)
+
+    def domains(self, state: GroupState) -> list[Domain]:
+        """Those that a group with a topology may go to."""
+        on = self._scheduler.occupancy.on
+        there = filter(None, map(on, (*state.bound, *state.waiting)))
+        return self._domains.candidates(state.topology, (one.node_name for one in there))
+
+    def within(self, domain: Domain, asked: GroupQuestion) -> GroupPlacement | GroupFailure:
+        """`anywhere` in the domain."""
+        with self._scheduler.profiles.bounds.set(domain.beyond):
+            return self.anywhere(asked)
+
+    def place_one(self, member: PodRecord, asked: GroupQuestion, beyond: frozenset[int] | None) -> Attempt | AttemptFailure:
+        """One member by itself; `beyond`: rows that are out of the question."""
+        with self._scheduler.profiles.bounds.set(beyond):
+            return self._place(member, asked)
+
+    def undo(self, placement: GroupPlacement) -> None:
+        """As if it had never been: nobody else has seen the room taken."""
+        n_freed = len(self._scheduler.freed)
+        for attempt in reversed(placement.attempts):
+            self._scheduler.roll_back(attempt)
+        del self._scheduler.freed[n_freed:]
+
+    def _in_a_domain(self, asked: GroupQuestion) -> GroupPlacement | GroupFailure:
+        state, work = asked.state, self._snapshot.work
+        domains, until = self.domains(state), work.now() + ATTEMPT_SECONDS
+        if not domains:
+            return GroupFailure(_no_domain(state.topology, self._snapshot.n_nodes), 0, None)
+        enough = n_domains_to_find(len(domains), self._snapshot.n_nodes)
+        found: list[tuple[int, float, int, Domain]] = []
+        best: tuple[GroupFailure, Domain] | None = None
+        count = 0
+        for domain in domains:
+            if len(found) == enough or (count and work.now() >= until):
+                break
+            count += 1
+            result = self.within(domain, asked)
+            if isinstance(result, GroupFailure):
+                if best is None or result.n_placed > best[0].n_placed:
+                    best = result, domain
+                if not result.failure.rejected:
+                    break
+                continue
+            if len(domains) == 1:
+                return result
+            n_placed, left = len(result.attempts), self._domains.free_share(domain.rows)
+            self.undo(result)
+            found.append((-n_placed, left, count, domain))
+        self._domains.tried(count)
+        for _, _, _, domain in sorted(found, key=lambda one: one[:3]):
+            result = self.within(domain, asked)
+            if isinstance(result, GroupPlacement):
+                return result
+            best = result, domain
+        assert best is not None
+        return replace(best[0], where=f"in {count} of {len(domains)} domains of {state.topology}, closest {best[1]}")
+
+    def anywhere(self, asked: GroupQuestion) -> GroupPlacement | GroupFailure:
+        """As `decide`, without regard to a topology."""
+        found = self._try(asked.members, asked)
         if isinstance(found, GroupPlacement) or found.first is None or not found.failure.rejected:
             return found
         template = found.first.template
-        if template is members[0].template:
+        if template is asked.members[0].template:
             return found
-        front = sorted(members, key=lambda one: one.template is not template)
-        again = self._try(front, needed, began, now, now_unix)
+        front = sorted(asked.members, key=lambda one: one.template is not template)
+        again = self._try(front, asked)
         return again if isinstance(again, GroupPlacement) else found
 
     def free(self, state: GroupState) -> Iterator[PodRecord]:
@@ -100,9 +188,8 @@ class GroupCycle:
         attempt, assumed_on = self._scheduler.attempt, self._scheduler.occupancy.assumed_on
         return (one for one in state.waiting.values() if attempt(one.uid) is None and assumed_on(one.uid) is None)
 
-    def _try(
-        self, members: Sequence[PodRecord], needed: int, began: int, now: float, now_unix: float
-    ) -> GroupPlacement | GroupFailure:
+    def _try(self, members: Sequence[PodRecord], asked: GroupQuestion) -> GroupPlacement | GroupFailure:
+        needed = asked.needed
         attempts: list[Attempt] = []
         failed: set[PodTemplate] = set()
         first: tuple[PodRecord, AttemptFailure] | None = None
@@ -115,7 +202,7 @@ class GroupCycle:
                 continue
             if not count % PROGRESS_MEMBERS:
                 self._progress()
-            result = self._place(member, began, now, now_unix)
+            result = self._place(member, asked)
             if isinstance(result, AttemptFailure):
                 first = first or (member, result)
                 failed.add(member.template)
@@ -133,10 +220,10 @@ class GroupCycle:
             return self._undone(attempts, n_freed, GroupFailure(_too_large(len(attempts), needed), len(attempts), None))
         return self._undone(attempts, n_freed, GroupFailure(first[1], len(attempts), first[0]))
 
-    def _place(self, member: PodRecord, began: int, now: float, now_unix: float) -> Attempt | AttemptFailure:
+    def _place(self, member: PodRecord, asked: GroupQuestion) -> Attempt | AttemptFailure:
         assert member.kept is not None
         pod = PodToSchedule(member.uid, member.name, member.template, member.kept)
-        result = self._scheduler.schedule(pod, began, now, now_unix)
+        result = self._scheduler.schedule(pod, asked.began, asked.now, asked.now_unix)
         if isinstance(result, Attempt) and result.phase is AttemptPhase.WAITING:
             self._scheduler.roll_back(result)
             why = "a Permit plugin asked it to wait, which members of a pod group cannot"
@@ -154,6 +241,11 @@ class GroupCycle:
 def _largest_first(record: PodRecord) -> tuple[int, int, int, int, bytes]:
     requests = record.template.requests
     return -requests.get(CPU, 0), -requests.get(MEMORY, 0), record.template.id, record.create_revision, record.key
+
+
+def _no_domain(key: str, n_nodes: int) -> AttemptFailure:
+    why = f"0/{n_nodes} nodes are available: {n_nodes} node(s) without label {key}, which is the topology of the pod group."
+    return AttemptFailure(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (why,)), why, frozenset((names.NODE_AFFINITY,)))
 
 
 def _too_large(n_fit: int, needed: int) -> AttemptFailure:

@@ -292,8 +292,8 @@ def _was_written(conflict: Conflict, decided: DecidedGroup) -> bool:
     return any(is_on(entry, attempt) for entry, attempt in zip(conflict.also, decided.attempts, strict=False))
 
 
-def conditions_words(state: GroupState, n_placed: int, failed: AttemptFailure, name: str) -> tuple[str, str]:
-    """Reason and message of a group whose attempt failed."""
+def conditions_words(state: GroupState, n_placed: int, failed: AttemptFailure, name: str, where: str = "") -> tuple[str, str]:
+    """Reason and message of a group whose attempt failed. `where`: of one with a topology, what was tried."""
     reason = REASON_UNSCHEDULABLE if failed.rejected else REASON_ERROR
     counts = f"{state.satisfied} bound, {n_placed} placed, {state.min_count} needed, {state.n_present} members"
-    return reason, f"{counts}: {name + ': ' if name else ''}{failed.message}"
+    return reason, f"{counts}{' ' + where if where else ''}: {name + ': ' if name else ''}{failed.message}"

@@ -102,6 +102,21 @@ class GroupState:
         return policy.gang.min_count if policy is not None and policy.HasField("gang") else 1
 
     @property
+    def is_gang(self) -> bool:
+        return self.group is not None and self.group.spec.scheduling_policy.HasField("gang")
+
+    @property
+    def ends_whole(self) -> bool:
+        """All its members end together, where one is to make room."""
+        return self.group is not None and self.group.spec.disruption_mode.HasField("all")
+
+    @property
+    def topology(self) -> str:
+        """The label in one value of which all members go; "": they go anywhere."""
+        topology = () if self.group is None else self.group.spec.scheduling_constraints.topology
+        return topology[0].key if topology else ""
+
+    @property
     def satisfied(self) -> int:
         """Members that count toward the minimum already."""
         return len(self.bound) + len(self.done)
@@ -156,6 +171,10 @@ class GroupMembership:
 
     def __iter__(self) -> Iterator[GroupState]:
         return iter(list(self._groups.values()))
+
+    def by_name(self, name: str) -> GroupState | None:
+        """The group of this namespace/name."""
+        return self._groups.get(name)
 
     def by_uid(self, uid: str) -> GroupState | None:
         """The group whose object has this uid."""

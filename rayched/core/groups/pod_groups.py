@@ -23,7 +23,7 @@ from typing import Final
 from rayched.api.kinds import POD_GROUP
 from rayched.api.occurrences import Subject, cut
 from rayched.core.attempt_outcomes import CONDITION_BYTES_MAX, AttemptEnds
-from rayched.core.cache.records import CacheChange, ObjectChanged, PodChanged, PodRecord
+from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.core.costly_pods import DEATHS_MAX
 from rayched.core.exchange.messages import PendingPodGone, PendingPodSeen
 from rayched.core.exchange.queue_session import QueueLink
@@ -64,7 +64,7 @@ class PodGroups:
         """Groups held back, by name, that are still to be told so, and when."""
         self._lost: dict[str, GroupState] = {}
         """Groups that wait for the cache to show what refused their placement, by the uid of their object."""
-        self._cycle = GroupCycle(parts.cache, parts.scheduler, parts.ports.progress)
+        self._cycle = GroupCycle(parts.snapshot, parts.cache, parts.scheduler, parts.ports.progress)
         self._conditions = GroupConditions(parts.cache, incarnation)
         self._commits = GroupCommits(parts.cache, parts.scheduler, parts.statuses, parts.bindings, self._conditions)
 
@@ -86,6 +86,16 @@ class PodGroups:
                 is_other = old_group is None or state.group is None or old_group.metadata.uid != state.group.metadata.uid
                 before = None if old_group is None else old_group.spec.scheduling_policy.gang.min_count
                 self._follow(state, now, eased=is_other or (before is not None and state.min_count < before))
+        elif isinstance(change, NodeChanged) and change.difference.labels and change.new is not None:
+            self._relabelled(change, now)
+
+    def _relabelled(self, change: NodeChanged, now: float) -> None:
+        """The node may be in another domain now, and no plugin of a member knows of domains."""
+        for state in self._membership if change.new is not None else ():
+            key = state.topology
+            before = "" if change.old is None else change.old.metadata.labels.get(key, "")
+            if key and state.has_failed and change.new is not None and change.new.metadata.labels.get(key, "") != before:
+                self._follow(state, now, eased=True)
 
     def begin(self, now: float) -> None:
         """A session begins: its queue has no group yet."""
@@ -208,7 +218,7 @@ class PodGroups:
             why = f"schedulers ended in {deaths} attempts for this group; it is tried again when that is an hour ago"
             self._failed(state, uid, GroupFailure(AttemptFailure(error(why), why), 0, None), began, now)
             return
-        found = self._cycle.decide(state, began, now, now_unix)
+        found = self._cycle.decide(self._cycle.question(state, began, now, now_unix))
         if isinstance(found, GroupFailure):
             self._failed(state, uid, found, began, now)
         else:
@@ -222,7 +232,7 @@ class PodGroups:
         self._ends.attempts["unschedulable" if failed.rejected else "error"] += 1
         if link is None:
             return
-        reason, message = conditions_words(state, failure.n_placed, failed, "" if first is None else first.name)
+        reason, message = conditions_words(state, failure.n_placed, failed, "" if first is None else first.name, failure.where)
         message = cut(message, CONDITION_BYTES_MAX)
         if state.hold() is not None or state.group is None or state.group.metadata.uid != uid:
             self._over(state, uid, link, now)
