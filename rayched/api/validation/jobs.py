@@ -9,6 +9,7 @@ from typing import Final
 
 from rayched.api import kinds
 from rayched.api.errors import quoted
+from rayched.api.gangs import GANG_ANNOTATION, NO, YES
 from rayched.api.job_labels import CONTROLLER_UID, generated
 from rayched.api.names import label_fault, subdomain_fault
 from rayched.api.validation.faults import Faults
@@ -31,6 +32,8 @@ _OPTIONAL_COUNTS: Final = {
 
 def check_job(job: Job, faults: Faults) -> None:
     check_metadata(job.metadata, kinds.JOB, subdomain_fault, faults)
+    if (asked := job.metadata.annotations.get(GANG_ANNOTATION)) is not None:
+        faults.choice(f"metadata.annotations[{quoted(GANG_ANNOTATION)}]", asked, (YES, NO))
     spec = job.spec
     for field, name in _OPTIONAL_COUNTS.items():
         faults.not_negative(f"spec.{name}", getattr(spec, field))

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from rayched.api.admission import admit_pod
 from rayched.api.errors import FieldError
+from rayched.api.gangs import asks_for_group
 from rayched.api.job_labels import COMPLETION_INDEX
 from rayched.api.kinds import JOB, POD, wrap
 from rayched.api.termination import JOB_TRACKING
@@ -80,6 +81,8 @@ class PodMaker:
                 _tell_index(container)
             index = 0
         _give_index(pod, owner.name, index)
+        if isinstance(workload.message, Job) and asks_for_group(workload.message):
+            pod.spec.scheduling_group.pod_group_name = owner.name
         # Admission judges a whole pod, so this one is called as the longest of them could be.
         metadata.name = name_for(owner.name, index, "x" * _SUFFIX_CHARACTERS)
         errors = admit_pod(pod, classes.priority, classes.runtime, tolerations=self._tolerations)
@@ -93,6 +96,9 @@ class PodMaker:
             if not is_taken(name):
                 return name
 
+    def uid(self) -> str:
+        return str(UUID(int=self._random.getrandbits(128), version=4))
+
     def creation(
         self, workload: PodOwner, prototype: Pod, name: str, index: int | None, wall: float, write: LeaderWrite
     ) -> GuardedPut:
@@ -101,7 +107,7 @@ class PodMaker:
         pod.CopyFrom(prototype)
         metadata = pod.metadata
         metadata.name = name
-        metadata.uid = str(UUID(int=self._random.getrandbits(128), version=4))
+        metadata.uid = self.uid()
         metadata.creation_timestamp.seconds = int(wall)
         _give_index(pod, workload.message.metadata.name, index)
         key = self._keys.object_key(POD, metadata.namespace, name)

@@ -13,7 +13,7 @@ from typing import Final
 from rayched.api.termination import FINAL_PHASES, JOB_TRACKING, Ending, ask_to_end
 from rayched.controllers.workloads.owned_pods import OwnedPod
 from rayched.controllers.workloads.pod_making import refer_to
-from rayched.controllers.workloads.workload_view import OWNERS, PodOwner, WorkloadView
+from rayched.controllers.workloads.workload_view import OWNERS, PodOwner, SeenGroup, WorkloadView
 from rayched.store.codec import decode_entry, encode
 from rayched.store.keys import Keys
 from rayched.store.transactions import GuardedDelete, GuardedPut, Write
@@ -95,6 +95,15 @@ class PodWrites:
         if owner.block_owner_deletion:
             return self.deletion(found, tracked=False, also=also)
         return self._untracked(found, decode_entry(found.entry).pod, OP_COUNT, also)
+
+    def of_owner(self, workload: PodOwner, item: Object) -> GuardedPut:
+        """The workload itself, with its next status or as it is."""
+        write, entry = self.next(OP_STATUS), workload.entry
+        return GuardedPut(entry.key, entry.mod_revision, encode(item, write), attempt=write.attempt)
+
+    def of_stray_group(self, group: SeenGroup, job: bytes) -> Write:
+        """The end of the group of a job that is gone."""
+        return GuardedDelete(group.entry.key, group.entry.mod_revision, ((job, self._view.revision_at(job)),))
 
     def _namespace(self, found: OwnedPod) -> str:
         name = self._keys.parse(found.key)

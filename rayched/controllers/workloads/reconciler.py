@@ -33,17 +33,17 @@ from typing import ClassVar, Final
 
 from rayched.api.occurrences import EventOccurrence
 from rayched.api.well_known_taints import DefaultTolerations
-from rayched.controllers.workloads import jobs, replica_sets, workload_events
+from rayched.controllers.workloads import job_groups, jobs, replica_sets, workload_events
 from rayched.controllers.workloads.jobs import JobMemory
 from rayched.controllers.workloads.look_list import RETRY_SECONDS, LookList, RetryTimes
 from rayched.controllers.workloads.owned_pods import OwnedPod
 from rayched.controllers.workloads.pod_making import PodMaker, TemplateRefused
-from rayched.controllers.workloads.pod_writes import OP_CREATE, OP_STATUS, AttemptNumbers, PodWrites
+from rayched.controllers.workloads.pod_writes import OP_CREATE, AttemptNumbers, PodWrites
 from rayched.controllers.workloads.replica_sets import AT_ONCE_MAX
 from rayched.controllers.workloads.workload_metrics import FAILED_DECISIONS
 from rayched.controllers.workloads.workload_plan import STRAYS, WorkloadPlan
 from rayched.controllers.workloads.workload_view import PodOwner, WorkloadView
-from rayched.store.codec import decode_entry, encode
+from rayched.store.codec import decode_entry
 from rayched.store.entries import Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery, ListedAll
@@ -162,7 +162,7 @@ class WorkloadReconciler:
         view, looks = self.view, self._looks
         looks.add(view.changed)
         view.changed.clear()
-        if view.strays:
+        if view.strays or view.stray_groups():
             looks.add((STRAYS,))
         for owner in [owner for owner, version in self._refused.items() if version != view.classes.version]:
             del self._refused[owner]
@@ -184,7 +184,9 @@ class WorkloadReconciler:
 
     def _plan(self, owner: str, writes: PodWrites, now: float, wall: float) -> WorkloadPlan | None:
         if owner == STRAYS:
-            return WorkloadPlan(STRAYS, pods=self._each(STRAYS, self.view.strays.values(), writes.of_stray, now), each_alone=True)
+            groups = [writes.of_stray_group(*group) for group in islice(self.view.stray_groups(), AT_ONCE_MAX)]
+            pods = self._each(STRAYS, self.view.strays.values(), writes.of_stray, now)
+            return WorkloadPlan(STRAYS, pods=[*pods, *groups], each_alone=True)
         workload = self.view.workloads.get(owner)
         if workload is None:
             self._forget(owner)
@@ -192,7 +194,7 @@ class WorkloadReconciler:
         if not workload.makes_pods:
             return None
         if owner in self._uncertain:
-            return WorkloadPlan(owner, key=workload.entry.key, last=[self._as_it_is(workload, writes)])
+            return WorkloadPlan(owner, key=workload.entry.key, last=[writes.of_owner(workload, decode_entry(workload.entry))])
         plan = WorkloadPlan(owner, workload.kind.name, workload.entry.key)
         plan.pods = self._belonging(workload, writes, now)
         if plan.pods:
@@ -262,7 +264,8 @@ class WorkloadReconciler:
             *_deletions(workload, turn.end, plan, writes, tracked=True),
             *(writes.counted(pod) for pod in turn.release),
         ]
-        self._create(workload, turn.create, plan, writes, wall)
+        if not jobs.is_finished(job):
+            self._create(workload, turn.create, plan, writes, wall, job)
         if turn.remove:
             plan.last.append(GuardedDelete(workload.entry.key, workload.entry.mod_revision))
         elif turn.status != job.status:
@@ -270,10 +273,21 @@ class WorkloadReconciler:
             plan.last.append(self._with_status(workload, turn.status, writes))
 
     def _create(
-        self, workload: PodOwner, indexes: Sequence[int | None], plan: WorkloadPlan, writes: PodWrites, wall: float
+        self,
+        workload: PodOwner,
+        indexes: Sequence[int | None],
+        plan: WorkloadPlan,
+        writes: PodWrites,
+        wall: float,
+        job: Job | None = None,
     ) -> str:
-        """Why none can be created; empty: nothing is in the way."""
-        if not indexes:
+        """Why none can be created; empty: nothing is in the way. A job's group comes before its pods."""
+        group = None if job is None else job_groups.wanted_group(workload, job, self._keys, self.view.groups)
+        if isinstance(group, str):
+            self._news.append(workload_events.not_created(workload, group))
+            plan.again_at(wall + REFUSED_SECONDS)
+            return group
+        if not indexes and group is None:
             return ""
         owner, classes = workload.identity, self.view.classes
         if not self._may_create:
@@ -283,11 +297,15 @@ class WorkloadReconciler:
             prototype = self._maker.prototype(workload, classes)
         except TemplateRefused as error:
             if owner not in self._refused:
-                log.warning("%s %s/%s: no pod can be made of its template: %s", *_names(workload), error)
+                log.warning("%s: no pod can be made of its template: %s", workload, error)
             self._refused[owner] = classes.version
             self._news.append(workload_events.not_created(workload, str(error)))
             plan.again_at(wall + REFUSED_SECONDS)
             return str(error)
+        if group is not None:
+            write = writes.next(job_groups.OP_GANG)
+            plan.pods.append(job_groups.group_write(group, workload, prototype, self._maker.uid(), wall, write))
+            return ""
         taken, new = self.view.pods_of(owner).names, set[str]()
         for index in indexes:
             name = self._maker.name(workload, index, lambda name: name in taken or name in new)
@@ -303,10 +321,7 @@ class WorkloadReconciler:
             item.job.status.CopyFrom(status)
         else:
             item.replica_set.status.CopyFrom(status)
-        return _put(workload, item, writes)
-
-    def _as_it_is(self, workload: PodOwner, writes: PodWrites) -> GuardedPut:
-        return _put(workload, decode_entry(workload.entry), writes)
+        return writes.of_owner(workload, item)
 
     # ---------------------------------------------------------------------------------------------------------- settling
 
@@ -379,14 +394,3 @@ def _deletions(
         found.append(writes.deletion(pod, tracked=tracked, also=workload.condition))
         plan.tell(pod.key, workload_events.pod_deleted(workload, pod.name))
     return found
-
-
-def _put(workload: PodOwner, item: Object, writes: PodWrites) -> GuardedPut:
-    write = writes.next(OP_STATUS)
-    entry = workload.entry
-    return GuardedPut(entry.key, entry.mod_revision, encode(item, write), attempt=write.attempt)
-
-
-def _names(workload: PodOwner) -> tuple[str, str, str]:
-    metadata = workload.message.metadata
-    return workload.kind.name, metadata.namespace, metadata.name

@@ -15,10 +15,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from rayched.api import kinds
-from rayched.api.kinds import JOB, POD, PRIORITY_CLASS, REPLICA_SET, RUNTIME_CLASS, Kind
+from rayched.api.kinds import JOB, POD, POD_GROUP, PRIORITY_CLASS, REPLICA_SET, RUNTIME_CLASS, Kind
 from rayched.api.selectors import LabelSelectorMatcher
 from rayched.controllers.workloads.owned_pods import OwnedPod, PodSet, facts_of_pod
 from rayched.controllers.workloads.selector_index import SelectorIndex
@@ -27,7 +27,7 @@ from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, Delivery, ListedAll
 from rayched.v1.core_pb2 import Pod
-from rayched.v1.workloads_pb2 import Job, Object, PriorityClass, ReplicaSet, RuntimeClass
+from rayched.v1.workloads_pb2 import Job, Object, PodGroup, PriorityClass, ReplicaSet, RuntimeClass
 
 OWNERS: Final = {(kind.api_version, kind.name): kind for kind in (REPLICA_SET, JOB)}
 
@@ -42,6 +42,9 @@ class PodOwner:
     kind: Kind
     message: ReplicaSet | Job
     matcher: LabelSelectorMatcher
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} {self.namespace}/{self.message.metadata.name}"
 
     @property
     def makes_pods(self) -> bool:
@@ -60,6 +63,15 @@ class PodOwner:
     def condition(self) -> tuple[tuple[bytes, int], ...]:
         """Of a write: the workload is as it was seen."""
         return ((self.entry.key, self.entry.mod_revision),)
+
+
+class SeenGroup(NamedTuple):
+    """A PodGroup as it lies in the store."""
+
+    entry: Entry
+    owner: str
+    """The job that controls it, by identity; "": none does."""
+    min_count: int
 
 
 def pod_owner(entry: Entry, message: object) -> PodOwner | None:
@@ -129,6 +141,8 @@ class WorkloadView:
         """Workloads that have to be looked at, in the order in which they changed."""
         self.strays: dict[bytes, OwnedPod] = {}
         """Pods whose controller is not there."""
+        self.groups: dict[bytes, SeenGroup] = {}
+        """PodGroups, by key."""
         self._pods: dict[str, PodSet] = {}
         """By owner, which may not be there."""
         self._owner_of: dict[bytes, str] = {}
@@ -152,7 +166,8 @@ class WorkloadView:
     @property
     def is_idle(self) -> bool:
         """There is nothing to control, and nothing left of what there was."""
-        return not self.strays and not any(workload.makes_pods for workload in self.workloads.values())
+        is_left = self.strays or self.stray_groups()
+        return not is_left and not any(workload.makes_pods for workload in self.workloads.values())
 
     # -------------------------------------------------------------------------------------------------------- following
 
@@ -173,7 +188,7 @@ class WorkloadView:
         return True
 
     def _forget_all(self) -> None:
-        for known in (self.workloads, self.changed, self.strays, self._pods, self._owner_of, self._owner_at):
+        for known in (self.workloads, self.changed, self.strays, self.groups, self._pods, self._owner_of, self._owner_at):
             known.clear()
         for table in (self._selectors, self.adoptable, self.released):
             table.clear()
@@ -187,6 +202,8 @@ class WorkloadView:
             self._pod_changed(name.namespace, change)
         elif name.kind == REPLICA_SET.name or name.kind == JOB.name:
             self._workload_changed(change)
+        elif name.kind == POD_GROUP.name:
+            self._group_changed(name.namespace, name.name, change)
         elif name.kind == PRIORITY_CLASS.name or name.kind == RUNTIME_CLASS.name:
             self._class_changed(name.name, name.kind == PRIORITY_CLASS.name, change)
 
@@ -253,6 +270,29 @@ class WorkloadView:
         if workload.makes_pods and not pod.deleting and (not pod.ended or workload.kind is JOB):
             self.adoptable[owner][pod.key] = pod
             self.changed[owner] = None
+
+    # ----------------------------------------------------------------------------------------------------------- groups
+
+    def stray_groups(self) -> list[tuple[SeenGroup, bytes]]:
+        """Those whose job is gone, each with its key."""
+        found = []
+        for group in self.groups.values():
+            if group.owner and group.owner not in self.workloads:
+                _, namespace, name, _ = group.owner.split("/", 3)
+                found.append((group, self._keys.object_key(JOB, namespace, name)))
+        return found
+
+    def _group_changed(self, namespace: str, name: str, change: Change) -> None:
+        before = self.groups.pop(change.key, None)
+        message = message_in(change, self._decode)
+        if isinstance(change, Entry) and isinstance(message, PodGroup):
+            owner = next((one for one in message.metadata.owner_references if one.controller and one.kind == JOB.name), None)
+            of = "" if owner is None else identity_of(JOB.name, namespace, owner.name, owner.uid)
+            self.groups[change.key] = SeenGroup(change, of, message.spec.scheduling_policy.gang.min_count)
+        # A job of that name may have waited for it to go.
+        of_name = self._owner_at.get(self._keys.object_key(JOB, namespace, name), "")
+        for group in filter(None, (before, self.groups.get(change.key))):
+            self.changed.update(dict.fromkeys({group.owner, of_name} & self.workloads.keys()))
 
     # -------------------------------------------------------------------------------------------------------- workloads
 
