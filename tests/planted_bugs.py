@@ -134,6 +134,14 @@ FOREIGN: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of bindings by other schedulers, in the same form; tests of the core are to notice them."""
 
+GROUP_ROOMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "a group spares nobody": "rayched.core.groups.group_preemption:GroupPreemption.RULE_VICTIMS_ARE_NEEDED",
+        "a unit ends in part": "rayched.core.groups.group_preemption:GroupPreemption.RULE_UNITS_STAY_WHOLE",
+    }
+)
+"""Bugs of room that is made for groups, in the same form (core/test_group_preemption.py)."""
+
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""
 
@@ -160,9 +168,18 @@ def plant(bug: str) -> None:
 
 def rule_of(bug: str) -> tuple[Any, str]:
     """Who has the rule, and its name."""
-    module, _, path = {**BUGS, **SIMULATED, **ON_NODES, **WORKLOADS, **ACCESS, **CERTIFICATES, **GROUPS, **FOREIGN, **SWITCHES}[
-        bug
-    ].partition(":")
+    module, _, path = {
+        **BUGS,
+        **SIMULATED,
+        **ON_NODES,
+        **WORKLOADS,
+        **ACCESS,
+        **CERTIFICATES,
+        **GROUPS,
+        **GROUP_ROOMS,
+        **FOREIGN,
+        **SWITCHES,
+    }[bug].partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
     for part in owners:

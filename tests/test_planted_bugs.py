@@ -13,6 +13,7 @@ from tests.planted_bugs import (
     BUGS,
     CERTIFICATES,
     FOREIGN,
+    GROUP_ROOMS,
     GROUPS,
     ON_NODES,
     SIMULATED,
@@ -43,7 +44,7 @@ def names_in(path: Path) -> Iterator[tuple[str, str]]:
 
 def test_each_rule_is_defined_once_as_kept_and_nothing_sets_it() -> None:
     found = [(how, name) for path in SOURCES for how, name in names_in(path)]
-    everything = (BUGS, SIMULATED, ON_NODES, WORKLOADS, ACCESS, CERTIFICATES, GROUPS, FOREIGN, SWITCHES)
+    everything = (BUGS, SIMULATED, ON_NODES, WORKLOADS, ACCESS, CERTIFICATES, GROUPS, GROUP_ROOMS, FOREIGN, SWITCHES)
     places = [place for bugs in everything for place in bugs.values()]
     rules = sorted(place.rpartition(":")[2].rpartition(".")[2] for place in places)
     assert sorted(name for how, name in found if how == "defined") == rules
@@ -52,7 +53,9 @@ def test_each_rule_is_defined_once_as_kept_and_nothing_sets_it() -> None:
     assert {name for how, name in found if how == "read"} == set(rules), "a rule that nobody asks for"
 
 
-@pytest.mark.parametrize("bug", [*BUGS, *SIMULATED, *ON_NODES, *WORKLOADS, *ACCESS, *CERTIFICATES, *GROUPS, *FOREIGN, *SWITCHES])
+@pytest.mark.parametrize(
+    "bug", [*BUGS, *SIMULATED, *ON_NODES, *WORKLOADS, *ACCESS, *CERTIFICATES, *GROUPS, *GROUP_ROOMS, *FOREIGN, *SWITCHES]
+)
 def test_a_planted_bug_is_gone_afterwards(bug: str) -> None:
     owner, name = rule_of(bug)
     assert getattr(owner, name) is True

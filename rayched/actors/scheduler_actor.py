@@ -39,7 +39,7 @@ from rayched.actors.scheduler_values import Explained, PlanBasis, SchedulerActor
 from rayched.actors.shards import RayShards
 from rayched.core.attempt_metrics import Told
 from rayched.core.exchange.messages import ExchangeAnswer
-from rayched.core.explaining import CannotExplain, look_at_pod
+from rayched.core.explaining import CannotExplain, look_at
 from rayched.core.ports import Ports
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.scheduler_metrics import scheduler_metrics
@@ -344,7 +344,7 @@ class SchedulerActor:
         if not core.term.leads:
             return Explained(False, None)
         try:
-            found = look_at_pod(core.cache, core.scheduler, core.snapshot, request)
+            found = look_at(core.look_at_group, core.cache, core.scheduler, core.snapshot, request)
         except CannotExplain as problem:
             return Explained(core.term.leads, None, str(problem))
         found.about.seconds = time.perf_counter() - began

@@ -1,7 +1,8 @@
 """Evictions by the scheduler, and whether each had a preemptor that may do so: S9, whose other half is in room_judged.py.
 
 A victim says by its condition DisruptionTarget, reason PreemptionByScheduler, why it goes. Its preemptor is a pending pod of
-higher priority that may preempt, nominated to the victim's node.
+higher priority that may preempt, nominated to the victim's node; or, of a pod group, to any node, as pods may have to go that are
+in its way from elsewhere, and with them all of their own group.
 
 Source: kube-scheduler's preemption, KEP 3329 (pod disruption conditions).
 """
@@ -49,4 +50,5 @@ def _is_preempted(pod: Pod) -> bool:
 def _may_preempt(pod: Pod, node: str, priority: int) -> bool:
     if pod.spec.node_name or pod.spec.priority <= priority or pod.spec.preemption_policy == "Never":
         return False
-    return pod.status.nominated_node_name == node
+    nominated = pod.status.nominated_node_name
+    return nominated == node or (nominated != "" and pod.spec.scheduling_group.pod_group_name != "")

@@ -11,7 +11,7 @@ import typer
 from google.protobuf.json_format import MessageToDict
 
 from rayched.cli.connection import connected
-from rayched.cli.explanations import ExplanationPage
+from rayched.cli.explanations import ExplanationPage, group_lines
 from rayched.cli.options import Server
 from rayched.cli.printing import fail, out, out_json
 from rayched.cli.references import DEFAULT_NAMESPACE
@@ -19,6 +19,7 @@ from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.services_pb2 import PendingPod
 
+GROUP_KINDS = ("podgroup", "podgroups", "pg")
 NODES_SHOWN = 10
 NODES_GROUPED = 500
 
@@ -58,13 +59,17 @@ def explain(
       rayched explain pod/web-0 --why-not node-7  one node
       rayched explain web-0 --nodes 0             every node by itself
       rayched explain web-0 -o json               everything
+      rayched explain podgroup/train              how many members would fit now
 
     First: the pod's last scheduling attempt (the leader keeps the last 10,000). Then: the same decision if it were made now.
     For a pod that is placed, its own resources count as free.
     """
     kind, _, pod = name.rpartition("/")
+    if kind in GROUP_KINDS:
+        _explain_group(pod, namespace, server, output)
+        return
     if kind not in ("", "pod", "pods", "po"):
-        fail(f"{name}: only pods can be explained")
+        fail(f"{name}: only pods and pod groups can be explained")
     limit = NODES_GROUPED if nodes is None else nodes
     with connected(server) as client:
         everything = output is ExplainOutput.json or bool(why_not)
@@ -83,6 +88,16 @@ def explain(
     out("\n".join(explanation.lines(f"{namespace}/{pod}", of=len(found.verdicts) if why_not else found.nodes)))
     if output is not ExplainOutput.wide and explanation.has_scores:
         out("\nPoints are scores (0 to 100) times weights; -o wide shows the scores.")
+
+
+def _explain_group(name: str, namespace: str, server: Server, output: ExplainOutput | None) -> None:
+    with connected(server) as client:
+        found = client.explain(f"podgroup:{name}", namespace)
+        waiting = _waiting(client, namespace, f"podgroup:{name}")
+    if output is ExplainOutput.json:
+        out_json(json.dumps(MessageToDict(found.group, always_print_fields_with_no_presence=True), indent=2))
+        return
+    out("\n".join(group_lines(f"{namespace}/{name}", found, waiting)))
 
 
 def _waiting(client: Client, namespace: str, name: str) -> PendingPod | None:

@@ -175,6 +175,28 @@ def _decided(decision: PastDecision) -> Iterator[Row]:
         yield "Rejected by", told + (f" (at revision {decision.rejections_revision})" if later else "")
 
 
+def group_lines(name: str, found: ExplainResponse, waiting: PendingPod | None) -> Iterator[str]:
+    """A pod group: how many would fit now, and what stands against the next one."""
+    group = found.group
+    members = f"{group.bound} bound, {group.waiting} waiting; {group.min_count} needed"
+    yield from _block([("Pod group", name), ("Members", members), *_place(found, waiting)], "")
+    if group.held:
+        yield from ("", *_block([("Held back", group.held)], ""))
+        return
+    if not group.waiting:
+        return
+    rows = [("Fit", f"{group.fit} of {counted(group.waiting, 'member')} that wait")]
+    if group.domain:
+        rows.append(("Domain", group.domain))
+    if group.reason:
+        rows.append(("Next", f"{group.next}: {group.reason}" if group.next else group.reason))
+    if group.victims:
+        rows.append(("Preemption", f"{counted(len(group.victims), 'pod')} would have to end: {_some(group.victims)}"))
+    elif group.no_preemption:
+        rows.append(("Preemption", group.no_preemption))
+    yield from ("", f"If it were placed now (revision {found.revision})", *_block(rows, _INDENT))
+
+
 def _block(rows: Sequence[Row] | Iterator[Row], indent: str) -> Iterator[str]:
     """Names and values, values wrapped."""
     found = list(rows)

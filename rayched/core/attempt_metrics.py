@@ -22,6 +22,7 @@ import numpy as np
 
 from rayched.api.stages import Stage
 from rayched.core.cache.records import CacheChange, NodeChanged, PodChanged
+from rayched.core.groups.group_measures import GroupMeasures
 from rayched.framework.durations import EXTENSION_POINT_BUCKETS, Durations
 from rayched.framework.status import CODE_LABELS, SUCCESS
 from rayched.scheduler.attempt import Attempt, AttemptFailure
@@ -82,6 +83,7 @@ class AttemptMeasures:
         self._sent: dict[int, _SentAttempt] = {}
         self._deliveries = 0
 
+        self.groups = GroupMeasures(clock)
         self.tell: Callable[[Told], None] | None = None
         """Is told of each attempt, where somebody wants to know that much."""
         self.attempts: Counter[tuple[str, str]] = Counter()
@@ -163,6 +165,7 @@ class AttemptMeasures:
         """What pods had behind them is forgotten with the queue."""
         self._tries.clear()
         self._making_room.clear()
+        self.groups.forget()
 
     def fold(self) -> None:
         """Puts into histograms what was only noted down so far."""

@@ -11,19 +11,23 @@ a node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from rayched.api.stages import Stage
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
+from rayched.core.exchange.messages import GROUP_MARK
 from rayched.framework.plugin_error import PluginError
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.work_budget import AttemptOverBudget
-from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse, PastDecision
+from rayched.v1.services_pb2 import ExplainRequest, ExplainResponse, GroupExplanation, PastDecision
 from rayched.whatif.explain import NodeLook, PodExplanation, in_words, look
 
+GROUP_PREFIX: Final = GROUP_MARK.removeprefix("/")
+"""Of the name in a request that asks about a pod group."""
 EXPLAIN_SECONDS: Final = 1.0
 """Of the scheduler's time for one explanation."""
 
@@ -36,7 +40,8 @@ class CannotExplain(Exception):
 class PodLook:
     """What was found about one pod: nothing in it changes, and it can be sent to another process."""
 
-    nodes: NodeLook
+    nodes: NodeLook | None
+    """None: it is a group."""
     about: ExplainResponse
     """All of the answer but what is said of nodes."""
 
@@ -69,9 +74,31 @@ def look_at_pod(cache: Cache, scheduler: Scheduler, snapshot: Snapshot, request:
     return PodLook(found, response)
 
 
+def look_at(
+    groups: Callable[[str], GroupExplanation | None],
+    cache: Cache,
+    scheduler: Scheduler,
+    snapshot: Snapshot,
+    request: ExplainRequest,
+) -> PodLook:
+    """What is asked about a pod, or about a group. Raises CannotExplain as the look at either does."""
+    if request.name.startswith(GROUP_PREFIX):
+        return look_at_group(groups, cache, request)
+    return look_at_pod(cache, scheduler, snapshot, request)
+
+
+def look_at_group(look: Callable[[str], GroupExplanation | None], cache: Cache, request: ExplainRequest) -> PodLook:
+    """The same of a pod group; it takes what an attempt for it takes. Raises CannotExplain."""
+    name = f"{request.namespace or 'default'}/{request.name.removeprefix(GROUP_PREFIX)}"
+    found = look(name)
+    if found is None:
+        raise CannotExplain(f'podgroups "{name}" not found')
+    return PodLook(None, ExplainResponse(revision=cache.revision, group=found))
+
+
 def answer_of(look: PodLook, request: ExplainRequest) -> ExplainResponse:
     """In words, for a request that was looked at; on any thread and in any process."""
-    response = _response(in_words(look.nodes), request)
+    response = ExplainResponse() if look.nodes is None else _response(in_words(look.nodes), request)
     response.MergeFrom(look.about)
     return response
 

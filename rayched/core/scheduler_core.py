@@ -15,8 +15,7 @@ writes and the next exchange are under way while the batch is decided; and so on
 Invariants:
 
 * Every pod that the queue handed out gets exactly one outcome in its session (`attempt_ends`).
-* A pod has at most one attempt, and at most one write under way.
-* One bad pod ends its own attempt and nothing else.
+* A pod has at most one attempt, and at most one write under way. One bad pod ends its own attempt and nothing else.
 
 Owner: one thread. Cost: beyond cycles and writes about 15 µs a pod.
 """
@@ -121,6 +120,7 @@ class SchedulerCore:
         """Ended attempts by result: scheduled, unschedulable, error."""
         self.measures = self._ends.measures
         self._groups = PodGroups(parts, self._ends, incarnation)
+        self.look_at_group = self._groups.look
         self._news = CacheNews(parts, self._ends, self._groups)
         self._sender = WriteSender(parts, self.term, self._ends, self._groups, keys.epoch)
         self._costly = CostlyPods()

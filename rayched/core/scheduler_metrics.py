@@ -13,6 +13,12 @@
 | scheduler_permit_wait_duration_seconds | result |
 | scheduler_preemption_attempts_total, scheduler_preemption_victims | |
 | scheduler_preemption_goroutines_execution_total, ..._duration_seconds | result: success, error |
+| scheduler_podgroup_schedule_attempts_total | result: those of pods, waiting_on_preemption; profile |
+| scheduler_podgroup_scheduling_attempt_duration_seconds, ..._algorithm_duration_seconds | result; profile |
+| scheduler_pending_pods | queue: incomplete, and members of groups in the others |
+| scheduler_workload_preemption_attempts_total, scheduler_workload_preemption_victims | result |
+| scheduler_preemption_evaluation_duration_seconds, ..._pdb_violations_total | preemptor: podgroup; result |
+| scheduler_generated_placements_total, scheduler_placement_evaluations_total | result; profile |
 | scheduler_cache_size | type: nodes, pods, assumed_pods |
 | scheduler_goroutines | operation: binding |
 | scheduler_event_handling_duration_seconds | event |
@@ -38,6 +44,7 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from rayched.core.attempt_metrics import AttemptMeasures
+from rayched.core.groups.group_measures import GroupMeasures
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.pod_patches import OP_BIND, OP_STATUS
 from rayched.engine.shards import PoolCounts
@@ -57,6 +64,7 @@ def scheduler_metrics(core: SchedulerCore, pool: PoolCounts) -> list[Metric]:
         _over_budget(core),
         *_plugins(core),
         *_preemptions(core),
+        *_groups(measures.groups),
         *_state(core),
         *_writes(measures),
         _counter("rayched_events", "Events written, dropped and given up.", ("outcome",), core.events.counts.items()),
@@ -142,6 +150,49 @@ def _preemptions(core: SchedulerCore) -> list[Metric]:
             ("result",),
             measures.rooms,
         ),
+    ]
+
+
+def _groups(groups: GroupMeasures) -> list[Metric]:
+    by_result = "result", "profile"
+    return [
+        _counter("scheduler_podgroup_schedule_attempts", "Attempts to schedule pod groups.", by_result, groups.attempts.items()),
+        _histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "From the begin of a group's cycle to the commit of its placement, or to the failure.",
+            by_result,
+            groups.durations,
+        ),
+        _histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds", "Time of a group's cycle.", by_result, groups.algorithm
+        ),
+        _gauge("scheduler_pending_pods", "Pods without a node, by the queue they wait in.", ("queue",), dict(groups.pending())),
+        _counter(
+            "scheduler_workload_preemption_attempts",
+            "Searches for pods that have to go for a group.",
+            ("result",),
+            groups.preemptions.items(),
+        ),
+        _histogram("scheduler_workload_preemption_victims", "Pods that have to go for one group.", (), groups.victims),
+        _histogram(
+            "scheduler_preemption_evaluation_duration_seconds",
+            "Time of a search for pods that have to go.",
+            ("preemptor", "result"),
+            groups.searches,
+        ),
+        _counter(
+            "scheduler_preemption_pdb_violations",
+            "Pods that had to go against a budget.",
+            ("preemptor",),
+            [(("podgroup",), groups.violations)],
+        ),
+        _counter(
+            "scheduler_generated_placements",
+            "Domains that came into question for groups with a topology.",
+            ("profile",),
+            groups.placements.items(),
+        ),
+        _counter("scheduler_placement_evaluations", "Domains that groups were tried in.", by_result, groups.trials.items()),
     ]
 
 

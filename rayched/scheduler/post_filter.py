@@ -59,13 +59,13 @@ class PostFilterStep:
             cleared = self._nominations.below(attempt.template.priority, node_name)
             for uid in cleared:
                 self._nominations.forget(uid)
-            victims = tuple(uid for uid in result.victims if not self._ends_anyway(uid))
+            victims = tuple(uid for uid in result.victims if not self.ends_anyway(uid))
             if victims or cleared:
                 preemption = Preemption(node_name, victims, cleared)
         self._nominations.nominate(attempt.uid, attempt.template, node_name)
         return replace(failure, nominated_node_name=node_name, preemption=preemption)
 
-    def _ends_anyway(self, uid: str) -> bool:
+    def ends_anyway(self, uid: str) -> bool:
         """Whether the victim is ending already, or waits at Permit; then its attempt is all that ends."""
         bound = self._snapshot.bound(uid)
         return bound is None or bound.terminating or self._waiting.reject(uid, "", PREEMPTED)

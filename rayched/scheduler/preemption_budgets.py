@@ -33,10 +33,13 @@ def parted(victims: list[Victim], budgets: Budgets) -> tuple[list[Victim], list[
 
 
 def within_hard_limits(victims: Sequence[Victim], budgets: Budgets) -> list[Victim]:
-    """Those who may end, in the order given (the most important first)."""
+    """Those who may end for a single pod, in the order given (the most important first)."""
     spent: Counter[tuple[str, str]] = Counter()
     kept: list[Victim] = []
     for victim in reversed(victims):
+        template = victim.pod.template
+        if template.pod_group and budgets.is_of_whole(template.namespace, template.pod_group):
+            continue
         matching = [budget for budget in _of(victim, budgets) if budget.is_hard]
         if all(spent[budget.namespace, budget.name] < budget.allowed for budget in matching):
             spent.update((budget.namespace, budget.name) for budget in matching)

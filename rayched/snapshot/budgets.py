@@ -1,7 +1,8 @@
 """PodDisruptionBudgets as preemption reads them: whom they are about, and how many disruptions they allow now.
 
 A budget is best effort for preemption: pods are evicted against it only where no other choice makes room. With the annotation
-`rayched.dev/preemption-limit: hard` it is a limit that preemption keeps.
+`rayched.dev/preemption-limit: hard` it is a limit that preemption keeps. A pod group that ends as a whole (`disruptionMode: all`)
+is such a limit for a single pod that wants room: it never takes one member.
 
 Owner: one Snapshot. Source: PodDisruptionBudget (policy/v1), getPodDisruptionBudgets of kube-scheduler 1.34.
 """
@@ -43,13 +44,14 @@ class Budgets:
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, Budget]] = {}
+        self._wholes: set[tuple[str, str]] = set()
         self.any_hard = False
         """Whether one of them is a hard limit."""
         self.revision = 0
         """Grows with every change."""
 
     def __bool__(self) -> bool:
-        return bool(self._by_namespace)
+        return bool(self._by_namespace or self._wholes)
 
     def set(self, namespace: str, name: str, budget: PodDisruptionBudget | None) -> None:
         """Take over a budget's new state; None: it is gone."""
@@ -61,7 +63,23 @@ class Budgets:
             there.pop(name, None)
             if not there:
                 del self._by_namespace[namespace]
-        self.any_hard = any(one.is_hard for budgets in self._by_namespace.values() for one in budgets.values())
+        self._look()
+
+    def set_whole(self, namespace: str, name: str, *, is_whole: bool) -> None:
+        """A pod group came, changed or went."""
+        if is_whole is ((namespace, name) in self._wholes):
+            return
+        self.revision += 1
+        (self._wholes.add if is_whole else self._wholes.discard)((namespace, name))
+        self._look()
+
+    def is_of_whole(self, namespace: str, pod_group: str) -> bool:
+        """Whether a pod of this group ends with all others of it or not at all."""
+        return bool(self._wholes) and (namespace, pod_group) in self._wholes
+
+    def _look(self) -> None:
+        there = (one for budgets in self._by_namespace.values() for one in budgets.values())
+        self.any_hard = bool(self._wholes) or any(one.is_hard for one in there)
 
     def of(self, namespace: str) -> Sequence[Budget]:
         """In the order in which they came."""

@@ -20,7 +20,7 @@ Source: NodeInfo and the cache of kube-scheduler 1.34.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -42,9 +42,10 @@ from rayched.snapshot.templates import PodTemplate
 from rayched.snapshot.unused_values import UnusedValues
 from rayched.snapshot.workloads import Workloads
 from rayched.v1.core_pb2 import Node
-from rayched.v1.workloads_pb2 import PodDisruptionBudget
+from rayched.v1.workloads_pb2 import PodDisruptionBudget, PodGroup
 
 BUDGET_KIND: Final = "PodDisruptionBudget"
+GROUP_KIND: Final = "PodGroup"
 TOPOLOGIES_MAX: Final = 256
 """Topology keys whose domains are kept."""
 
@@ -242,6 +243,13 @@ class Snapshot(NodeTable):
                 for later in order[order.index(uid) + 1 :]:
                     on_node[later] = on_node.pop(later)
 
+    def put_in_order(self, node_name: str, uids: Iterable[str]) -> None:
+        """Pods of the node that were off and are back take their places among the others again: `uids` has all, in order."""
+        on_node = self._pods_by_node.get(node_name, {})
+        for uid in uids:
+            if uid in on_node:
+                on_node[uid] = on_node.pop(uid)
+
     def bound(self, uid: str) -> BoundPod | None:
         return self._pods.get(uid)
 
@@ -272,6 +280,9 @@ class Snapshot(NodeTable):
         """Take over an object of another kind, by its kind's name; None: it is gone. Kinds that nobody reads are let pass."""
         if kind == BUDGET_KIND:
             self.budgets.set(namespace, name, message if isinstance(message, PodDisruptionBudget) else None)
+        elif kind == GROUP_KIND:
+            is_whole = isinstance(message, PodGroup) and message.spec.disruption_mode.HasField("all")
+            self.budgets.set_whole(namespace, name, is_whole=is_whole)
         elif self._surroundings.set_object(kind, namespace, name, message):
             self._counts.revision += 1
             self.revision += 1

@@ -637,7 +637,7 @@ class NodeVerdict(_message.Message):
     def __init__(self, node: _Optional[str] = ..., rejections: _Optional[_Iterable[_Union[PluginRejection, _Mapping]]] = ..., scores: _Optional[_Iterable[_Union[PluginScore, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("revision", "uid", "node", "nominated_node", "rejected", "verdicts", "nodes", "feasible", "best", "seed", "decisions", "seconds", "decision")
+    __slots__ = ("revision", "uid", "node", "nominated_node", "rejected", "verdicts", "nodes", "feasible", "best", "seed", "decisions", "seconds", "decision", "group")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -651,6 +651,7 @@ class ExplainResponse(_message.Message):
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DECISION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     revision: int
     uid: str
     node: str
@@ -664,7 +665,32 @@ class ExplainResponse(_message.Message):
     decisions: int
     seconds: float
     decision: PastDecision
-    def __init__(self, revision: _Optional[int] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., nominated_node: _Optional[str] = ..., rejected: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., nodes: _Optional[int] = ..., feasible: _Optional[int] = ..., best: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., seconds: _Optional[float] = ..., decision: _Optional[_Union[PastDecision, _Mapping]] = ...) -> None: ...
+    group: GroupExplanation
+    def __init__(self, revision: _Optional[int] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., nominated_node: _Optional[str] = ..., rejected: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., nodes: _Optional[int] = ..., feasible: _Optional[int] = ..., best: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., decisions: _Optional[int] = ..., seconds: _Optional[float] = ..., decision: _Optional[_Union[PastDecision, _Mapping]] = ..., group: _Optional[_Union[GroupExplanation, _Mapping]] = ...) -> None: ...
+
+class GroupExplanation(_message.Message):
+    __slots__ = ("bound", "waiting", "min_count", "fit", "next", "reason", "domain", "held", "victims", "no_preemption")
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    VICTIMS_FIELD_NUMBER: _ClassVar[int]
+    NO_PREEMPTION_FIELD_NUMBER: _ClassVar[int]
+    bound: int
+    waiting: int
+    min_count: int
+    fit: int
+    next: str
+    reason: str
+    domain: str
+    held: str
+    victims: _containers.RepeatedScalarFieldContainer[str]
+    no_preemption: str
+    def __init__(self, bound: _Optional[int] = ..., waiting: _Optional[int] = ..., min_count: _Optional[int] = ..., fit: _Optional[int] = ..., next: _Optional[str] = ..., reason: _Optional[str] = ..., domain: _Optional[str] = ..., held: _Optional[str] = ..., victims: _Optional[_Iterable[str]] = ..., no_preemption: _Optional[str] = ...) -> None: ...
 
 class PastDecision(_message.Message):
     __slots__ = ("revision", "seed", "number", "node", "ties", "best", "rejections", "rejections_revision", "nodes", "message", "nominated_node", "victims", "seconds")

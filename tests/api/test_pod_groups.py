@@ -78,7 +78,6 @@ def test_a_minimum_may_be_raised_and_lowered(count: int) -> None:
     ("spec", "path", "words"),
     [
         ({"disruptionMode": {"single": {}, "all": {}}}, "spec.disruptionMode", "has single and all"),
-        ({"disruptionMode": {"all": {}}}, "spec.disruptionMode.all", "is not supported: members of a group end one by one"),
         (
             {"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}},
             "spec.schedulingConstraints.topology",
@@ -99,7 +98,9 @@ def test_a_topology_of_one_label_is_taken() -> None:
     assert faults(a_group(schedulingConstraints={"topology": [{"key": "topology.kubernetes.io/zone"}]})) == []
 
 
-def test_all_is_refused_together_with_basic_as_well() -> None:
+@pytest.mark.row("G3")
+def test_all_is_refused_together_with_basic() -> None:
+    assert faults(a_group(disruptionMode={"all": {}})) == []
     (fault,) = faults(a_group(schedulingPolicy={"basic": {}}, disruptionMode={"all": {}}))
     assert fault.startswith("spec.disruptionMode.all: ")
 

@@ -24,13 +24,19 @@ def a_group(
     uid: str = "",
     namespace: str = "default",
     topology: str = "",
+    whole: bool = False,
+    policy: str = "PreemptLowerPriority",
 ) -> PodGroup:
     """A gang; without a minimum a basic group."""
     group = PodGroup(api_version="scheduling.k8s.io/v1beta1", kind="PodGroup")
     group.metadata.namespace, group.metadata.name = namespace, name
     group.metadata.uid = uid or f"uid-of-group-{namespace}-{name}"
     group.spec.priority = priority
-    group.spec.preemption_policy = "PreemptLowerPriority"
+    group.spec.preemption_policy = policy
+    if whole:
+        group.spec.disruption_mode.all.SetInParent()
+    else:
+        group.spec.disruption_mode.single.SetInParent()
     if least is None:
         group.spec.scheduling_policy.basic.SetInParent()
     else:
@@ -49,8 +55,11 @@ def put_group(store: ModelStore, group: PodGroup) -> int:
 
 
 def a_member(name: str, group: str = "train", **options: object) -> Pod:
+    policy = options.pop("policy", "")
     pod = a_pod(name, **options)  # type: ignore[arg-type]
     pod.spec.scheduling_group.pod_group_name = group
+    if policy:
+        pod.spec.preemption_policy = str(policy)
     return pod
 
 

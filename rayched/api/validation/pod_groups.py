@@ -39,8 +39,8 @@ def check_pod_group(group: PodGroup, faults: Faults) -> None:
     mode = spec.disruption_mode
     if mode.HasField("single") and mode.HasField("all"):
         faults.add("spec.disruptionMode", "has single and all; wanted is one of the two")
-    elif mode.HasField("all"):
-        faults.add("spec.disruptionMode.all", "is not supported: members of a group end one by one; allowed is single")
+    elif mode.HasField("all") and policy.HasField("basic"):
+        faults.add("spec.disruptionMode.all", "is not allowed with the policy basic, whose members need each other for nothing")
     if spec.HasField("preemption_policy"):
         faults.choice("spec.preemptionPolicy", spec.preemption_policy, PREEMPTION_POLICIES)
     faults.text("spec.priorityClassName", spec.priority_class_name, subdomain_fault)

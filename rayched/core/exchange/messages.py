@@ -89,6 +89,10 @@ class ClusterChange(NamedTuple):
     """A pod that is not woken."""
 
 
+GROUP_MARK: Final = "/podgroup:"
+"""In the name of an entry that is a pod group; no pod has a colon in its own."""
+
+
 @dataclass(frozen=True)
 class AssignedPods:
     """Pods got their nodes, one after the other: an event for each. Told together, as mostly nobody waits for them."""

@@ -18,6 +18,7 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.configuration.configuration import Configuration
 from rayched.core.exchange.messages import (
+    GROUP_MARK,
     Activated,
     AssignedPod,
     AssignedPods,
@@ -99,6 +100,8 @@ class QueueCore:
         """Entries that came and were not begun yet."""
         self._moving: Moving | None = None
         """What was begun with the last entry before them, and has not ended."""
+        self._groups: dict[str, str] = {}
+        """Entries that are pod groups: names by uid."""
         self._templates: dict[int, Pod | bytes] = {}
         """Read when they are first asked for."""
         self._to_forget: list[int] = []
@@ -121,6 +124,12 @@ class QueueCore:
     def incoming(self) -> Counter[tuple[str, str]]:
         """How many pods came into each queue in all sessions, by (queue, event label)."""
         return self._incoming + Counter(self.queue.incoming)
+
+    def groups(self) -> Counter[str]:
+        """Entries that are pod groups, by place."""
+        queued = self.queue.places.queued
+        places = (queued[name].place for name in self._groups.values() if name in queued)
+        return Counter("backoff" if place is Place.ERROR_BACKOFF else place.value for place in places)
 
     def hint_failures(self) -> Counter[str]:
         """Hint functions that raised in all sessions, by plugin."""
@@ -192,6 +201,7 @@ class QueueCore:
         self._left.clear()
         self._moving = None
         self._templates.clear()
+        self._groups.clear()
         self._to_forget.clear()
         self._incoming = self.incoming()
         self._hint_failures = self.hint_failures()
@@ -232,6 +242,8 @@ class QueueCore:
         match entry:
             case PendingPodSeen():
                 pending = self._pending_pod(entry)
+                if GROUP_MARK in entry.name:
+                    self._groups[entry.uid] = entry.name
                 self.audit.updated(pending, self._position, is_new=entry.is_new)
                 if entry.is_new:
                     return queue.add(pending, entry.timestamp)
@@ -239,8 +251,10 @@ class QueueCore:
             case AttemptsEnded():
                 for uid in entry.uids:
                     queue.done(uid)
+                    self._groups.pop(uid, None)
             case PendingPodGone():
                 queue.delete(entry.uid, entry.name)
+                self._groups.pop(entry.uid, None)
             case AttemptFailed():
                 return self._failed(entry, now)
             case GivenBack():

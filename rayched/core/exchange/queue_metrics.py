@@ -6,6 +6,7 @@ whoever serves them registers a collector that yields the families it was last g
 | metric | labels |
 |---|---|
 | scheduler_pending_pods | queue: active, backoff, unschedulable, gated |
+| scheduler_queued_entities | queue; type: pod, podgroup |
 | scheduler_queue_incoming_pods_total | queue: active, backoff, unschedulable; event |
 | scheduler_unschedulable_pods | plugin, profile |
 | scheduler_framework_extension_point_duration_seconds | extension_point: PreEnqueue; status; profile |
@@ -41,8 +42,16 @@ def queue_metrics(core: QueueCore) -> list[Metric]:
 def _pods(core: QueueCore) -> list[Metric]:
     counts = core.queue.pending()
     pending = GaugeMetricFamily("scheduler_pending_pods", "Pods without a node, by the queue they wait in.", labels=["queue"])
+    groups = core.groups()
+    entities = GaugeMetricFamily(
+        "scheduler_queued_entities", "Pods and pod groups in a queue; a group counts once.", labels=["queue", "type"]
+    )
     for queue in ("active", "backoff", "unschedulable", "gated"):
-        pending.add_metric([queue], getattr(counts, queue))
+        # Members of groups are counted by the scheduler, which knows them.
+        pods = getattr(counts, queue) - groups[queue]
+        pending.add_metric([queue], pods)
+        entities.add_metric([queue, "pod"], pods)
+        entities.add_metric([queue, "podgroup"], groups[queue])
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods", "Pods that came into a queue, by what brought them there.", labels=["queue", "event"]
     )
@@ -60,7 +69,7 @@ def _pods(core: QueueCore) -> list[Metric]:
     for event, count in sorted(flights.events().items()):
         events.add_metric([event], count)
     events.add_metric(["PodPopped"], len(flights))
-    return [pending, incoming, held, events]
+    return [pending, entities, incoming, held, events]
 
 
 def _durations(core: QueueCore) -> list[Metric]:

@@ -17,13 +17,15 @@ Cost: that of the members' own cycles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from rayched.api.resources import CPU, MEMORY
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
+from rayched.core.groups.group_measures import GroupMeasures
 from rayched.core.groups.membership import GroupState
 from rayched.core.groups.topology import Domain, Domains, n_domains_to_find
 from rayched.framework import names
@@ -45,6 +47,10 @@ class GroupPlacement:
     """Attempts that have each chosen a node and hold room there."""
 
     attempts: tuple[Attempt, ...]
+    left: GroupFailure | None = None
+    """Why some members are left over; None: none is, or the transaction takes no more."""
+    domain: str = ""
+    """Of a group with a topology: label=value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,12 @@ class GroupFailure:
     """Who failed first."""
     where: str = ""
     """Of a group with a topology: what was tried."""
+    best_effort: bool = False
+    """Members differ or have rules among each other, so the order in which they were tried may have decided."""
+    nominated: Mapping[str, str] = field(default_factory=dict)
+    """Where members wait for room that is being made, by uid."""
+    waits: bool = False
+    """Pods end for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +111,11 @@ class GroupCycle:
     RULE_A_GROUP_IS_WHOLE: ClassVar[bool] = True
     """Broken by tests alone."""
 
-    def __init__(self, snapshot: Snapshot, cache: Cache, scheduler: Scheduler, progress: Callable[[], None]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, cache: Cache, scheduler: Scheduler, progress: Callable[[], None], measures: GroupMeasures
+    ) -> None:
         self._snapshot, self._cache, self._scheduler, self._progress = snapshot, cache, scheduler, progress
+        self._measures = measures
         self._domains = Domains(snapshot)
 
     def question(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupQuestion:
@@ -130,6 +145,17 @@ class GroupCycle:
         with self._scheduler.profiles.bounds.set(beyond):
             return self._place(member, asked)
 
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is decided within is not: nothing is remembered of it, and the next draws are those that they would have been."""
+        decisions, draws = self._scheduler.decisions, self._scheduler.draws()
+        keeps, decisions.keeps = decisions.keeps, False
+        try:
+            yield
+        finally:
+            decisions.keeps = keeps
+            self._scheduler.draw_on(draws)
+
     def undo(self, placement: GroupPlacement) -> None:
         """As if it had never been: nobody else has seen the room taken."""
         n_freed = len(self._scheduler.freed)
@@ -158,15 +184,19 @@ class GroupCycle:
                     break
                 continue
             if len(domains) == 1:
-                return result
+                return replace(result, domain=str(domain))
             n_placed, left = len(result.attempts), self._domains.free_share(domain.rows)
             self.undo(result)
             found.append((-n_placed, left, count, domain))
         self._domains.tried(count)
+        profile = asked.members[0].template.scheduler_name
+        self._measures.placements[profile] += len(domains)
+        self._measures.trials["success", profile] += len(found)
+        self._measures.trials["unschedulable", profile] += count - len(found)
         for _, _, _, domain in sorted(found, key=lambda one: one[:3]):
             result = self.within(domain, asked)
             if isinstance(result, GroupPlacement):
-                return result
+                return replace(result, domain=str(domain))
             best = result, domain
         assert best is not None
         return replace(best[0], where=f"in {count} of {len(domains)} domains of {state.topology}, closest {best[1]}")
@@ -176,7 +206,9 @@ class GroupCycle:
         found = self._try(asked.members, asked)
         if isinstance(found, GroupPlacement) or found.first is None or not found.failure.rejected:
             return found
-        template = found.first.template
+        templates = {member.template for member in asked.members}
+        found = replace(found, best_effort=len(templates) > 1 or any(template.mentions_labels for template in templates))
+        template = found.first.template if found.first is not None else None
         if template is asked.members[0].template:
             return found
         front = sorted(asked.members, key=lambda one: one.template is not template)
@@ -215,7 +247,8 @@ class GroupCycle:
                 break
         if attempts and (len(attempts) >= needed or not self.RULE_A_GROUP_IS_WHOLE):
             del self._scheduler.freed[n_freed:]
-            return GroupPlacement(tuple(attempts))
+            left = None if first is None else GroupFailure(first[1], len(attempts), first[0])
+            return GroupPlacement(tuple(attempts), left)
         if first is None:
             return self._undone(attempts, n_freed, GroupFailure(_too_large(len(attempts), needed), len(attempts), None))
         return self._undone(attempts, n_freed, GroupFailure(first[1], len(attempts), first[0]))

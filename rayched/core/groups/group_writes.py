@@ -21,7 +21,7 @@ from typing import Final
 
 from rayched.api.kinds import POD_GROUP
 from rayched.core.cache.cache import Cache
-from rayched.core.groups.group_cycle import GroupPlacement
+from rayched.core.groups.group_cycle import GroupFailure, GroupPlacement
 from rayched.core.groups.membership import GroupState
 from rayched.core.writes.bindings import Bindings, is_as_decided
 from rayched.core.writes.pod_patches import REASON_ERROR, REASON_UNSCHEDULABLE, BindingValues
@@ -39,6 +39,9 @@ OP_GROUP: Final = "group"
 """What a leader's write of a PodGroup is for."""
 INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
 REASON_SCHEDULED: Final = "Scheduled"
+BEST_EFFORT: Final = "Members differ or have rules among each other: two orders were tried, in another one they might fit."
+DISRUPTED: Final = "DisruptionTarget"
+"""It ends as a whole, to make room."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,10 +71,15 @@ def condition_of(group: PodGroup) -> Condition | None:
     return next((one for one in group.status.conditions if one.type == INITIALLY_SCHEDULED), None)
 
 
-def _with_condition(group: PodGroup, status: str, reason: str, message: str, now_unix: float) -> Object:
+def with_condition(
+    group: PodGroup, status: str, reason: str, message: str, now_unix: float, kind: str = INITIALLY_SCHEDULED
+) -> Object:
+    """The group with a condition of this type as it is now; that it was scheduled once stands for good."""
     item = Object(pod_group=group)
     conditions = item.pod_group.status.conditions
-    condition = condition_of(item.pod_group) or conditions.add(type=INITIALLY_SCHEDULED)
+    condition = next((one for one in conditions if one.type == kind), None) or conditions.add(type=kind)
+    if kind == INITIALLY_SCHEDULED and condition.status == "True" and status != "True":
+        return item
     if condition.status != status:
         condition.last_transition_time.seconds = int(now_unix)
         condition.last_transition_time.nanos = 0
@@ -146,6 +154,10 @@ class GroupConditions:
                 writes.append(write)
         return writes
 
+    def wrote(self, uid: str, key: bytes, revision: int | None) -> None:
+        """Another write of the group's object is under way (None), or was committed at this revision; 0: it was not."""
+        self._busy[uid] = key, revision
+
     def is_mine(self, write: GuardedPut) -> bool:
         return write.attempt in self._sent
 
@@ -165,7 +177,7 @@ class GroupConditions:
         attempt = f"{self._incarnation}-group-status-{self._number}"
         write = LeaderWrite(op=OP_GROUP, epoch=epoch, attempt=attempt, decided_at_revision=self._cache.revision)
         return GuardedPut(
-            key, revision, encode(_with_condition(group, "False", reason, message, now_unix), write), attempt=attempt
+            key, revision, encode(with_condition(group, "False", reason, message, now_unix), write), attempt=attempt
         )
 
 
@@ -282,7 +294,7 @@ class GroupCommits:
         n_bound = state.satisfied + len(members)
         message = f"{n_bound} of {state.n_present} members are bound; {state.min_count} are needed"
         write = LeaderWrite(op=OP_GROUP, epoch=epoch, attempt=name, decided_at_revision=decided.decided_at)
-        value = encode(_with_condition(group, "True", REASON_SCHEDULED, message, now_unix), write)
+        value = encode(with_condition(group, "True", REASON_SCHEDULED, message, now_unix), write)
         return TogetherPut(key, revision, value, (*members, *decided.guards, *taken), tuple(puts), name)
 
 
@@ -292,8 +304,11 @@ def _was_written(conflict: Conflict, decided: DecidedGroup) -> bool:
     return any(is_on(entry, attempt) for entry, attempt in zip(conflict.also, decided.attempts, strict=False))
 
 
-def conditions_words(state: GroupState, n_placed: int, failed: AttemptFailure, name: str, where: str = "") -> tuple[str, str]:
-    """Reason and message of a group whose attempt failed. `where`: of one with a topology, what was tried."""
+def conditions_words(state: GroupState, failure: GroupFailure) -> tuple[str, str]:
+    """Reason and message of a group whose attempt failed."""
+    failed, name = failure.failure, "" if failure.first is None else failure.first.name
+    where = f" {failure.where}" if failure.where else ""
     reason = REASON_UNSCHEDULABLE if failed.rejected else REASON_ERROR
-    counts = f"{state.satisfied} bound, {n_placed} placed, {state.min_count} needed, {state.n_present} members"
-    return reason, f"{counts}{' ' + where if where else ''}: {name + ': ' if name else ''}{failed.message}"
+    counts = f"{state.satisfied} bound, {failure.n_placed} placed, {state.min_count} needed, {state.n_present} members"
+    order = f" {BEST_EFFORT}" if failure.best_effort and failed.rejected else ""
+    return reason, f"{counts}{where}: {name + ': ' if name else ''}{failed.message}{order}"

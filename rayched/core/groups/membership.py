@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from rayched.api.defaulting import PREEMPT_LOWER_PRIORITY
 from rayched.api.stages import Stage
 from rayched.core.cache.records import ObjectChanged, PodChanged, PodRecord
+from rayched.core.exchange.messages import GROUP_MARK
 from rayched.core.writes.pod_patches import REASON_ERROR, REASON_UNSCHEDULABLE, NotScheduled
 from rayched.store.codec import decode_stored
 from rayched.v1.workloads_pb2 import PodGroup
@@ -94,7 +95,7 @@ class GroupState:
     def entry_name(self) -> str:
         """Its name in the queue; no pod has a colon in its own."""
         namespace, _, name = self.name.partition("/")
-        return f"{namespace}/podgroup:{name}"
+        return f"{namespace}{GROUP_MARK}{name}"
 
     @property
     def min_count(self) -> int:
@@ -171,6 +172,15 @@ class GroupMembership:
 
     def __iter__(self) -> Iterator[GroupState]:
         return iter(list(self._groups.values()))
+
+    def pending(self) -> Counter[str]:
+        """Members that wait for a node, by the queue that their group is in: `incomplete` where it is held back."""
+        found: Counter[str] = Counter()
+        for state in self._groups.values():
+            if state.waiting and not state.in_flight:
+                queue = ("unschedulable" if state.has_failed else "active") if state.is_told else "incomplete"
+                found[queue] += len(state.waiting)
+        return found
 
     def by_name(self, name: str) -> GroupState | None:
         """The group of this namespace/name."""

@@ -27,29 +27,41 @@ from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, 
 from rayched.core.costly_pods import DEATHS_MAX
 from rayched.core.exchange.messages import PendingPodGone, PendingPodSeen
 from rayched.core.exchange.queue_session import QueueLink
+from rayched.core.groups.deciding import GroupDecider, RoomStep
 from rayched.core.groups.group_cycle import GroupCycle, GroupFailure
+from rayched.core.groups.group_measures import WAITING
+from rayched.core.groups.group_preemption import GroupPreemption
+from rayched.core.groups.group_rooms import Clearing, GroupRooms
 from rayched.core.groups.group_writes import (
     OP_GROUP,
-    DecidedGroup,
     GroupCommits,
     GroupConditions,
     UnsentGroup,
     conditions_words,
 )
+from rayched.core.groups.held_back import HeldGroups
 from rayched.core.groups.membership import GroupMembership, GroupState
 from rayched.core.parts import CoreParts
 from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
-from rayched.core.writes.pod_patches import GATED, NotScheduled
+from rayched.core.writes.pod_patches import OP_PREEMPT, NotScheduled
 from rayched.core.writes.window import Send
 from rayched.framework.status import error
 from rayched.scheduler.attempt import AttemptFailure
-from rayched.store.transactions import WRITES_MAX, Conflict, Guard, GuardedPut, Outcome, TransactionRefused
+from rayched.store.transactions import (
+    WRITES_MAX,
+    Committed,
+    Conflict,
+    Guard,
+    GuardedPut,
+    Outcome,
+    TogetherPut,
+    TransactionRefused,
+)
+from rayched.v1.services_pb2 import GroupExplanation
 
 GROUPS_UNSENT_MAX: Final = 16
 """Placements that wait to be sent; with more nothing is decided until the store takes some."""
-HELD_SECONDS: Final = 1.0
-"""A group is held back so long before anybody is told."""
 
 
 class PodGroups:
@@ -60,13 +72,17 @@ class PodGroups:
         self._statuses, self._events, self._bindings = parts.statuses, parts.events, parts.bindings
         self._window, self._ends = parts.window, ends
         self._membership = GroupMembership()
-        self._held: dict[str, tuple[GroupState, float]] = {}
-        """Groups held back, by name, that are still to be told so, and when."""
         self._lost: dict[str, GroupState] = {}
         """Groups that wait for the cache to show what refused their placement, by the uid of their object."""
-        self._cycle = GroupCycle(parts.snapshot, parts.cache, parts.scheduler, parts.ports.progress)
+        self._measures = ends.measures.groups
+        self._measures.pending = self._membership.pending
+        self._cycle = GroupCycle(parts.snapshot, parts.cache, parts.scheduler, parts.ports.progress, self._measures)
         self._conditions = GroupConditions(parts.cache, incarnation)
+        self._held = HeldGroups(parts, self._conditions)
         self._commits = GroupCommits(parts.cache, parts.scheduler, parts.statuses, parts.bindings, self._conditions)
+        self._rooms = GroupRooms(parts, self._conditions, incarnation)
+        preemption = GroupPreemption(parts.snapshot, parts.scheduler, self._cycle, self._membership.by_name)
+        self._decider = GroupDecider(self._cycle, preemption, self._rooms, self._measures, parts.ports.clock)
 
     # --------------------------------------------------------------------------------------------------------- following
 
@@ -103,19 +119,21 @@ class PodGroups:
         self._held.clear()
         for state in self._membership:
             state.is_told = state.grown = state.has_failed = False
-            state.in_flight = self._commits.has(state.uid)
+            state.in_flight = self._commits.has(state.uid) or self._rooms.has(state.uid)
             state.since, state.is_held = None, False
             self._follow(state, now, eased=True)
 
     def stop(self) -> None:
         """The term is over or interrupted: nothing more is sent."""
         self._commits.stop()
+        self._rooms.stop()
         self._conditions.clear()
 
     def end_epoch(self) -> None:
         """The epoch is over: nothing more is sent, and answers still to come are ignored."""
         self.stop()
         self._commits.forget_sent()
+        self._rooms.forget_sent()
         self._conditions.forget_sent()
 
     def knows(self, uid: str) -> bool:
@@ -148,7 +166,8 @@ class PodGroups:
             eased = True
             self._leave(state, link)
         if hold is not None:
-            self._hold_back(state, now)
+            self._rooms.end_wait(state.uid)
+            self._held.hold(state, now)
         elif not state.is_told:
             if came or eased or state.is_held:
                 self._enter(state, link, now)
@@ -174,27 +193,6 @@ class PodGroups:
         link.tell(PendingPodGone(state.uid, state.entry_name))
         state.is_told, state.since = False, None
 
-    def _hold_back(self, state: GroupState, now: float) -> None:
-        state.is_held = True
-        if state.waiting:
-            self._held.setdefault(state.name, (state, now + HELD_SECONDS))
-
-    def _say_what_holds(self, now: float) -> None:
-        """Tell members, and their groups, why they are held back: not at once, as many come one after the other."""
-        if not self._held:
-            return
-        for name, (state, due) in list(self._held.items()):
-            if due > now:
-                continue
-            del self._held[name]
-            hold = None if state.is_told or state.in_flight else state.hold()
-            if hold is None:
-                continue
-            for uid in state.waiting:
-                self._statuses.want(uid, GATED if uid in state.gated else hold, now)
-            counts = f"{state.n_present} of {state.min_count} members run or wait"
-            self._conditions.want(state, hold.reason, f"{counts}: {hold.message}", now)
-
     # ---------------------------------------------------------------------------------------------------------- deciding
 
     def decide(self, uid: str, record: PodRecord | None, link: QueueLink, now_unix: float) -> None:
@@ -211,6 +209,7 @@ class PodGroups:
                 self._follow(state, now)
             return
         self._ports.deciding(uid)
+        self._measures.begins(uid, next(iter(state.terms)).scheduler_name)
         began = link.cycle_begins()
         state.in_flight = True
         deaths = self._cache.suspects.get(uid, 0)
@@ -218,9 +217,12 @@ class PodGroups:
             why = f"schedulers ended in {deaths} attempts for this group; it is tried again when that is an hour ago"
             self._failed(state, uid, GroupFailure(AttemptFailure(error(why), why), 0, None), began, now)
             return
-        found = self._cycle.decide(self._cycle.question(state, began, now, now_unix))
+        found = self._decider.decide(state, began, now, now_unix)
+        self._measures.decided(uid, "unschedulable" if isinstance(found, GroupFailure | Clearing) else "scheduled")
         if isinstance(found, GroupFailure):
             self._failed(state, uid, found, began, now)
+        elif isinstance(found, Clearing):
+            self._rooms.begin(found)
         else:
             self._commits.decided(state, found, began)
 
@@ -230,15 +232,16 @@ class PodGroups:
         state.in_flight = False
         state.since = None
         self._ends.attempts["unschedulable" if failed.rejected else "error"] += 1
+        self._measures.ends(uid, WAITING if failure.waits else "unschedulable" if failed.rejected else "error")
         if link is None:
             return
-        reason, message = conditions_words(state, failure.n_placed, failed, "" if first is None else first.name, failure.where)
+        reason, message = conditions_words(state, failure)
         message = cut(message, CONDITION_BYTES_MAX)
         if state.hold() is not None or state.group is None or state.group.metadata.uid != uid:
             self._over(state, uid, link, now)
             return
         for member in state.waiting:
-            self._statuses.want(member, NotScheduled(reason, message, ""), now)
+            self._statuses.want(member, NotScheduled(reason, message, failure.nominated.get(member, "")), now)
         self._conditions.want(state, reason, message, now)
         some = first or next(iter(state.waiting.values()))
         self._ends.measures.failed(uid, some.template.scheduler_name, failed, now, state.entry_name)
@@ -268,6 +271,11 @@ class PodGroups:
         link.ended(uid)
         self._follow(state, now, eased=True)
 
+    def look(self, name: str) -> GroupExplanation | None:
+        """What would become of the group of this namespace/name now; None: there is none. Nothing changes."""
+        state, now = self._membership.by_name(name), self._ports.clock()
+        return None if state is None else self._decider.look(state, now, self._ports.wall_clock())
+
     # ----------------------------------------------------------------------------------------------------------- writing
 
     @property
@@ -276,19 +284,20 @@ class PodGroups:
         return len(self._membership) > 0
 
     def is_mine(self, write: GuardedPut) -> bool:
-        return self._commits.is_mine(write) or self._conditions.is_mine(write)
+        return self._commits.is_mine(write) or self._conditions.is_mine(write) or self._rooms.is_mine(write)
 
     def next_due(self) -> float | None:
         """When something is to be said."""
-        dues = (self._conditions.next_due(), *(due for _, due in self._held.values()))
+        dues = (self._conditions.next_due(), self._rooms.next_due(), self._held.next_due())
         return min((due for due in dues if due is not None), default=None)
 
     @property
     def n_unsent(self) -> int:
-        return len(self._commits)
+        return len(self._commits) + len(self._rooms)
 
     def send_placements(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
-        """Placements that may go now, each in a transaction of its own."""
+        """Placements that may go now, and room that is made, each in a transaction of its own."""
+        yield from self._make_room(guard, now, now_unix)
         unsent: list[UnsentGroup] = []
         while self._window.room:
             write = self._commits.next(guard.epoch, now_unix, unsent)
@@ -297,13 +306,43 @@ class PodGroups:
             yield self._window.send([write], guard, op=OP_GROUP)
         for one in unsent:
             if one.failure is None:
-                self._again(one.decided, now)
+                self._try_again(one.decided.state, one.decided.uid, now)
             else:
                 self._failed(one.decided.state, one.decided.uid, GroupFailure(one.failure, 0, None), one.decided.began, now)
 
+    def _make_room(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
+        for clearing in list(self._rooms.ready()):
+            step = self._decider.step(clearing, guard.epoch, now, now_unix) if self._window.room else RoomStep.LATER
+            if isinstance(step, TogetherPut):
+                yield self._window.send([step], guard, op=OP_PREEMPT)
+            elif isinstance(step, GroupFailure):
+                self._failed(clearing.state, clearing.uid, step, clearing.began, now)
+            elif step is RoomStep.AGAIN:
+                self._try_again(clearing.state, clearing.uid, now)
+
+    def _room_answered(self, write: GuardedPut, outcome: Outcome, now: float) -> None:
+        clearing, ended = self._rooms.outcome(write, outcome)
+        for victim in ended:
+            self._events.emit(occurrences.preempted_by_group(victim, clearing.state.name), now, self._ports.wall_clock())
+        if isinstance(outcome, Committed):
+            return
+        self._rooms.give_up(clearing)
+        if isinstance(outcome, Conflict):
+            self._lost[clearing.uid] = clearing.state
+            self._bindings.lose(clearing.uid, write, outcome)
+        elif isinstance(outcome, TransactionRefused):
+            why = f"the store refused to end {sum(len(unit.victims) for unit in clearing.sent)} pods at once: {outcome.error}"
+            failed = GroupFailure(AttemptFailure(error(why), why), 0, None)
+            self._failed(clearing.state, clearing.uid, failed, clearing.began, now)
+        else:
+            self._try_again(clearing.state, clearing.uid, now)
+
     def send_conditions(self, guard: Guard, now: float, now_unix: float) -> Iterator[Send]:
         """What groups and their members are told, last of all."""
-        self._say_what_holds(now)
+        self._held.say(now)
+        late = tuple(state.entry_name for state in map(self._membership.by_uid, self._rooms.over(now)) if state is not None)
+        if late and self._ends.link is not None:
+            self._ends.link.activate(late)
         writes = self._conditions.batch(guard.epoch, now, now_unix, WRITES_MAX) if self._window.room else []
         if writes:
             yield self._window.send(writes, guard, op=OP_GROUP, once=True)
@@ -313,10 +352,14 @@ class PodGroups:
         if self._conditions.is_mine(write):
             self._conditions.outcome(write, outcome)
             return
+        if self._rooms.is_mine(write):
+            self._room_answered(write, outcome, now)
+            return
         decided, attempts, is_bound = self._commits.outcome(write, outcome)
         state, link = decided.state, self._ends.link
         if is_bound:
             self._ends.measures.forget(decided.uid)
+            self._measures.ends(decided.uid, "scheduled")
             self._ends.end_all(EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt) for attempt in attempts)
             if link is not None:
                 self._over(state, decided.uid, link, now)
@@ -327,7 +370,7 @@ class PodGroups:
             why = f"the store refused to bind {len(decided.attempts)} pods at once: {outcome.error}"
             self._failed(state, decided.uid, GroupFailure(AttemptFailure(error(why), why), 0, None), decided.began, now)
         else:
-            self._again(decided, now)
+            self._try_again(state, decided.uid, now)
 
     def others(self, resolved: Iterable[EndedAttempt], now: float) -> Iterator[EndedAttempt]:
         """Lost races that the cache shows by now: those of groups end here, those of pods are given on."""
@@ -337,9 +380,6 @@ class PodGroups:
                 yield one
             else:
                 self._try_again(state, one.uid, now)
-
-    def _again(self, decided: DecidedGroup, now: float) -> None:
-        self._try_again(decided.state, decided.uid, now)
 
     def _try_again(self, state: GroupState, uid: str, now: float) -> None:
         """The placement is void, and the group is worth another attempt at once."""

@@ -65,6 +65,12 @@ def preempted(victim: PodRecord, node_name: str, by_uid: str, component: str) ->
     return EventOccurrence(pod_subject(victim.uid, victim.name), NORMAL, REASON_PREEMPTED, message, component)
 
 
+def preempted_by_group(victim: PodRecord, group: str) -> EventOccurrence:
+    """`group`: namespace/name of the pod group that takes the room."""
+    message, component = f"Preempted by pod group {group} on node {victim.node_name}", victim.template.scheduler_name
+    return EventOccurrence(pod_subject(victim.uid, victim.name), NORMAL, REASON_PREEMPTED, message, component)
+
+
 def shadow_decision(decision: ShadowDecision) -> EventOccurrence:
     """A shadow plugin would have decided otherwise, or failed: nothing to do about it now, so never a warning."""
     subject = pod_subject(decision.uid, decision.pod)

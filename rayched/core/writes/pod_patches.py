@@ -98,6 +98,9 @@ class BindingValues:
 def _bound_anew(pod: Pod, node_name: str, write: LeaderWrite, now_unix: float) -> bytes:
     item = Object(pod=pod)
     item.pod.spec.node_name = node_name
+    if pod.spec.scheduling_group.pod_group_name:
+        # As in Kubernetes 1.37, which has groups: a nomination ends with the binding.
+        item.pod.status.nominated_node_name = ""
     _set_condition(item.pod, "True", "", "", now_unix)
     return encode(item, write)
 

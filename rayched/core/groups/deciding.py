@@ -1,0 +1,178 @@
+"""What one attempt for a group comes to: a placement, room that is to be made for it, or a failure.
+
+* Free room is used first: only where the minimum does not fit is it asked who could go. A gang of which members are bound already
+  has room made for all that are left before it binds a part of them; a basic group never does.
+* Nobody goes for a group with preemptionPolicy Never, nor while victims of it have yet to end.
+* Its members keep no room from each other: their nominations are off while it is decided, and on again while it waits.
+
+Owner: PodGroups. Cost: that of its parts.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import replace
+
+from rayched.core.groups.group_cycle import GroupCycle, GroupFailure, GroupPlacement, GroupQuestion
+from rayched.core.groups.group_measures import GroupMeasures
+from rayched.core.groups.group_preemption import GroupPreemption, NoRoomInTime, RoomForGroup
+from rayched.core.groups.group_rooms import Clearing, GroupRooms
+from rayched.core.groups.group_writes import conditions_words
+from rayched.core.groups.membership import GroupState
+from rayched.framework.plugin_error import PluginError
+from rayched.scheduler.preemption import NEVER, PREEMPT_NEVER, STILL_ENDING
+from rayched.store.transactions import TogetherPut
+from rayched.v1.services_pb2 import GroupExplanation
+
+
+class RoomStep(enum.Enum):
+    """What becomes of a clearing, where it is neither written nor over."""
+
+    LATER = "later"
+    AGAIN = "again"
+    """The group is worth another attempt at once."""
+
+
+class GroupDecider:
+    """Attempts for groups, and what follows where room is made."""
+
+    def __init__(
+        self,
+        cycle: GroupCycle,
+        preemption: GroupPreemption,
+        rooms: GroupRooms,
+        measures: GroupMeasures,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cycle, self._preemption, self._rooms = cycle, preemption, rooms
+        self._measures, self._clock = measures, clock
+
+    def decide(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupPlacement | GroupFailure | Clearing:
+        """One attempt. At least one member is free."""
+        asked = self._cycle.question(state, began, now, now_unix)
+        nodes = self._rooms.lift(asked.members)
+        found = self._cycle.decide(asked)
+        if isinstance(found, GroupPlacement):
+            left = found.left
+            if left is None or not left.failure.rejected or not state.is_gang or not state.satisfied:
+                self._rooms.end_wait(state.uid)
+                return found
+            # A later attempt of a gang: room for all that are left comes before a part of them.
+            self._cycle.undo(found)
+            whole = self._with_room(replace(asked, needed=len(asked.members)), left, nodes)
+            if not isinstance(whole, str):
+                return whole
+            found = self._cycle.decide(asked)
+        if isinstance(found, GroupPlacement) or not found.failure.rejected:
+            self._rooms.end_wait(state.uid)
+            return found
+        made = self._with_room(asked, found, nodes)
+        return _because(found, made) if isinstance(made, str) else made
+
+    def _with_room(self, asked: GroupQuestion, failure: GroupFailure, nodes: dict[str, str]) -> GroupFailure | Clearing | str:
+        """What becomes of the failed attempt if pods go; a text: why that does not help."""
+        state, group = asked.state, asked.state.group
+        assert group is not None
+        if group.spec.preemption_policy == PREEMPT_NEVER:
+            return NEVER
+        wait = self._rooms.waits_on(state.uid, nodes, group.spec.priority, asked.now)
+        if wait is not None:
+            self._rooms.nominate(wait.nodes)
+            return replace(_because(failure, STILL_ENDING), nominated=wait.nodes, waits=True)
+        searched = self._clock()
+        try:
+            room = self._preemption.room(asked, self._rooms.overdue)
+        except (NoRoomInTime, PluginError) as problem:
+            return str(problem)
+        if isinstance(room, str):
+            self._measures.searched(searched, None)
+            return room
+        self._measures.searched(searched, len(room.victims), room.rank[0])
+        words = f"{len(room.victims)} pods of lower priority have to end for it."
+        told = _because(failure, words)
+        message = conditions_words(state, told)[1]
+        return Clearing(state, state.uid, asked.began, failure, message, room, [*room.units])
+
+    def look(self, state: GroupState, now: float, now_unix: float) -> GroupExplanation:
+        """How many would fit now and what stands against the next one. Nothing changes by it."""
+        told = GroupExplanation(bound=state.satisfied, waiting=len(state.waiting), min_count=state.min_count)
+        hold = state.hold()
+        if hold is not None or state.in_flight or not any(True for _ in self._cycle.free(state)):
+            told.held = hold.message if hold is not None else "it is being bound" if state.in_flight else ""
+            return told
+        with self._cycle.trial():
+            asked = self._cycle.question(state, 0, now, now_unix)
+            nodes = self._rooms.lift(asked.members)
+            found = self._cycle.decide(replace(asked, needed=1))
+            left = found.left if isinstance(found, GroupPlacement) else found
+            if isinstance(found, GroupPlacement):
+                told.fit, told.domain = len(found.attempts), found.domain
+                self._cycle.undo(found)
+            if left is not None:
+                told.next, told.reason = "" if left.first is None else left.first.name, left.failure.message
+            if told.fit < asked.needed:
+                self._look_for_victims(asked, told)
+            self._rooms.nominate(nodes)
+        return told
+
+    def _look_for_victims(self, asked: GroupQuestion, told: GroupExplanation) -> None:
+        group = asked.state.group
+        if group is None or group.spec.preemption_policy == PREEMPT_NEVER:
+            told.no_preemption = NEVER
+            return
+        try:
+            room = self._preemption.room(asked, self._rooms.overdue)
+        except (NoRoomInTime, PluginError) as problem:
+            room = str(problem)
+        if isinstance(room, str):
+            told.no_preemption = room
+        else:
+            told.victims.extend(sorted(victim.pod.facts.name for victim in room.victims))
+
+    def step(self, clearing: Clearing, epoch: int, now: float, now_unix: float) -> TogetherPut | GroupFailure | RoomStep:
+        """The next batch of a clearing, or what it comes to."""
+        state = clearing.state
+        free = list(self._cycle.free(state))
+        if state.hold() is not None or not free or state.group is None or state.group.metadata.uid != clearing.uid:
+            self._rooms.give_up(clearing)
+            return RoomStep.AGAIN
+        if clearing.victims and clearing.left:
+            self._ask_again(clearing, now, now_unix)
+        written: TogetherPut | str | None = ""
+        if clearing.left:
+            written = self._rooms.write(clearing, epoch, now_unix)
+        if written is None:
+            return RoomStep.LATER
+        if isinstance(written, TogetherPut):
+            return written
+        if written and not clearing.victims:
+            self._rooms.give_up(clearing)
+            return _because(clearing.failure, written)
+        self._rooms.end(clearing, now)
+        return replace(_because(clearing.failure, _ending(clearing)), nominated=clearing.room.nodes, waits=True)
+
+    def _ask_again(self, clearing: Clearing, now: float, now_unix: float) -> None:
+        """Who of those that were not told to end has to go by now; none, where the group would not fit all the same."""
+        asked = self._cycle.question(clearing.state, clearing.began, now, now_unix)
+        self._rooms.lift(asked.members)
+        left = {victim.uid for unit in clearing.left for victim in unit.victims}
+        try:
+            room: RoomForGroup | str = self._preemption.room(asked, self._rooms.overdue, left)
+        except (NoRoomInTime, PluginError) as problem:
+            room = str(problem)
+        if isinstance(room, RoomForGroup):
+            clearing.room, clearing.left = room, [*room.units]
+        else:
+            clearing.left = []
+        self._rooms.nominate(clearing.room.nodes)
+
+
+def _because(failure: GroupFailure, why: str) -> GroupFailure:
+    """The failure with what stands against making room, or came of it."""
+    failed = replace(failure.failure, message=f"{failure.failure.message} preemption: {why}")
+    return replace(failure, failure=failed)
+
+
+def _ending(clearing: Clearing) -> str:
+    return f"{len(clearing.victims) + len(clearing.room.leaving)} pods of lower priority end for it."
