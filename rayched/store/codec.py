@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from rayched.api.wire import framed
 from rayched.store.entries import Entry
 from rayched.v1.meta_pb2 import ObjectMeta
-from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from rayched.v1.storage_pb2 import GroupPlan, LeaderWrite, Stored
 from rayched.v1.workloads_pb2 import Object
 
 _OBJECT: Final = Stored.DESCRIPTOR.fields_by_name["object"].number
@@ -83,6 +83,23 @@ def _read(value: bytes, mod_revision: int, key: bytes) -> tuple[Stored, ObjectMe
     if key and not _names(key, metadata.namespace, metadata.name):
         raise PoisonedObject(key, mod_revision, f"calls itself {field} {metadata.namespace}/{metadata.name}")
     return stored, metadata
+
+
+def encode_plan(plan: GroupPlan, leader_write: LeaderWrite) -> bytes:
+    """The value under the key of a group's plan."""
+    return Stored(group_plan=plan, leader_write=leader_write).SerializeToString(deterministic=True)
+
+
+def decode_plan(value: bytes, mod_revision: int, key: bytes) -> Stored:
+    """The value under the key of a group's plan: one with a plan in it."""
+    try:
+        stored = Stored.FromString(value)
+    except DecodeError as error:
+        raise PoisonedObject(key, mod_revision, "does not parse as a group's plan") from error
+    plan = stored.group_plan
+    if not plan.group_uid or any(not (one.uid and one.name and one.node) for one in plan.members):
+        raise PoisonedObject(key, mod_revision, "holds no group's plan, or one that leaves out a uid, a name or a node")
+    return stored
 
 
 def last_attempt(entry: Entry) -> str:

@@ -4,6 +4,7 @@
 <root>/cluster/<plural>/<namespace>/<name>   objects of kinds with a namespace     one watch follows <root>/cluster/:
 <root>/cluster/<plural>/<name>               objects of the cluster's own kinds    all that scheduling reads
 <root>/cluster/epoch                         the leader's epoch; its mod_revision is the fencing token
+<root>/cluster/groupplans/<namespace>/<group> where the members of a pod group are going to be, until all are there
 <root>/cluster/taken/<number>                written with each pod that names its node itself; one key for some of the nodes
 <root>/events/<namespace>/<name>             Events                                outside that watch: nothing decides by them
 <root>/submissions/<uid>                     records of submissions
@@ -69,6 +70,8 @@ class Keys:
         self.tokens_prefix: Final = self.access_prefix + b"tokens/"
         self.revoked_prefix: Final = self.access_prefix + b"revoked/"
         self.epoch: Final = f"{root}/cluster/epoch".encode()
+        self.taken_prefix: Final = f"{root}/cluster/taken/".encode()
+        self.group_plans_prefix: Final = f"{root}/cluster/groupplans/".encode()
         self.suspects_prefix: Final = f"{root}/cluster/suspects/".encode()
         self.record: Final = f"{root}/leader/record".encode()
         self.revocation: Final = f"{root}/leader/revocation".encode()
@@ -95,6 +98,10 @@ class Keys:
     def taken(self, node: str) -> bytes:
         """Whoever relies on a node's room relies on this key too: it changes when a pod takes room there unasked."""
         return self.cluster_prefix + _taken(node)
+
+    def group_plan(self, namespace: str, name: str) -> bytes:
+        """Of the plan of a pod group. Below the prefix that schedulers follow."""
+        return self.group_plans_prefix + key_part(namespace, "namespace") + b"/" + key_part(name, "name")
 
     def submission(self, uid: str) -> bytes:
         return self.submissions_prefix + key_part(uid, "uid")
@@ -140,6 +147,11 @@ class Keys:
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)
+
+    def group_of_plan(self, key: bytes) -> str | None:
+        """namespace/name of the group whose plan lies under the key."""
+        name = _text(key[len(self.group_plans_prefix) :]) if key.startswith(self.group_plans_prefix) else ""
+        return name if name.count("/") == 1 and not name.startswith("/") and not name.endswith("/") else None
 
     def uid_of_suspect(self, key: bytes) -> str | None:
         return _tail(key, self.suspects_prefix)

@@ -13,6 +13,8 @@ Else get the epoch key                                            nothing at all
   "not there", so a creation is a write with 0.
 * One transaction never writes a key twice (etcd refuses that), nor writes what another write in it relies on: two such writes
   could each pass on the state that the other ends. `split` keeps them apart, in order.
+* A key in `also` that ends with a slash stands for all keys below it: none of them was written after that revision. It does not
+  notice deletions.
 * A write that stands for many (`TogetherPut`) is one nested transaction with all their conditions and puts, alone in its request.
 * A creation may leave a mark: a key that others rely on, put once for all writes of a transaction that name it, whether these
   pass their conditions or not. A mark may so be moved by nothing, never left where it was by something.

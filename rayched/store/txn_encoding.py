@@ -28,6 +28,7 @@ _COMPARE_KEY, _COMPARE_MOD_REVISION = _tag(rpc.Compare, "key"), _tag(rpc.Compare
 _COMPARE_MOD: Final = rpc.Compare(target=rpc.Compare.MOD).SerializeToString()
 _REQUEST_RANGE, _REQUEST_PUT = _tag(rpc.RequestOp, "request_range"), _tag(rpc.RequestOp, "request_put")
 _REQUEST_DELETE_RANGE, _REQUEST_TXN = _tag(rpc.RequestOp, "request_delete_range"), _tag(rpc.RequestOp, "request_txn")
+_SLASH: Final = ord("/")
 # The key has one number in each of them.
 _KEY, _VALUE, _LEASE = (_tag(rpc.PutRequest, field) for field in ("key", "value", "lease"))
 
@@ -60,7 +61,9 @@ def _around_put(key: int, value: int, lease: int) -> tuple[bytes, bytes]:
 
 
 def unchanged(key: bytes, mod_revision: int) -> bytes:
-    """A comparison, and the read that answers where it does not hold."""
+    """A comparison, and the read that answers where it does not hold. A key that ends with a slash stands for all below it."""
+    if key[-1] == _SLASH:
+        return _unchanged_below(key, mod_revision)
     revision = varint(mod_revision)
     before, between, behind = _around_unchanged(len(key), len(revision))
     return before + key + between + revision + behind + key
@@ -68,6 +71,15 @@ def unchanged(key: bytes, mod_revision: int) -> bytes:
 
 _OFTEN_MAX: Final = 8_192
 unchanged_often: Final = lru_cache(maxsize=_OFTEN_MAX)(unchanged)
+
+
+def _unchanged_below(prefix: bytes, revision: int) -> bytes:
+    """No key below the prefix was written after the revision. The read tells one that was, without its value."""
+    end = prefix[:-1] + bytes([_SLASH + 1])
+    compare = rpc.Compare(target=rpc.Compare.MOD, result=rpc.Compare.LESS, key=prefix, range_end=end, mod_revision=revision + 1)
+    read = rpc.RangeRequest(key=prefix, range_end=end, min_mod_revision=revision + 1, limit=1, keys_only=True)
+    operation = rpc.RequestOp(request_range=read)
+    return _framed(_COMPARE, compare.SerializeToString()) + _framed(_FAILURE, operation.SerializeToString())
 
 
 @lru_cache(maxsize=1024)

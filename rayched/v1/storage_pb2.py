@@ -26,27 +26,31 @@ from rayched.v1 import services_pb2 as rayched_dot_v1_dot_services__pb2
 from rayched.v1 import workloads_pb2 as rayched_dot_v1_dot_workloads__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18rayched/v1/storage.proto\x12\nrayched.v1\x1a\x19rayched/v1/services.proto\x1a\x1arayched/v1/workloads.proto\"[\n\x06Stored\x12\"\n\x06object\x18\x01 \x01(\x0b\x32\x12.rayched.v1.Object\x12-\n\x0cleader_write\x18\x02 \x01(\x0b\x32\x17.rayched.v1.LeaderWrite\"V\n\x0bLeaderWrite\x12\n\n\x02op\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12\x1b\n\x13\x64\x65\x63ided_at_revision\x18\x04 \x01(\x03\"|\n\x10SubmissionRecord\x12\"\n\x03key\x18\x01 \x01(\x0b\x32\x15.rayched.v1.ObjectKey\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08warnings\x18\x05 \x03(\t\"\"\n\tHeartbeat\x12\x15\n\rrenewed_at_ms\x18\x01 \x01(\x03\"\xb9\x01\n\x0b\x41gentRecord\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\x12\x15\n\ragent_version\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x18\n\x10registered_at_ms\x18\x06 \x01(\x03\x12\x18\n\x10replaces_machine\x18\x07 \x01(\x08\x12\x17\n\x0freplaced_before\x18\x08 \x01(\x03\"A\n\x10\x43ompactionRecord\x12-\n\x07moments\x18\x01 \x03(\x0b\x32\x1c.rayched.v1.CompactionMoment\"3\n\x10\x43ompactionMoment\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\">\n\x07Suspect\x12\x0e\n\x06\x64\x65\x61ths\x18\x01 \x01(\x05\x12\x12\n\nlast_at_ms\x18\x02 \x01(\x03\x12\x0f\n\x07told_by\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18rayched/v1/storage.proto\x12\nrayched.v1\x1a\x19rayched/v1/services.proto\x1a\x1arayched/v1/workloads.proto\"\x86\x01\n\x06Stored\x12\"\n\x06object\x18\x01 \x01(\x0b\x32\x12.rayched.v1.Object\x12-\n\x0cleader_write\x18\x02 \x01(\x0b\x32\x17.rayched.v1.LeaderWrite\x12)\n\ngroup_plan\x18\x03 \x01(\x0b\x32\x15.rayched.v1.GroupPlan\"\x89\x01\n\tGroupPlan\x12\x11\n\tgroup_uid\x18\x01 \x01(\t\x12\x16\n\x0egroup_revision\x18\x02 \x01(\x03\x12\x11\n\tmin_count\x18\x03 \x01(\x05\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.rayched.v1.PlannedMember\x12\x12\n\nmade_at_ms\x18\x05 \x01(\x03\"8\n\rPlannedMember\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\"V\n\x0bLeaderWrite\x12\n\n\x02op\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12\x1b\n\x13\x64\x65\x63ided_at_revision\x18\x04 \x01(\x03\"|\n\x10SubmissionRecord\x12\"\n\x03key\x18\x01 \x01(\x0b\x32\x15.rayched.v1.ObjectKey\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x15\n\rexpires_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08warnings\x18\x05 \x03(\t\"\"\n\tHeartbeat\x12\x15\n\rrenewed_at_ms\x18\x01 \x01(\x03\"\xb9\x01\n\x0b\x41gentRecord\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\x12\x15\n\ragent_version\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x18\n\x10registered_at_ms\x18\x06 \x01(\x03\x12\x18\n\x10replaces_machine\x18\x07 \x01(\x08\x12\x17\n\x0freplaced_before\x18\x08 \x01(\x03\"A\n\x10\x43ompactionRecord\x12-\n\x07moments\x18\x01 \x03(\x0b\x32\x1c.rayched.v1.CompactionMoment\"3\n\x10\x43ompactionMoment\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\">\n\x07Suspect\x12\x0e\n\x06\x64\x65\x61ths\x18\x01 \x01(\x05\x12\x12\n\nlast_at_ms\x18\x02 \x01(\x03\x12\x0f\n\x07told_by\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rayched.v1.storage_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STORED']._serialized_start=95
-  _globals['_STORED']._serialized_end=186
-  _globals['_LEADERWRITE']._serialized_start=188
-  _globals['_LEADERWRITE']._serialized_end=274
-  _globals['_SUBMISSIONRECORD']._serialized_start=276
-  _globals['_SUBMISSIONRECORD']._serialized_end=400
-  _globals['_HEARTBEAT']._serialized_start=402
-  _globals['_HEARTBEAT']._serialized_end=436
-  _globals['_AGENTRECORD']._serialized_start=439
-  _globals['_AGENTRECORD']._serialized_end=624
-  _globals['_COMPACTIONRECORD']._serialized_start=626
-  _globals['_COMPACTIONRECORD']._serialized_end=691
-  _globals['_COMPACTIONMOMENT']._serialized_start=693
-  _globals['_COMPACTIONMOMENT']._serialized_end=744
-  _globals['_SUSPECT']._serialized_start=746
-  _globals['_SUSPECT']._serialized_end=808
+  _globals['_STORED']._serialized_start=96
+  _globals['_STORED']._serialized_end=230
+  _globals['_GROUPPLAN']._serialized_start=233
+  _globals['_GROUPPLAN']._serialized_end=370
+  _globals['_PLANNEDMEMBER']._serialized_start=372
+  _globals['_PLANNEDMEMBER']._serialized_end=428
+  _globals['_LEADERWRITE']._serialized_start=430
+  _globals['_LEADERWRITE']._serialized_end=516
+  _globals['_SUBMISSIONRECORD']._serialized_start=518
+  _globals['_SUBMISSIONRECORD']._serialized_end=642
+  _globals['_HEARTBEAT']._serialized_start=644
+  _globals['_HEARTBEAT']._serialized_end=678
+  _globals['_AGENTRECORD']._serialized_start=681
+  _globals['_AGENTRECORD']._serialized_end=866
+  _globals['_COMPACTIONRECORD']._serialized_start=868
+  _globals['_COMPACTIONRECORD']._serialized_end=933
+  _globals['_COMPACTIONMOMENT']._serialized_start=935
+  _globals['_COMPACTIONMOMENT']._serialized_end=986
+  _globals['_SUSPECT']._serialized_start=988
+  _globals['_SUSPECT']._serialized_end=1050
 # @@protoc_insertion_point(module_scope)

@@ -9,12 +9,38 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Stored(_message.Message):
-    __slots__ = ("object", "leader_write")
+    __slots__ = ("object", "leader_write", "group_plan")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     LEADER_WRITE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_PLAN_FIELD_NUMBER: _ClassVar[int]
     object: _workloads_pb2.Object
     leader_write: LeaderWrite
-    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., leader_write: _Optional[_Union[LeaderWrite, _Mapping]] = ...) -> None: ...
+    group_plan: GroupPlan
+    def __init__(self, object: _Optional[_Union[_workloads_pb2.Object, _Mapping]] = ..., leader_write: _Optional[_Union[LeaderWrite, _Mapping]] = ..., group_plan: _Optional[_Union[GroupPlan, _Mapping]] = ...) -> None: ...
+
+class GroupPlan(_message.Message):
+    __slots__ = ("group_uid", "group_revision", "min_count", "members", "made_at_ms")
+    GROUP_UID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_REVISION_FIELD_NUMBER: _ClassVar[int]
+    MIN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MADE_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    group_uid: str
+    group_revision: int
+    min_count: int
+    members: _containers.RepeatedCompositeFieldContainer[PlannedMember]
+    made_at_ms: int
+    def __init__(self, group_uid: _Optional[str] = ..., group_revision: _Optional[int] = ..., min_count: _Optional[int] = ..., members: _Optional[_Iterable[_Union[PlannedMember, _Mapping]]] = ..., made_at_ms: _Optional[int] = ...) -> None: ...
+
+class PlannedMember(_message.Message):
+    __slots__ = ("uid", "name", "node")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    name: str
+    node: str
+    def __init__(self, uid: _Optional[str] = ..., name: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class LeaderWrite(_message.Message):
     __slots__ = ("op", "epoch", "attempt", "decided_at_revision")

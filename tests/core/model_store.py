@@ -78,7 +78,7 @@ class ModelStore:
                 response.response_delete_range.SetInParent()
             else:
                 response.response_range.SetInParent()
-                entry = self.now.get(op.request_range.key)
+                entry = self._found(op.request_range)
                 response.response_range.count = int(entry is not None)
                 if entry is not None:
                     response.response_range.kvs.append(
@@ -97,7 +97,18 @@ class ModelStore:
                 "that it is there is all that is asked of versions"
             )
             return compare.key in self.now
+        if compare.range_end:
+            assert compare.result == rpc.Compare.LESS
+            return all(entry.mod_revision < compare.mod_revision for entry in self._below(compare))
         return self._mod(compare.key) == int(compare.mod_revision)
+
+    def _below(self, asked: Any) -> list[Entry]:
+        return [self.now[key] for key in sorted(self.now) if asked.key <= key < asked.range_end]
+
+    def _found(self, asked: Any) -> Entry | None:
+        if not asked.range_end:
+            return self.now.get(asked.key)
+        return next((one for one in self._below(asked) if one.mod_revision >= asked.min_mod_revision), None)
 
     def _mod(self, key: bytes) -> int:
         entry = self.now.get(key)

@@ -24,10 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import grpc
-
 from leader.etcd_shim import kv, rpc
-from tests.simulation.etcd_errors import EtcdError, compacted, future_revision, no_lease, no_space
+from tests.simulation.etcd_errors import compacted, future_revision, no_lease, no_space
 from tests.simulation.etcd_transactions import Path, Transaction, check_operations, in_range, keys_written, read_transaction
 
 CLUSTER_ID: Final = 77
@@ -176,9 +174,12 @@ class ModelEtcd:
         return Path(holds, [(kind, self._compared(op) if kind == "request_txn" else op) for kind, op in taken])
 
     def _holds(self, compare: Any) -> bool:
-        if compare.range_end:
-            raise EtcdError(grpc.StatusCode.UNIMPLEMENTED, "comparisons of ranges are not modelled")
-        pair = self._now.get(compare.key)
+        if not compare.range_end:
+            return self._holds_for(compare, self._now.get(compare.key))
+        found = _keys_in(self._keys, compare.key, compare.range_end)
+        return all(self._holds_for(compare, pair) for pair in [self._now[key] for key in found] or [None])
+
+    def _holds_for(self, compare: Any, pair: Any) -> bool:
         target = compare.WhichOneof("target_union")
         wanted = getattr(compare, target) if target else 0
         if compare.target == rpc.Compare.VALUE:
@@ -311,6 +312,8 @@ class ModelEtcd:
         else:
             matching = _keys_in(keys, request.key, request.range_end)
         answer.count = len(matching)
+        if request.min_mod_revision:
+            matching = [key for key in matching if pairs[key].mod_revision >= request.min_mod_revision]
         if request.count_only:
             return answer
         if request.limit and len(matching) > request.limit:

@@ -88,7 +88,8 @@ class Player:
 
     def compact(self) -> None:
         revision = self.model.revision + self.random.choice((-8, -4, -2, 0, 1))
-        self.both(rpc.CompactionRequest(revision=max(1, revision)), self.model.compact, self._kv.Compact)
+        # The first revision may have been compacted by the history before.
+        self.both(rpc.CompactionRequest(revision=max(2, revision)), self.model.compact, self._kv.Compact)
 
     def _a_key(self) -> bytes:
         return self.random.choice(self.keys)
@@ -113,6 +114,8 @@ class Player:
         if random.random() < 0.6:
             request.key, request.range_end = random.choice((self.prefix, self._a_key())), self.end
             request.limit = random.choice((0, 0, 1, 3))
+            if random.random() < 0.2:
+                request.min_mod_revision = max(1, self.model.revision + random.choice((-9, -5, -1, 0, 2)))
         request.keys_only, request.count_only = random.random() < 0.1, random.random() < 0.1
         if random.random() < 0.4:
             request.revision = max(1, self.model.revision + random.choice((-9, -5, -3, -1, 0, 2)))
@@ -123,6 +126,8 @@ class Player:
         compare = rpc.Compare(
             key=self._a_key(), target=random.choice((0, 1, 2, 2, 2, 3, 4)), result=random.choice((0, 0, 0, 1, 2, 3))
         )
+        if random.random() < 0.2:
+            compare.range_end = self.end
         match compare.target:
             case rpc.Compare.VERSION:
                 compare.version = random.randrange(3)
@@ -232,13 +237,16 @@ def events_of(messages: list[Any]) -> list[tuple[Any, ...]]:
     return told
 
 
+_REVISIONS: Final = ("revision", "create_revision", "mod_revision", "compact_revision", "start_revision")
+
+
 def shift(message: Any, offset: int) -> None:
     """Adds to every revision in the message, however deep; 0 means something else everywhere and stays."""
     for field, value in message.ListFields():
         if field.message_type is not None:
             for one in value if field.is_repeated else [value]:
                 shift(one, offset)
-        elif field.name in ("revision", "create_revision", "mod_revision", "compact_revision", "start_revision") and value:
+        elif field.name.removeprefix("min_") in _REVISIONS and value:
             setattr(message, field.name, value + offset)
 
 
