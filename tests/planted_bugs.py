@@ -123,9 +123,20 @@ ACCESS: Final[Mapping[str, str]] = MappingProxyType(
 """Bugs of access, in the same form; the tests of access are to notice them (access/test_planted_bugs_of_access.py)."""
 
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(
-    {"a group binds what fits": "rayched.core.groups.group_cycle:GroupCycle.RULE_A_GROUP_IS_WHOLE"}
+    {
+        "a group binds what fits": "rayched.core.groups.group_cycle:GroupCycle.RULE_A_GROUP_IS_WHOLE",
+        "members are bound before the plan": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_THE_PLAN_COMES_FIRST",
+        "a plan forgets the group's revision": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_PLANS_COMPARE_THE_GROUP",
+        "a new leader forgets plans": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_PLANS_ARE_TAKEN_OVER",
+        "planned bindings are not guarded": (
+            "rayched.core.groups.recorded_plans:RecordedPlans.RULE_PLANNED_BINDINGS_ARE_GUARDED"
+        ),
+        "the condition comes first": "rayched.core.groups.recorded_plans:RecordedPlans.RULE_THE_CONDITION_COMES_LAST",
+        "failed members count": "rayched.core.groups.membership:GroupState.RULE_FAILED_MEMBERS_DO_NOT_COUNT",
+        "a release ends half a group": "rayched.core.groups.incomplete_groups:IncompleteGroups.RULE_RELEASES_END_ALL",
+    }
 )
-"""Bugs of pod groups, in the same form; tests of the core have the auditor notice them."""
+"""Bugs of pod groups, in the same form: the auditor is to notice them (core/test_planted_bugs_of_groups.py)."""
 
 FOREIGN: Final[Mapping[str, str]] = MappingProxyType(
     {

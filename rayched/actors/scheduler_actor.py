@@ -344,7 +344,7 @@ class SchedulerActor:
         if not core.term.leads:
             return Explained(False, None)
         try:
-            found = look_at(core.look_at_group, core.cache, core.scheduler, core.snapshot, request)
+            found = look_at(core.groups.look, core.cache, core.scheduler, core.snapshot, request)
         except CannotExplain as problem:
             return Explained(core.term.leads, None, str(problem))
         found.about.seconds = time.perf_counter() - began

@@ -28,6 +28,7 @@ FINAL_PHASES: Final = ("Succeeded", "Failed")
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+GROUP_INCOMPLETE: Final = "GroupIncomplete"
 EVICTION_BY_EVICTION_API: Final = "EvictionByEvictionAPI"
 DELETION_BY_TAINT_MANAGER: Final = "DeletionByTaintManager"
 DELETION_BY_POD_GC: Final = "DeletionByPodGC"

@@ -10,6 +10,7 @@ order makes each check a matter of one pass:
 * **S5** epochs rise (terms.py).
 * **S8** hard constraints hold (bindings_judged.py).
 * **S9** a victim has a recorded preemptor (victims.py), which had no room without it (room_judged.py).
+* **P1** to **P14** groups are whole, and plans are kept (groups_judged.py, plans_judged.py).
 * **S12** what was deleted does not come back, and what is being deleted stays so.
 
 The auditor is told which submissions were acknowledged, which deletions were asked for and which were acknowledged.
@@ -20,7 +21,7 @@ Source: the reliability rules' invariants. Cost: O(1) for each change but for S8
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -94,6 +95,7 @@ class Auditor:
         self._nodes_prefix = f"{root}/cluster/nodes/".encode()
         self._namespaces_prefix = f"{root}/cluster/namespaces/".encode()
         self._groups_prefix = f"{root}/cluster/podgroups/".encode()
+        self._plans_prefix = f"{root}/cluster/groupplans/".encode()
         self._epoch_key = f"{root}/cluster/epoch".encode()
         self._on_pod_change = on_pod_change
         self.findings = Findings()
@@ -109,10 +111,10 @@ class Auditor:
         self._judge = BindingJudge(self._past, self.findings)
         self._victims = VictimJudge(self.findings)
         self._room = RoomJudge(self._past, self.findings)
-        self._groups = GroupJudge(self.findings)
         self._preemptor: tuple[Pod, LeaderWrite] | None = None
         """Of the last preemption, until it is known to evict somebody."""
         self._capacity = Capacity()
+        self.groups = GroupJudge(self.findings, self._capacity, self.pods)
         self._uid_of: dict[bytes, str] = {}
         self._node_of: dict[str, str] = {}
         """The one node in a pod's life, by uid; kept after its deletion."""
@@ -141,7 +143,7 @@ class Auditor:
                 self._pod_changed(change, revision, seconds)
             elif change.key != self._epoch_key:
                 self._other_changed(change)
-        self._groups.revision_over(revision)
+        self.groups.revision_over(revision)
 
     # ------------------------------------------------------------------------------------------------------------ questions
 
@@ -182,10 +184,23 @@ class Auditor:
         """How many of these attempts at a write a revision has."""
         return len(attempts & self._committed)
 
+    def fit_together(self, pods: Sequence[Pod]) -> bool:
+        """Whether nodes could take all of them now, each on the first that does. O(nodes x pods)."""
+        placed: list[str] = []
+        for pod in pods:
+            if (node := self.node_for(pod)) is None:
+                break
+            placed.append(pod.metadata.uid)
+            self._capacity.enter(pod.metadata.uid, pod, node)
+        for uid in placed:
+            self._capacity.leave(uid)
+        return len(placed) == len(pods)
+
     def settle(self) -> None:
         """Nothing more will come: what was still open is decided."""
         self._judge.epoch_over()
         self._room.settle()
+        self.groups.settle()
 
     def pending(self) -> list[tuple[Pod, float]]:
         """Pods that wait for a node, and since when."""
@@ -230,13 +245,17 @@ class Auditor:
             node = None if gone else stored.object.node
             self._past.change(self.revision, "nodes", name, node)
             self._capacity.offer(name, node)
+            self.groups.plans.node_changed(name, self.revision)
         elif change.key.startswith(self._namespaces_prefix):
             name = change.key[len(self._namespaces_prefix) :].decode()
             labels = None if gone else dict(stored.object.namespace.metadata.labels)
             self._past.change(self.revision, "namespaces", name, labels)
         elif change.key.startswith(self._groups_prefix):
             name = change.key[len(self._groups_prefix) :].decode()
-            self._groups.group_changed(name, None if gone else stored.object.pod_group)
+            self.groups.group_changed(name, None if gone else stored.object.pod_group, stored.leader_write, self.revision)
+        elif change.key.startswith(self._plans_prefix):
+            name = change.key[len(self._plans_prefix) :].decode()
+            self.groups.plan_changed(name, None if gone else stored.group_plan, stored.leader_write, self.revision)
         if gone:
             self._attempts.pop(change.key, None)
         else:
@@ -270,6 +289,8 @@ class Auditor:
         ended = pod.status.phase in _FINAL_PHASES
         if node and earlier is None:
             self._node_of[uid] = node
+            if not (is_new_write and write.op == "bind"):
+                self.groups.plans.moved(node, revision)
             if (is_new_write and write.op == "bind") or before is not None:
                 self._bound(pod, before, write, name, seconds)
             if not ended:
@@ -286,7 +307,7 @@ class Auditor:
         nominated = pod.status.nominated_node_name if not node and not ended else ""
         waits_for = resident(pod, nominated) if nominated else None
         self._past.change(revision, "nominated", uid, waits_for)
-        self._groups.pod_changed(uid, pod, revision, write if is_new_write and node and write.op == "bind" else None)
+        self.groups.pod_changed(uid, pod, revision, write if is_new_write and node and write.op == "bind" else None)
         if is_new_write and write.op == "status":
             self._room.told(write, seconds)
         if is_new_write and node and write.op == "bind":
@@ -314,6 +335,8 @@ class Auditor:
             self.findings.add("bound_nowhere", f"revision {revision}: pod {name} was bound while it was being deleted")
         if before is not None and before.status.phase in _FINAL_PHASES:
             self.findings.add("bound_nowhere", f"revision {revision}: pod {name} was bound after it had ended")
+        # Room that a plan held for it.
+        self._capacity.leave(uid)
         if words := self._capacity.exceeded_by(pod, node):
             self.findings.add("over_capacity", f"revision {revision}: with pod {name}, {words}")
         self._judge.bound(pod, write, revision, name)
@@ -358,7 +381,7 @@ class Auditor:
         pod = self.pods.pop(uid, None)
         if pod is not None and not pod.spec.node_name:
             self._room.gone(self.revision, pod)
-        self._groups.pod_changed(uid, None, self.revision)
+        self.groups.pod_changed(uid, None, self.revision)
         self._since.pop(uid, None)
         self.deleted.add(uid)
         self._capacity.leave(uid)

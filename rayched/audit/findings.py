@@ -22,6 +22,13 @@ INVARIANTS: Final = {
     "wrong_victim": "S9",
     "undeleted": "S12",
     "gang_partial": "P1",
+    "gang_unplanned": "P2",
+    "member_strayed": "P3",
+    "plan_broken": "P4",
+    "condition_wrong": "P9",
+    "unit_split": "P10",
+    "group_mixed": "P13",
+    "gate_passed": "P14",
     "unreadable": "the store",
 }
 """Kinds of violations, and the invariants that they break. S3 also counts the lost, S6 and S7 are judged by `streams`."""
@@ -52,6 +59,20 @@ class Findings:
     """What was deleted is there again, or is no longer being deleted."""
     gang_partial: int = 0
     """A member of a gang bound while fewer than its minimum are bound or have succeeded."""
+    gang_unplanned: int = 0
+    """The first members of a gang bound one after the other, and no plan before them."""
+    member_strayed: int = 0
+    """A member bound elsewhere than the plan in force has it."""
+    plan_broken: int = 0
+    """A plan for another state of its group, one that moves members without a cause (P12), or one that goes too early."""
+    condition_wrong: int = 0
+    """A group that says too early that it was scheduled, or says so no more."""
+    unit_split: int = 0
+    """Members ended for want of members, while others of their group go on."""
+    group_mixed: int = 0
+    """Members bound that differ in what they must have in common."""
+    gate_passed: int = 0
+    """Members bound while one of them has scheduling gates."""
     unreadable: int = 0
     tolerated: Counter[str] = field(default_factory=Counter)
     """What is no violation only because of a tolerance, by tolerance."""

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rayched.api.stages import Stage
-from rayched.core.cache.records import CacheChange, NodeChanged, PodChanged
+from rayched.core.cache.records import CacheChange, NodeChanged, PlanChanged, PodChanged
 from rayched.core.groups.group_measures import GroupMeasures
 from rayched.framework.durations import EXTENSION_POINT_BUCKETS, Durations
 from rayched.framework.status import CODE_LABELS, SUCCESS
@@ -239,6 +239,8 @@ def attempts_label(count: int) -> str:
 
 def _event_of(change: CacheChange) -> str:
     """As kube-scheduler labels what its informers bring."""
+    if isinstance(change, PlanChanged):
+        return "GroupPlanUpdate"
     old, new = change.old, change.new
     if isinstance(change, PodChanged):
         record, before = change.new or change.old, change.old

@@ -119,14 +119,13 @@ class SchedulerCore:
         self.attempts = self._ends.attempts
         """Ended attempts by result: scheduled, unschedulable, error."""
         self.measures = self._ends.measures
-        self._groups = PodGroups(parts, self._ends, incarnation)
-        self.look_at_group = self._groups.look
-        self._news = CacheNews(parts, self._ends, self._groups)
-        self._sender = WriteSender(parts, self.term, self._ends, self._groups, keys.epoch)
+        self.groups = PodGroups(parts, self._ends, incarnation)
+        self._news = CacheNews(parts, self._ends, self.groups)
+        self._sender = WriteSender(parts, self.term, self._ends, self.groups, keys.epoch)
         self._costly = CostlyPods()
         self._awaited: AwaitedAttempt | None = None
         self._next_session = first_session
-        self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried, self._groups.knows)
+        self._roll_call = RollCall(self.cache, self._ends.is_to_be_tried, self.groups.knows)
         self._farewell: ExchangeRequest | None = None
         self.problems = Problems(self.cache, self.scheduler)
 
@@ -153,7 +152,7 @@ class SchedulerCore:
         link = self.link
         if link is None or answer.session != link.session:
             return
-        link.answered(answer, self._groups.worth_trying(answer.uids))
+        link.answered(answer, self.groups.worth_trying(answer.uids))
         now = self._ports.clock()
         for uid in answer.gated:
             self.statuses.want(uid, pod_changes.GATED, now)
@@ -201,7 +200,7 @@ class SchedulerCore:
             return Turn(exchange=farewell)
         now = self._ports.clock()
         self._end_waits(now)
-        self._ends.end_all(self._groups.others(self.bindings.resolved(), now))
+        self._ends.end_all(self.groups.others(self.bindings.resolved(), now))
         sends = self._sender.send(now)
         self._ends.tell_freed()
         lease_wanted = self.events.lease_wanted(now)
@@ -212,7 +211,7 @@ class SchedulerCore:
         self._follow_belief()
         link, costly, awaited = self.link, self._costly, self._awaited
         # No pod that is decided makes room for more than one other.
-        room = self.bindings.room if self._groups.n_unsent < GROUPS_UNSENT_MAX else 0
+        room = self.bindings.room if self.groups.n_unsent < GROUPS_UNSENT_MAX else 0
         if link is None or not (awaited or len(link) or len(costly)) or not room or (awaited and not awaited.work.is_over):
             return False
         clock, decisions = self._ports.clock, self.scheduler.decisions
@@ -262,7 +261,7 @@ class SchedulerCore:
             self.scheduler.waiting.next_deadline(),
             self.window.next_due(),
             self.statuses.next_due() if self.window.room else None,
-            self._groups.next_due() if self._groups.is_used and self.window.room else None,
+            self.groups.next_due() if self.groups.is_used and self.window.room else None,
             self.events.next_due(self._sender.is_pressed) if self.window.room else None,
         )
         return min((due for due in dues if due is not None), default=None)
@@ -279,7 +278,7 @@ class SchedulerCore:
                 self.measures.end_term()
                 self.bindings.stop()
                 self.preemptions.stop()
-                self._groups.stop()
+                self.groups.stop()
                 self.statuses.clear()
                 # Another epoch may be there already.
                 self._follow_belief()
@@ -288,7 +287,7 @@ class SchedulerCore:
                 self.bindings.stop()
                 self.bindings.forget_sent()
                 self.preemptions.forget_sent()
-                self._groups.end_epoch()
+                self.groups.end_epoch()
                 self.statuses.clear()
                 self.statuses.forget_sent()
                 self.events.clear()
@@ -331,7 +330,7 @@ class SchedulerCore:
             link.tell(*self._feed.pending_pod(record, since + place * TIME_STEP_SECONDS))
             if not place % PROGRESS_OBJECTS:
                 self._ports.progress()
-        self._groups.begin(self._ports.clock())
+        self.groups.begin(self._ports.clock())
 
     # ---------------------------------------------------------------------------------------------------------- cycles
 
@@ -354,7 +353,7 @@ class SchedulerCore:
     ) -> None:
         """`turn`: of a pod that stepped aside."""
         if record is None or record.kept is None or not self._ends.is_to_be_tried(record):
-            self._groups.decide(uid, record, link, now_unix)
+            self.groups.decide(uid, record, link, now_unix)
             return
         now = self._ports.clock()
         self._ports.deciding(uid)

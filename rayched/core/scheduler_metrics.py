@@ -26,6 +26,7 @@
 | scheduler_pending_async_api_calls | call_type |
 | rayched_store_txn_duration_seconds | op; outcome: ok, conflict, fenced, unknown, error |
 | rayched_cache_revision | |
+| rayched_group_plans, rayched_group_incomplete | |
 | rayched_events_total | outcome: written, dropped, given_up |
 | rayched_shadow_decisions_total | profile; result: same, other, pending, error; where there are shadow plugins |
 | rayched_worker_evaluations_total, rayched_worker_rows_total, rayched_worker_seconds_total | |
@@ -67,6 +68,10 @@ def scheduler_metrics(core: SchedulerCore, pool: PoolCounts) -> list[Metric]:
         *_groups(measures.groups),
         *_state(core),
         *_writes(measures),
+        _gauge("rayched_group_plans", "Pod groups that are bound by a plan.", (), {"": core.groups.counts()[0]}),
+        _gauge(
+            "rayched_group_incomplete", "Gangs of which fewer members run than are needed.", (), {"": core.groups.counts()[1]}
+        ),
         _counter("rayched_events", "Events written, dropped and given up.", ("outcome",), core.events.counts.items()),
         _counter("rayched_shadow_decisions", "Decisions that shadow plugins were asked about.", ("profile", "result"), shadows),
         _counter("rayched_worker_evaluations", "Evaluations that workers took part in.", (), [((), pool.evaluations)]),

@@ -61,10 +61,12 @@ class WriteSender:
         outcomes = self._window.answered(number, answer, now)
         self._ends.measures.answered(number, answer, outcomes, now)
         for write, outcome in outcomes:
-            if not isinstance(write, GuardedPut):
-                continue
             if isinstance(outcome, Fenced):
                 self._term.fenced(self._term.epoch)
+            if not isinstance(write, GuardedPut):
+                if self._groups.is_mine(write):
+                    self._groups.outcome(write, outcome, now)
+                continue
             if self._bindings.is_mine(write):
                 end = self._bindings.outcome(write, outcome)
                 if end is not None:
@@ -94,7 +96,7 @@ class WriteSender:
         guard = Guard(self._epoch_key, epoch)
         yield from self._window.send_again(now)
         yield from self._make_room(guard, now_unix)
-        if self._groups.n_unsent:
+        if self._groups.is_placing:
             yield from self._groups.send_placements(guard, now, now_unix)
         ended: list[EndedAttempt] = []
         while self._window.room and self._bindings.n_unsent:

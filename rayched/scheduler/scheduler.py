@@ -175,6 +175,7 @@ class Scheduler:
         *,
         goes_on: bool = False,
         may_await: bool = False,
+        node_name: str = "",
     ) -> Attempt | AttemptFailure:
         """One cycle. The attempt that comes back holds room on its node and is READY or WAITING.
 
@@ -182,13 +183,15 @@ class Scheduler:
         the choice of a node may take; one that takes longer fails with an error, as if a plugin had failed. With `goes_on`
         it raises OverBudget instead: nothing has happened, but that the next attempt for the pod has less to compute.
         With `may_await` it raises AttemptAwaits where workers are asked for columns: nothing has happened, and the same attempt
-        is to be made again when that is over, before any other; it decides what it would have decided.
+        is to be made again before any other, with the same result. `node_name`: chosen already, by whoever decided before.
         """
         runner = self._runners.of(pod.template.scheduler_name)
         sampled = not self._decisions % ATTEMPTS_SAMPLED_EVERY
         lifecycle = runner.measured if sampled else runner.lifecycle
-        attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now)
+        attempt = Attempt(pod.uid, pod.name, self._decisions, began, pod.template, pod.pod, lifecycle, now, node_name)
         self._decisions += 1
+        if node_name:
+            return self._take(attempt, now)
         work = self._snapshot.work
         work.begin(allowed, may_await=may_await)
         self._goes_on = goes_on
@@ -281,12 +284,10 @@ class Scheduler:
             with self._snapshot.work.of(COUNTING_SECONDS):
                 return self.decisions.count(self._runners.rejections, self._decisions - 1)
         except AttemptOverBudget:
-            # Nobody needs to know.
-            return True
+            return True  # Nobody needs to know.
         except Exception as problem:
             # A plugin's fault, or the engine's with this template: no reason to end the loop.
-            text = f"counting who rejects nodes: {problem}"
-            self.raised.note(text, problem)
+            self.raised.note(text := f"counting who rejects nodes: {problem}", problem)
             self.plugin_problems.append(error(text))
             return True
 
@@ -304,8 +305,7 @@ class Scheduler:
             if not status.ok:
                 self.roll_back(attempt)
                 return failed_on_node(status)
-        attempt.phase = AttemptPhase.BINDING
-        attempt.id = attempt_id
+        attempt.phase, attempt.id = AttemptPhase.BINDING, attempt_id
         return None
 
     def bound(self, attempt: Attempt) -> None:

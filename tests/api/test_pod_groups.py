@@ -189,3 +189,22 @@ def leave(pod: Pod) -> None:
 @pytest.mark.parametrize("name", ["", "A b", "a/b"])
 def test_the_name_of_a_pods_group_is_one_that_a_group_can_have(name: str) -> None:
     assert [error.path for error in validate(a_pod(name))] == ["spec.schedulingGroup.podGroupName"]
+
+
+@pytest.mark.row("G47", "G48")
+@pytest.mark.parametrize(
+    ("annotation", "text", "words"),
+    [
+        ("rayched.dev/incomplete-hold-seconds", "30s", "want whole seconds from 0 to 3600"),
+        ("rayched.dev/incomplete-hold-seconds", "3601", "want whole seconds from 0 to 3600"),
+        ("rayched.dev/release-after-seconds", "0", "want whole seconds from 1 to 604800"),
+        ("rayched.dev/release-after-seconds", "-1", "want whole seconds from 1 to 604800"),
+        ("rayched.dev/release-after-seconds", "٣", "want whole seconds from 1 to 604800"),
+    ],
+)
+def test_what_a_group_says_of_its_losses_is_whole_seconds(annotation: str, text: str, words: str) -> None:
+    group = a_group()
+    group.metadata.annotations[annotation] = text
+    assert faults(group) == [f"metadata.annotations[{annotation}]: {words}"]
+    group.metadata.annotations[annotation] = "60"
+    assert faults(group) == []

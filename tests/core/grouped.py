@@ -15,6 +15,14 @@ from tests.core.leading import key_of, put_pod
 from tests.core.model_store import ModelStore
 from tests.core.replica import KEYS, Replica
 
+MINUTES = 60.0
+
+
+def later(replica: Replica, seconds: float) -> None:
+    """Time passes, and what is due then happens."""
+    replica.clock.now += seconds
+    replica.settle()
+
 
 def a_group(
     name: str = "train",
@@ -51,6 +59,12 @@ def group_key(name: str = "train", namespace: str = "default") -> bytes:
 
 
 def put_group(store: ModelStore, group: PodGroup) -> int:
+    """Creates the group, or changes what its spec says; its status is the leader's."""
+    there = store.now.get(group_key(group.metadata.name, group.metadata.namespace))
+    if there is not None:
+        old = Stored.FromString(there.value).object.pod_group
+        if old.metadata.uid == group.metadata.uid:
+            group.status.CopyFrom(old.status)
     return store.put(group_key(group.metadata.name, group.metadata.namespace), encode(kinds.wrap(group)))
 
 

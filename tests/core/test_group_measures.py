@@ -94,7 +94,7 @@ def test_parts_of_one_value_from_two_processes_are_added() -> None:
 
 def explained(replica: Replica, name: str = "train") -> ExplainResponse:
     request = ExplainRequest(name=f"{GROUP_PREFIX}{name}")
-    return answer_of(look_at_group(replica.core.look_at_group, replica.core.cache, request), request)
+    return answer_of(look_at_group(replica.core.groups.look, replica.core.cache, request), request)
 
 
 @pytest.mark.row("G66")

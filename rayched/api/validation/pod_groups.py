@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from rayched.api import kinds
+from rayched.api.incomplete_groups import HOLD_ANNOTATION, RELEASE_ANNOTATION, hold_fault, release_fault
 from rayched.api.names import qualified_fault, subdomain_fault
 from rayched.api.validation.faults import Faults
 from rayched.api.validation.metadata import check_metadata
@@ -30,6 +31,9 @@ def policy_of(group: PodGroup) -> str:
 
 def check_pod_group(group: PodGroup, faults: Faults) -> None:
     check_metadata(group.metadata, kinds.POD_GROUP, subdomain_fault, faults)
+    for annotation, fault in ((HOLD_ANNOTATION, hold_fault), (RELEASE_ANNOTATION, release_fault)):
+        if annotation in group.metadata.annotations:
+            faults.check(f"metadata.annotations[{annotation}]", fault(group.metadata.annotations[annotation]))
     spec = group.spec
     policy = spec.scheduling_policy
     if policy_of(group) not in (BASIC, GANG):

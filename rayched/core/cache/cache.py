@@ -19,7 +19,7 @@ at least every PROGRESS_OBJECTS objects of a list.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -30,13 +30,23 @@ from rayched.api.node_difference import node_difference
 from rayched.api.stages import Stage, stage_of
 from rayched.core.cache.pod_decoder import PodsByBytes
 from rayched.core.cache.pods_alike import KnownPod
-from rayched.core.cache.records import CacheChange, KeptPod, NodeChanged, ObjectChanged, PodChanged, PodRecord, told_by
+from rayched.core.cache.records import (
+    CacheChange,
+    KeptPod,
+    NodeChanged,
+    ObjectChanged,
+    PlanChanged,
+    PodChanged,
+    PodRecord,
+    RecordedPlan,
+    told_by,
+)
 from rayched.core.writes.pod_patches import OP_BIND, bound_behind
 from rayched.scheduler.occupancy import Occupancy
 from rayched.snapshot.pod_facts import PodFacts, facts_of
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
-from rayched.store.codec import PoisonedObject, decode_unversioned
+from rayched.store.codec import PoisonedObject, decode_plan, decode_unversioned
 from rayched.store.entries import Change, Deleted, Entry
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Changed, ListedAll
@@ -75,6 +85,8 @@ class Cache:
         """When a pod was last seen on a node that it had named itself, by node."""
         self._expected: dict[bytes, _Expected] = {}
         """Bindings that were sent: what the watch will show of most pods next."""
+        self.plans: dict[str, RecordedPlan] = {}
+        """Of pod groups that are being bound, by namespace/name."""
         self.suspects: dict[str, int] = {}
         """Schedulers that died in the pod's cycles, by uid."""
         self.poisoned: dict[bytes, str] = {}
@@ -119,6 +131,18 @@ class Cache:
         """The key, and its revision, that changes with the next such pod."""
         key = self._keys.taken(node_name)
         return key, self._revisions.get(key, 0)
+
+    def guards_of(self, node_names: Iterable[str], revision: int, most: int) -> tuple[tuple[bytes, int], ...]:
+        """What a write relies on that decided about these nodes at the revision; with more than `most` keys, on all there are."""
+        nodes = dict.fromkeys(node_names)
+        guards = dict.fromkeys((*map(self.node_guard, nodes), *map(self.taken_guard, nodes)))
+        if len(guards) <= most:
+            return tuple(guards)
+        return (self._keys.prefix(kinds.NODE), revision), (self._keys.taken_prefix, revision)
+
+    def plan_key(self, group: str) -> bytes:
+        """Of the plan of a group, by namespace/name."""
+        return self._keys.group_plan(*group.split("/"))
 
     def object_of(self, kind: Kind, namespace: str, name: str) -> tuple[bytes, int, AnyObject] | None:
         """An object that is no pod, with its key and revision. Not to be changed."""
@@ -180,6 +204,8 @@ class Cache:
         name = self._keys.parse(entry.key)
         if name is None:
             # The epoch; or a kind that a later version stores and this one does not read.
+            if (group := self._keys.group_of_plan(entry.key)) is not None:
+                yield self._put_plan(group, entry)
             suspect = self._keys.uid_of_suspect(entry.key)
             if suspect is not None:
                 self.suspects[suspect] = _deaths(entry.value)
@@ -271,6 +297,9 @@ class Cache:
             yield from self._object_gone(key)
         elif (suspect := self._keys.uid_of_suspect(key)) is not None:
             self.suspects.pop(suspect, None)
+        elif (group := self._keys.group_of_plan(key)) is not None and group in self.plans:
+            del self.plans[group]
+            yield PlanChanged(group, None)
 
     def _set_aside(self, key: bytes) -> Iterator[CacheChange]:
         """What was known under the key cannot be relied on any more; a pod on a node goes on taking up its room."""
@@ -295,6 +324,18 @@ class Cache:
             kind, metadata = kinds.of_message(gone).name, gone.metadata
             self._snapshot.set_object(kind, metadata.namespace, metadata.name, None)
             yield ObjectChanged(kind, gone, None)
+
+    def _put_plan(self, group: str, entry: Entry) -> PlanChanged:
+        self.poisoned.pop(entry.key, None)
+        try:
+            stored = decode_plan(entry.value, entry.mod_revision, entry.key)
+            plan = RecordedPlan(entry.mod_revision, stored.group_plan, stored.leader_write.decided_at_revision)
+        except PoisonedObject as problem:
+            self.poisoned[entry.key] = str(problem)
+            self.unreported.append(f"the plan of pod group {group} at revision {entry.mod_revision} is set aside: {problem}")
+            plan = RecordedPlan(entry.mod_revision, None)
+        self.plans[group] = plan
+        return PlanChanged(group, plan)
 
     def _put_node(self, key: bytes, node: Node) -> NodeChanged:
         old = self._objects.get(key)

@@ -12,7 +12,7 @@ from rayched.api.node_difference import EVERYTHING, NodeDifference
 from rayched.api.stages import Stage
 from rayched.snapshot.templates import PodTemplate
 from rayched.v1.core_pb2 import Node, Pod, PodStatus
-from rayched.v1.storage_pb2 import Stored
+from rayched.v1.storage_pb2 import GroupPlan, Stored
 
 
 def told_by(status: PodStatus) -> tuple[str, bool, bool]:
@@ -116,4 +116,20 @@ class ObjectChanged(NamedTuple):
     new: AnyObject | None
 
 
-CacheChange = PodChanged | NodeChanged | ObjectChanged
+class RecordedPlan(NamedTuple):
+    """The plan of a group as it lies in the store."""
+
+    revision: int
+    plan: GroupPlan | None
+    """None: it cannot be read. Not to be changed."""
+    decided_at: int = 0
+
+
+class PlanChanged(NamedTuple):
+    """The plan of a group, named by namespace/name, came, changed, or went (`new` is None)."""
+
+    group: str
+    new: RecordedPlan | None
+
+
+CacheChange = PodChanged | NodeChanged | ObjectChanged | PlanChanged

@@ -26,7 +26,7 @@ from typing import Final, assert_never
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.api.stages import Stage
-from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, PodChanged, PodRecord, nominated_in
+from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, PlanChanged, PodChanged, PodRecord, nominated_in
 from rayched.core.exchange.messages import AssignedPod, ClusterChange, LogEntry, PendingPodGone, PendingPodSeen, SentObject
 from rayched.framework.cluster_event import (
     ASSIGNED_POD_ADD,
@@ -87,6 +87,8 @@ class QueueFeed:
             return self._node(change)
         if isinstance(change, ObjectChanged):
             return self._object(change.kind, change.old, change.new)
+        if isinstance(change, PlanChanged):
+            return ()
         assert_never(change)
 
     def pending_pod(self, record: PodRecord, now: float, *, is_new: bool = True) -> Told:

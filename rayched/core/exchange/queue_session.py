@@ -141,6 +141,10 @@ class QueueLink:
         """The queue was told of the pod and not yet that it ended, or waits for its outcome."""
         return uid in self._queued or uid in self._in_flight
 
+    def is_handed_out(self, uid: str) -> bool:
+        """The queue waits for its outcome."""
+        return uid in self._in_flight
+
     def tell(self, entry: LogEntry, templates: Collection[PodTemplate] = ()) -> None:
         """Append to the log. That a pod is gone is left out where the queue does not know it, or not any more."""
         kind = type(entry)

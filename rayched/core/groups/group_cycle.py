@@ -39,6 +39,12 @@ from rayched.store.transactions import BYTES_MAX, TOGETHER_MAX
 _BYTES_A_MEMBER: Final = 1_024
 """What stands around a member in its transaction, its node included."""
 _BYTES_A_GROUP: Final = 64 << 10
+_BYTES_A_PLANNED: Final = 12
+"""What stands around a member in a plan."""
+PLAN_MEMBERS_MAX: Final = 2_000
+PLAN_BYTES_MAX: Final = 256 << 10
+KEYS_MAX_BY_DEFAULT: Final = 120
+"""Keys in a transaction of an etcd that is left at its default of 128 operations, with some to spare."""
 PROGRESS_MEMBERS: Final = 32
 
 
@@ -47,8 +53,10 @@ class GroupPlacement:
     """Attempts that have each chosen a node and hold room there."""
 
     attempts: tuple[Attempt, ...]
+    is_one: bool = True
+    """One transaction takes them; else they take a plan."""
     left: GroupFailure | None = None
-    """Why some members are left over; None: none is, or the transaction takes no more."""
+    """Why some members are left over; None: none is, or the plan takes no more."""
     domain: str = ""
     """Of a group with a topology: label=value."""
 
@@ -87,21 +95,28 @@ class GroupQuestion:
 
 
 class TransactionRoom:
-    """What one transaction takes: keys that it compares, and bytes."""
+    """What a plan takes, members and bytes; and whether one transaction does, keys that it compares and bytes."""
 
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
+    def __init__(self, cache: Cache, keys_max: int = TOGETHER_MAX) -> None:
+        self._cache, self._keys_max = cache, keys_max
         self._keys: set[bytes] = set()
         self._bytes = _BYTES_A_GROUP
+        self._plan_bytes = 0
+        self.is_one = True
+        """One transaction takes all so far."""
 
-    def takes(self, record: PodRecord, node_name: str) -> bool:
-        """Whether this member fits in as well; then it is in."""
+    def takes(self, record: PodRecord, node_name: str, n_members: int) -> bool:
+        """Whether this member fits into a plan as well; with it there are so many."""
+        self._plan_bytes += len(record.uid) + len(record.name) + len(node_name) + _BYTES_A_PLANNED
+        if self._plan_bytes > PLAN_BYTES_MAX or n_members > PLAN_MEMBERS_MAX:
+            return False
+        if not self.is_one:
+            return True
         keys = {record.key, self._cache.node_guard(node_name)[0], self._cache.taken_guard(node_name)[0]}
         size = self._bytes + len(record.value) + _BYTES_A_MEMBER
-        if len(self._keys | keys) > TOGETHER_MAX or size > BYTES_MAX:
-            return False
         self._keys |= keys
         self._bytes = size
+        self.is_one = len(self._keys) <= self._keys_max and size <= BYTES_MAX
         return True
 
 
@@ -117,6 +132,11 @@ class GroupCycle:
         self._snapshot, self._cache, self._scheduler, self._progress = snapshot, cache, scheduler, progress
         self._measures = measures
         self._domains = Domains(snapshot)
+        self._keys_max = TOGETHER_MAX
+
+    def was_too_large(self, n_keys: int) -> None:
+        """The store refused a transaction of so many keys as it stands: larger ones are not tried any more."""
+        self._keys_max = KEYS_MAX_BY_DEFAULT if n_keys > KEYS_MAX_BY_DEFAULT else min(self._keys_max, n_keys - 1)
 
     def question(self, state: GroupState, began: int, now: float, now_unix: float) -> GroupQuestion:
         """At least one member is free."""
@@ -225,7 +245,7 @@ class GroupCycle:
         attempts: list[Attempt] = []
         failed: set[PodTemplate] = set()
         first: tuple[PodRecord, AttemptFailure] | None = None
-        room = TransactionRoom(self._cache)
+        room = TransactionRoom(self._cache, self._keys_max)
         n_freed = len(self._scheduler.freed)
         for count, member in enumerate(members):
             if len(attempts) + len(members) - count < needed:
@@ -242,13 +262,13 @@ class GroupCycle:
                     continue
                 return self._undone(attempts, n_freed, GroupFailure(result, len(attempts), member))
             attempts.append(result)
-            if not room.takes(member, result.node_name):
+            if not room.takes(member, result.node_name, len(attempts)):
                 self._scheduler.roll_back(attempts.pop())
                 break
         if attempts and (len(attempts) >= needed or not self.RULE_A_GROUP_IS_WHOLE):
             del self._scheduler.freed[n_freed:]
             left = None if first is None else GroupFailure(first[1], len(attempts), first[0])
-            return GroupPlacement(tuple(attempts), left)
+            return GroupPlacement(tuple(attempts), room.is_one, left)
         if first is None:
             return self._undone(attempts, n_freed, GroupFailure(_too_large(len(attempts), needed), len(attempts), None))
         return self._undone(attempts, n_freed, GroupFailure(first[1], len(attempts), first[0]))
@@ -283,7 +303,7 @@ def _no_domain(key: str, n_nodes: int) -> AttemptFailure:
 
 def _too_large(n_fit: int, needed: int) -> AttemptFailure:
     why = (
-        f"{needed} members have to be bound at once, and one transaction takes {n_fit} of them "
-        f"({TOGETHER_MAX} keys, {BYTES_MAX} bytes): larger groups are not supported yet"
+        f"{needed} members have to be bound together, and a plan takes {n_fit} of them "
+        f"(at most {PLAN_MEMBERS_MAX} members and {PLAN_BYTES_MAX} bytes)"
     )
     return AttemptFailure(error(why), why)

@@ -1,7 +1,7 @@
 """What the scheduler counts about groups, under the names of kube-scheduler 1.37.
 
-An attempt counts once whatever the number of members. It lasts from the begin of its cycle until its placement is committed or it
-has failed; its algorithm is the time of the cycle alone, the search for victims included.
+An attempt counts once whatever the number of members. It lasts from the begin of its cycle until its placement is committed, by a
+plan until that is over, or it has failed; its algorithm is the time of the cycle alone, the search for victims included.
 
 Owner: the AttemptMeasures. Cost: 2 µs an attempt.
 """

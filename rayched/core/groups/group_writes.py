@@ -1,7 +1,8 @@
 """The writes of pod groups: a placement in one transaction, and the condition that says why a group has none.
 
 ```
-If   epoch, the PodGroup, each member, each distinct node, and what tells of pods that took room there, are as they were
+If   epoch, the PodGroup, each member, each distinct node, and what tells of pods that took room there, are as they were,
+     and there is no plan for the group
 Then put every member with its node, and the PodGroup with its condition
 Else read them
 ```
@@ -211,15 +212,18 @@ class GroupCommits:
         """A placement of this group is on its way."""
         return any(one.uid == uid for one in (*self._decided, *self._sent.values()))
 
-    def decided(self, state: GroupState, placement: GroupPlacement, began: int) -> None:
-        """Remember what the placement was decided on."""
+    def decided(self, state: GroupState, placement: GroupPlacement, began: int) -> DecidedGroup:
+        """Remember what the placement was decided on. It is sent in one transaction where it fits."""
         cache = self._cache
         for attempt in placement.attempts:
             self._statuses.drop(attempt.uid)
         nodes = dict.fromkeys(attempt.node_name for attempt in placement.attempts)
         guards = tuple(cache.node_guard(node) for node in nodes)
         self._conditions.drop(state.uid)
-        self._decided.append(DecidedGroup(state, state.uid, began, placement.attempts, guards, cache.revision))
+        decided = DecidedGroup(state, state.uid, began, placement.attempts, guards, cache.revision)
+        if placement.is_one:
+            self._decided.append(decided)
+        return decided
 
     def stop(self) -> None:
         """The term is over or interrupted: what was not sent is rolled back."""
@@ -247,6 +251,10 @@ class GroupCommits:
 
     def is_mine(self, write: GuardedPut) -> bool:
         return write.attempt in self._sent
+
+    def too_large(self, write: GuardedPut) -> DecidedGroup:
+        """The store takes no such transaction: the placement is on its way no more, and keeps its room."""
+        return self._sent.pop(write.attempt)
 
     def outcome(self, write: GuardedPut, outcome: Outcome) -> tuple[DecidedGroup, list[Attempt], bool]:
         """What became of a placement: its attempts that had not ended, and whether they are bound; else they are undone."""
@@ -291,17 +299,22 @@ class GroupCommits:
             puts.append((record.key, value))
         taken = dict.fromkeys(cache.taken_guard(attempt.node_name) for attempt in decided.attempts)
         name = self._bindings.next_id()
-        n_bound = state.satisfied + len(members)
-        message = f"{n_bound} of {state.n_present} members are bound; {state.min_count} are needed"
+        message = bound_words(state, state.satisfied + len(members))
         write = LeaderWrite(op=OP_GROUP, epoch=epoch, attempt=name, decided_at_revision=decided.decided_at)
         value = encode(with_condition(group, "True", REASON_SCHEDULED, message, now_unix), write)
-        return TogetherPut(key, revision, value, (*members, *decided.guards, *taken), tuple(puts), name)
+        no_plan = cache.plan_key(state.name), 0
+        return TogetherPut(key, revision, value, (*members, *decided.guards, *taken, no_plan), tuple(puts), name)
 
 
 def _was_written(conflict: Conflict, decided: DecidedGroup) -> bool:
     """The PodGroup has gone, or was written to since; but a member is where this transaction has put it."""
     # Members are compared first, in the order of the attempts.
     return any(is_on(entry, attempt) for entry, attempt in zip(conflict.also, decided.attempts, strict=False))
+
+
+def bound_words(state: GroupState, n_bound: int) -> str:
+    """Message of a group that was bound."""
+    return f"{n_bound} of {state.n_present} members are bound; {state.min_count} are needed"
 
 
 def conditions_words(state: GroupState, failure: GroupFailure) -> tuple[str, str]:

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from rayched.api.defaulting import PREEMPT_LOWER_PRIORITY
 from rayched.api.stages import Stage
-from rayched.core.cache.records import ObjectChanged, PodChanged, PodRecord
+from rayched.api.termination import GROUP_INCOMPLETE, is_disrupted
+from rayched.core.cache.records import NodeChanged, ObjectChanged, PodChanged, PodRecord
 from rayched.core.exchange.messages import GROUP_MARK
 from rayched.core.writes.pod_patches import REASON_ERROR, REASON_UNSCHEDULABLE, NotScheduled
 from rayched.store.codec import decode_stored
@@ -44,6 +45,9 @@ class MemberTerms(NamedTuple):
 class GroupState:
     """One group, with its members, and what the queue has been told of it."""
 
+    RULE_FAILED_MEMBERS_DO_NOT_COUNT: ClassVar[bool] = True
+    """Broken by tests alone."""
+
     __slots__ = (
         "bound",
         "done",
@@ -55,6 +59,8 @@ class GroupState:
         "is_held",
         "is_told",
         "name",
+        "plan_problem",
+        "released",
         "since",
         "template",
         "terms",
@@ -88,6 +94,10 @@ class GroupState:
         """When it entered the queue, for members that are left over."""
         self.template = -1
         """The template that stands for the group in the queue."""
+        self.released: set[str] = set()
+        """Members that were told to end because the group was incomplete."""
+        self.plan_problem = ""
+        """Why its plan cannot be read, where it has such a one."""
         self.is_held = False
         """Something was in the way when it was last looked at."""
 
@@ -128,7 +138,7 @@ class GroupState:
 
     @property
     def is_empty(self) -> bool:
-        return self.group is None and not (self.waiting or self.bound or self.done)
+        return self.group is None and not (self.waiting or self.bound or self.done or self.plan_problem)
 
     def hold(self) -> NotScheduled | None:
         """Why the group is not to be tried now, as its members are told; None: nothing is in the way."""
@@ -136,6 +146,8 @@ class GroupState:
             return NotScheduled(REASON_UNSCHEDULABLE, f"waiting for pod group {self.name}: it does not exist")
         if mixed := self._mixed():
             return NotScheduled(REASON_ERROR, mixed)
+        if self.plan_problem:
+            return NotScheduled(REASON_ERROR, f"waiting for pod group {self.name}: {self.plan_problem}")
         if self.gated:
             return NotScheduled(REASON_UNSCHEDULABLE, f"waiting for pod group {self.name}: a member has scheduling gates")
         if self.n_present < self.min_count:
@@ -190,12 +202,21 @@ class GroupMembership:
         """The group whose object has this uid."""
         return self._by_uid.get(uid)
 
+    def failed_in_other_domain(self, change: NodeChanged) -> list[GroupState]:
+        """Groups with a topology that failed, where the node is in another domain now: no plugin of a member knows of that."""
+        old, new = change.old, change.new
+        if new is None:
+            return []
+        now, before = new.metadata.labels, {} if old is None else old.metadata.labels
+        found = [state for state in self._groups.values() if state.topology and state.has_failed]
+        return [state for state in found if now.get(state.topology, "") != before.get(state.topology, "")]
+
     def member_changed(self, change: PodChanged) -> GroupState | None:
         """The group of the pod, with the pod where it stands now. None: nothing is left of the group."""
         record = change.new or change.old
         assert record is not None
         uid, template = record.uid, record.template
-        state = self._state(f"{template.namespace}/{template.pod_group}")
+        state = self.state_of(f"{template.namespace}/{template.pod_group}")
         self._forget(state, uid)
         if change.new is not None:
             self._take(state, change.new)
@@ -206,7 +227,7 @@ class GroupMembership:
         old, new = change.old, change.new
         message = new or old
         assert isinstance(message, PodGroup)
-        state = self._state(f"{message.metadata.namespace}/{message.metadata.name}")
+        state = self.state_of(f"{message.metadata.namespace}/{message.metadata.name}")
         if isinstance(old, PodGroup):
             self._by_uid.pop(old.metadata.uid, None)
         state.group = new if isinstance(new, PodGroup) else None
@@ -214,7 +235,8 @@ class GroupMembership:
             self._by_uid[state.group.metadata.uid] = state
         return (state, old if isinstance(old, PodGroup) else None) if self._kept(state) is not None else None
 
-    def _state(self, name: str) -> GroupState:
+    def state_of(self, name: str) -> GroupState:
+        """The group of this name, from now on known if it was not."""
         return self._groups.setdefault(name, GroupState(name))
 
     def prune(self, state: GroupState) -> None:
@@ -235,6 +257,7 @@ class GroupMembership:
             if not state.terms[terms]:
                 del state.terms[terms]
         state.done.discard(uid)
+        state.released.discard(uid)
         state.gated.discard(uid)
 
     @staticmethod
@@ -247,11 +270,13 @@ class GroupMembership:
             return
         pod = decode_stored(record.value, record.mod_revision).object.pod
         if pod.metadata.HasField("deletion_timestamp"):
+            if is_disrupted(pod, GROUP_INCOMPLETE):
+                state.released.add(record.uid)
             return
         if record.stage is Stage.BOUND:
             state.bound[record.uid] = terms = _terms_of(record)
             state.terms[terms] += 1
-        elif pod.status.phase == SUCCEEDED:
+        elif pod.status.phase == SUCCEEDED or not GroupState.RULE_FAILED_MEMBERS_DO_NOT_COUNT:
             state.done.add(record.uid)
 
 

@@ -38,7 +38,7 @@ from rayched.scheduler.attempt import Attempt, AttemptFailure
 from rayched.scheduler.scheduler import Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.store.entries import Entry
-from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, TransactionRefused
+from rayched.store.transactions import BYTES_MAX, WRITES_MAX, Committed, Conflict, GuardedPut, Outcome, TransactionRefused, Write
 
 READY_MAX: Final = 1_024
 """Bindings that wait to be sent; with more nothing is decided until the store takes some."""
@@ -66,10 +66,14 @@ _Ready = tuple[Attempt, tuple[bytes, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
+class LostRace:
     """States that the cache has to reach: for each key the revision compared and the one found (0: not there)."""
 
     keys: tuple[tuple[bytes, int, int], ...]
+
+    def is_shown(self, cache: Cache) -> bool:
+        """The cache has what refused the write: another one would not be refused for the same reason."""
+        return all(_has_reached(cache, *key) for key in self.keys)
 
 
 class Bindings:
@@ -91,7 +95,7 @@ class Bindings:
         """A write that did not fit into the last transaction."""
         self._sent: dict[str, Attempt] = {}
         """By attempt id."""
-        self._lost: dict[str, _Lost] = {}
+        self._lost: dict[str, LostRace] = {}
 
     @property
     def n_unsent(self) -> int:
@@ -241,24 +245,16 @@ class Bindings:
 
     def lose(self, uid: str, write: GuardedPut, conflict: Conflict) -> None:
         """The pod's write lost a race: it is worth another attempt when the cache shows what it lost to."""
-        self._lost[uid] = _lost(write, conflict)
+        self._lost[uid] = lost_race(write, conflict)
 
     def resolved(self) -> Iterator[EndedAttempt]:
         """Pods whose lost race the cache shows by now."""
         if not self._lost:
             return
         for uid, lost in list(self._lost.items()):
-            if all(self._has_reached(*key) for key in lost.keys):
+            if lost.is_shown(self._cache):
                 del self._lost[uid]
                 yield EndedAttempt(uid, AttemptEnd.AGAIN)
-
-    def _has_reached(self, key: bytes, compared: int, found: int) -> bool:
-        known = self._cache.revision_of(key)
-        if compared == found:
-            return True
-        if not found:
-            return known != compared
-        return known >= found or (known == 0 and compared != 0)
 
 
 def is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
@@ -268,12 +264,23 @@ def is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
     return record.template is attempt.template or record.template.content == attempt.template.content
 
 
-def _lost(write: GuardedPut, conflict: Conflict) -> _Lost:
+def _has_reached(cache: Cache, key: bytes, compared: int, found: int) -> bool:
+    known = cache.revision_of(key)
+    if compared == found:
+        return True
+    if not found:
+        return known != compared
+    return known >= found or (known == 0 and compared != 0)
+
+
+def lost_race(write: Write, conflict: Conflict) -> LostRace:
+    """What the cache has to show of a write that was refused."""
     compared = ((write.key, write.mod_revision), *write.also)
     found: tuple[Entry | None, ...] = (conflict.current, *conflict.also)
-    return _Lost(
+    return LostRace(
         tuple(
-            (key, revision, entry.mod_revision if entry is not None else 0)
+            # What stood for all keys below it was answered by one of them.
+            (key, revision, 0) if entry is None else (entry.key, revision, entry.mod_revision)
             for (key, revision), entry in zip(compared, found, strict=True)
         )
     )

@@ -26,6 +26,7 @@ REASON_ELECTED: Final = "LeaderElection"
 REASON_REVOKED: Final = "LeaderRevoked"
 REASON_EVICTED: Final = "TaintManagerEviction"
 NODE_CONTROLLER: Final = "node-controller"
+GROUPS: Final = "pod-groups"
 TAINT_CONTROLLER: Final = "taint-eviction-controller"
 LEASE_NAMESPACE, LEASE_NAME = "kube-system", "kube-scheduler"
 _CUT_OFF_BYTES: Final = NODE_NOT_READY.encode()
@@ -58,6 +59,16 @@ def failed_scheduling(record: PodRecord, message: str) -> EventOccurrence:
 
 def group_failed(group: Subject, scheduler_name: str, message: str) -> EventOccurrence:
     return EventOccurrence(group, WARNING, REASON_FAILED, message, scheduler_name)
+
+
+def group_incomplete(group: Subject, message: str) -> EventOccurrence:
+    """A gang that was bound has fewer members than it needs."""
+    return EventOccurrence(group, WARNING, "GroupIncomplete", message, GROUPS)
+
+
+def group_released(group: Subject, message: str) -> EventOccurrence:
+    """The members that it has left end."""
+    return EventOccurrence(group, WARNING, "GroupReleased", message, GROUPS)
 
 
 def preempted(victim: PodRecord, node_name: str, by_uid: str, component: str) -> EventOccurrence:

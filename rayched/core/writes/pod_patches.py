@@ -14,7 +14,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 
-from rayched.api.termination import PREEMPTION_BY_SCHEDULER, ask_to_end, mark_disrupted
+from rayched.api.termination import GROUP_INCOMPLETE, PREEMPTION_BY_SCHEDULER, ask_to_end, mark_disrupted
 from rayched.api.wire import varint
 from rayched.core.cache.records import PodRecord
 from rayched.store.codec import encode
@@ -194,6 +194,16 @@ def preempted_value(value: bytes, scheduler_name: str, write: LeaderWrite, now_u
     ask_to_end(pod, max(1, pod.spec.termination_grace_period_seconds), now_seconds)
     message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
     mark_disrupted(pod, PREEMPTION_BY_SCHEDULER, message, now_seconds)
+    return encode(item, write)
+
+
+def released_value(value: bytes, group: str, write: LeaderWrite, now_unix: float) -> bytes:
+    """A member of an incomplete group, given as it is stored: told to end, as a victim is."""
+    item = Object()
+    item.CopyFrom(Stored.FromString(value).object)
+    pod, now_seconds = item.pod, int(now_unix)
+    ask_to_end(pod, max(1, pod.spec.termination_grace_period_seconds), now_seconds)
+    mark_disrupted(pod, GROUP_INCOMPLETE, f"pod group {group} has too few members", now_seconds)
     return encode(item, write)
 
 

@@ -1,0 +1,41 @@
+"""A group as one entry of the queue.
+
+Pure. Owner: `PodGroups`.
+"""
+
+from __future__ import annotations
+
+from rayched.core.cache.records import PodRecord
+from rayched.core.exchange.messages import PendingPodGone, PendingPodSeen
+from rayched.core.exchange.queue_session import QueueLink
+from rayched.core.groups.membership import GroupState
+
+
+def enter(state: GroupState, record: PodRecord | None, link: QueueLink, now: float) -> None:
+    """The group enters the queue, with this member standing for it; without one it does not."""
+    state.is_held = False
+    if record is None or state.group is None:
+        state.since = None
+        return
+    state.uid, state.is_told, state.has_failed = state.group.metadata.uid, True, False
+    state.since = now if state.since is None else state.since
+    state.template = record.template.id
+    priority = state.group.spec.priority
+    link.tell(PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, state.since), (record.template,))
+
+
+def leave(state: GroupState, link: QueueLink) -> None:
+    """The group leaves the queue. One that was handed out does so when its turn comes: till then it may be back."""
+    if link.is_handed_out(state.uid) and state.group is not None and state.group.metadata.uid == state.uid:
+        return
+    link.tell(PendingPodGone(state.uid, state.entry_name))
+    state.is_told, state.since = False, None
+
+
+def stand_in(state: GroupState, record: PodRecord, link: QueueLink, now: float) -> None:
+    """This member stands for the group from now on: its plugins decide what may help."""
+    if record.template.id == state.template or not link.is_known(state.uid) or state.group is None:
+        return
+    state.template = record.template.id
+    priority = state.group.spec.priority
+    link.tell(PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, now, is_new=False), (record.template,))
