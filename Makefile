@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace kubectl chaos failover flood hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace kubectl chaos failover flood groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ hostile: $(STAMP) ## 10,000 legal pods that cost as much as they may beside 200 
 
 storage: $(STAMP) ## an etcd that is full, slow, wiped or restored under replicas that run or are paused: make storage [ARGS="--only slow"]
 	@$(BIN)/python -m tests.chaos.storage $(ARGS)
+
+groups: $(STAMP) ## two gangs for one room, 100 gangs for the room of 50, and their speed: make groups [ARGS="--only rivals"]
+	@$(BIN)/python -m tests.chaos.groups $(ARGS)
 
 flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left alone and killed: make flood [ARGS=...]
 	@$(BIN)/python -m benchmarks.flood $(ARGS)
