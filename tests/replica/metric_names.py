@@ -86,6 +86,8 @@ METRICS: dict[str, tuple[str, set[str], bool]] = {
     "rayched_audit_lines_waiting": ("gauge", set(), True),
     "rayched_audit_failing": ("gauge", set(), True),
     "rayched_cache_revision": ("gauge", set(), True),
+    "rayched_group_plans": ("gauge", set(), True),
+    "rayched_group_incomplete": ("gauge", set(), True),
     "rayched_cache_revision_lag": ("gauge", set(), True),
     "rayched_actor_up": ("gauge", {"actor"}, True),
     "rayched_actor_restarts_total": ("counter", {"kind"}, False),
