@@ -184,3 +184,14 @@ def test_the_next_leader_finishes_at_once_what_was_begun(leader: Replica) -> Non
     successor.lead()
     successor.settle()
     assert ending(successor) == ["train-0", "train-2"]
+
+
+def test_an_explanation_counts_the_room_that_is_held_for_the_group_itself_and_it_stays_held(leader: Replica) -> None:
+    lost = having_lost_one(leader, annotated())
+    put_group(leader.store, a_group(least=4))
+    put_members(leader.store, 2, first=3, cpu="3")
+    leader.settle()
+    assert len(bound_of(leader)) == 2 and held(leader) == [lost]
+    told = leader.core.groups.look("default/train")
+    assert told is not None and (told.fit, told.waiting) == (1, 2)
+    assert held(leader) == [lost]
