@@ -11,6 +11,9 @@ A replica that passes a call on says for whom (`rayched-for`), and so does a gat
 users; that is believed from these alone, and whom they name is judged anew. A gateway speaks for users of its own cluster only:
 it is no way to the rights of agents and replicas. Only a replica's word on how often a question was passed on counts.
 
+Whoever is asked for has shown nothing here, so it is no wrong credential of the asking address when they are refused: that is
+found by `authorize`, and not by `identify`.
+
 Who shows a bearer token is the identity that it stands for, on a connection with TLS and without a certificate, and nowhere
 else. A token for somebody else was made by an administrator, and counts while that is one.
 
@@ -137,7 +140,8 @@ class CallGuard:
         """Once it is known who calls. Raises UNAUTHENTICATED where they are refused whatever they ask for."""
         caller.granted = self.authorizer.table.limits_of(caller.identity)
         caller.serial = self._serial_of(context)
-        self.check(caller)
+        if not caller.passed_on_by:
+            self.check(caller)
         return caller
 
     def _shown_by(self, shown: str, peer: str) -> Caller:
@@ -172,7 +176,9 @@ class CallGuard:
             raise ApiFailure(Code.PERMISSION_DENIED, text)
 
     def authorize(self, caller: Caller, call: str) -> None:
-        """Before anything of the request is read. Raises PERMISSION_DENIED."""
+        """Before anything of the request is read. Raises PERMISSION_DENIED, UNAUTHENTICATED."""
+        if caller.passed_on_by:
+            self.check(caller)
         if caller.token is not None and call == "Access.IssueToken":
             raise denied(caller.identity.uri, call, "a token makes no other one, which would outlive it; a certificate may")
         if not RULE_ACCESS_BEFORE_READING:

@@ -42,9 +42,9 @@ class Caller:
     serial: str = ""
     """Of the certificate that was shown."""
     passed_on_by: str = ""
-    """The URI of the replica that asks for it."""
+    """The URI of the replica or the gateway that asks for it."""
     claimed: str = ""
-    """For whom it says that it asks, though it is no replica."""
+    """For whom it says that it asks, though it is neither."""
     granted: BindingLimits = NO_LIMITS
     """How much the identity may have, by its bindings."""
     facts: Facts = ()
@@ -71,6 +71,16 @@ class Caller:
     def key(self) -> str:
         """What its limits and its turns go by."""
         return self.address if self.proves_nothing else self.identity.uri
+
+    @property
+    def by_gateway(self) -> bool:
+        """A gateway makes it, for one of its users or in its own name."""
+        return self.identity.kind is IdentityKind.WEB or (bool(self.passed_on_by) and not self.is_passed_on)
+
+    @property
+    def stream_key(self) -> tuple[str, str]:
+        """What its streams are counted by: the connection, and of a gateway's, which all its users share, the user."""
+        return self.peer, self.key if self.by_gateway else ""
 
     @property
     def is_local(self) -> bool:

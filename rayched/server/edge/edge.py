@@ -73,8 +73,8 @@ class Edge:
         """By caller, and whether they are wide."""
         self.connections_of: dict[str, Counter[str]] = {}
         """By caller: connections with calls."""
-        self.streams_of: Counter[str] = Counter()
-        """By connection."""
+        self.streams_of: Counter[tuple[str, str]] = Counter()
+        """By connection, and the user where it is a gateway's."""
         self._buckets = TokenBuckets()
         self._wrong = WrongCredentials()
         self._stored = StoreFlow()
@@ -90,7 +90,7 @@ class Edge:
             raise self.refused(traits, "calls", f"this replica has {self.limits.calls} calls in flight")
         if unary and self.calls_of[caller.key] >= limits.calls:
             raise self.refused(traits, "caller-calls", f"{caller.key} has {limits.calls} calls in flight; make fewer at a time")
-        if not unary and self.streams_of[caller.peer] >= limits.streams_a_connection:
+        if not unary and self.streams_of[caller.stream_key] >= limits.streams_a_connection:
             text = f"a connection of {caller.key} has {limits.streams_a_connection} streams open; open them on another one"
             raise self.refused(traits, "connection-streams", text)
         open_to: Counter[str] = self.connections_of.get(caller.key, Counter())

@@ -54,7 +54,7 @@ class Passage:
             edge.calls += 1
             edge.calls_of[caller.key] += 1
         else:
-            edge.streams_of[caller.peer] += 1
+            edge.streams_of[caller.stream_key] += 1
         edge.connections_of.setdefault(caller.key, Counter())[caller.peer] += 1
 
     def over(self, _: Any = None) -> None:
@@ -70,7 +70,7 @@ class Passage:
             edge.calls -= 1
             _less(edge.calls_of, key)
         else:
-            _less(edge.streams_of, self.caller.peer)
+            _less(edge.streams_of, self.caller.stream_key)
         _less(edge.connections_of[key], self.caller.peer)
         if not edge.connections_of[key]:
             del edge.connections_of[key]
