@@ -11,6 +11,8 @@ from typing import Final
 IDENTITY_METADATA: Final = "rayched-identity"
 FOR_METADATA: Final = "rayched-for"
 """In whose name a replica or a gateway makes a call: the URI of an identity, which is believed from these alone."""
+FOR_SERIAL_METADATA: Final = "rayched-for-serial"
+"""The serial number of the certificate that whom a gateway names has shown to it, hexadecimal; believed from gateways alone."""
 _NODE_PREFIX: Final = "system:node:"
 
 

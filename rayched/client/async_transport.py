@@ -15,7 +15,7 @@ import grpc
 import tenacity
 from google.protobuf.message import Message
 
-from rayched.api.identity import FOR_METADATA
+from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
@@ -35,10 +35,11 @@ class AsyncTransport:
         self._closing: set[asyncio.Task[None]] = set()
         self._metadata: tuple[tuple[str, str], ...] | None = None
 
-    def asking_for(self, uri: str) -> AsyncTransport:
-        """The same connections for calls in the name of an identity. Replicas believe it of those who may ask for others."""
+    def asking_for(self, uri: str, serial: str) -> AsyncTransport:
+        """The same connections for calls in the name of an identity, which has shown the certificate of this serial number.
+        Replicas believe it of those who may ask for others."""
         found = copy.copy(self)
-        found._metadata = ((FOR_METADATA, uri),)
+        found._metadata = ((FOR_METADATA, uri), (FOR_SERIAL_METADATA, serial))
         return found
 
     async def call(

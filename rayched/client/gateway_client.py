@@ -13,10 +13,11 @@ from rayched.v1.services_pb2 import ListResponse
 class AsyncGatewayClient(AsyncClient):
     """An AsyncClient that hands pages and tokens through."""
 
-    def asking_for(self, uri: str) -> AsyncGatewayClient:
-        """The same connections for calls in the name of a user, who is judged in its place. The URI of an identity."""
+    def asking_for(self, uri: str, serial: str) -> AsyncGatewayClient:
+        """The same connections for calls in the name of a user, who is judged in its place. The URI of an identity, and the
+        serial number of the certificate that it has shown, hexadecimal."""
         found = copy.copy(self)
-        found._transport = self._transport.asking_for(uri)
+        found._transport = self._transport.asking_for(uri, serial)
         return found
 
     async def list_page(

@@ -113,7 +113,7 @@ def _application(client: AsyncGatewayClient, tls: GatewayTls | None, page: PageF
     """What is served at which place."""
 
     def client_of(identity: CallerIdentity) -> AsyncGatewayClient:
-        return client.asking_for(identity.uri) if identity.uri else client
+        return client.asking_for(identity.uri, identity.serial) if identity.uri else client
 
     judge = CallerJudge("", None) if tls is None else CallerJudge(tls.identity.trust_domain, tls.fault)
     front = GatewayFront(client, client_of, judge, time.time)

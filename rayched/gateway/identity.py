@@ -24,6 +24,7 @@ from aiohttp import web
 from rayched.access.identity import IdentityKind
 from rayched.gateway.statuses import StatusFailure
 from rayched.pki.callers import Peer, peer_with
+from rayched.pki.certificates import serial_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,11 @@ class CallerIdentity:
 
     uri: str
     """Of the user in whose name replicas are asked; empty: nobody in particular, and the gateway asks in its own name."""
+    serial: str
+    """Of the certificate that the user has shown, hexadecimal, as replicas look it up in their deny list."""
 
 
-NOBODY: Final = CallerIdentity("")
+NOBODY: Final = CallerIdentity("", "")
 
 
 FaultOf = Callable[[Peer], str]
@@ -55,12 +58,12 @@ class CallerJudge:
             raise StatusFailure(403, "Forbidden", "requests of pages in browsers are not answered")
         if self._fault_of is not None:
             # A bearer token that stands for a user is the other way in: it belongs here, before the certificate is asked for.
-            return CallerIdentity(self._certified(request, self._fault_of))
+            return self._certified(request, self._fault_of)
         if not is_loopback(_host_of(request.headers.get("Host", ""))):
             raise StatusFailure(403, "Forbidden", "the request's Host is not on loopback, where alone the gateway is")
         return NOBODY
 
-    def _certified(self, request: web.Request, fault_of: FaultOf) -> str:
+    def _certified(self, request: web.Request, fault_of: FaultOf) -> CallerIdentity:
         peer = peer_of(request)
         if peer is None:
             raise _unauthorized("the connection has no certificate: a kubeconfig of `rayched kubeconfig` names one")
@@ -72,7 +75,7 @@ class CallerJudge:
             raise _unauthorized(why)
         if peer.identity.kind is not IdentityKind.USER:
             raise StatusFailure(403, "Forbidden", f"{peer.identity} is no user, and the gateway answers users alone")
-        return peer.identity.uri
+        return CallerIdentity(peer.identity.uri, serial_text(peer.certificate.serial))
 
 
 def peer_of(request: web.Request) -> Peer | str | None:

@@ -9,7 +9,8 @@ The edge (edge/edge.py) asks the first two questions, and rpc.py the others.
 
 A replica that passes a call on says for whom (`rayched-for`), and so does a gateway (of the kind web) that asks for one of its
 users; that is believed from these alone, and whom they name is judged anew. A gateway speaks for users of its own cluster only:
-it is no way to the rights of agents and replicas. Only a replica's word on how often a question was passed on counts.
+it is no way to the rights of agents and replicas, nor to rights that outlive it, so it changes nothing of who may what. It says
+which certificate its user has shown (`rayched-for-serial`). Only a replica's word on how often a question was passed on counts.
 
 Whoever is asked for has shown nothing here, so it is no wrong credential of the asking address when they are refused: that is
 found by `authorize`, and not by `identify`.
@@ -40,8 +41,9 @@ from rayched.access.policy import AccessRole
 from rayched.access.requests import Facts, RequestFacts, facts_of
 from rayched.access.revocations import RevocationTable
 from rayched.access.tokens import TokenTable
-from rayched.api.identity import FOR_METADATA, IDENTITY_METADATA, node_identity, node_of
+from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA, IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
+from rayched.server.admission.write_gate import CALLS
 from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
 from rayched.server.errors import ApiFailure, Code, denied, unauthenticated, unavailable
 from rayched.server.peers import LOOK_SECONDS
@@ -57,6 +59,7 @@ INSECURE_ADMIN: Final = Identity(INSECURE_DOMAIN, IdentityKind.USER, "admin")
 INSECURE_BINDINGS: Final = (RoleBinding(INSECURE_ADMIN, AccessRole.ADMIN),)
 
 _ANSWERED_BEFORE: Final = frozenset({"Leadership", "Scheduling", "Health", "ServerReflection"})
+_ACCESS_WRITES: Final = frozenset(call for call in CALLS if call.startswith("Access."))
 _ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.RevokeToken"})
 """Calls about the caller where their requests name nobody."""
 _BOUND: Final = (IdentityKind.USER, IdentityKind.WEB, IdentityKind.NODES)
@@ -134,6 +137,7 @@ class CallGuard:
             raise ApiFailure(Code.PERMISSION_DENIED, f"{identity} may ask for users of its cluster alone, and {asker} is none")
         is_passed_on = identity.kind is not IdentityKind.WEB
         caller = Caller(asker, peer, address_of(peer), is_passed_on=is_passed_on, passed_on_by=identity.uri)
+        caller.asker_serial = "" if is_passed_on else _metadata(context, FOR_SERIAL_METADATA)
         return self._let_in(caller, context)
 
     def _let_in(self, caller: Caller, context: Any) -> Caller:
@@ -158,7 +162,11 @@ class CallGuard:
         """Whether a caller may go on, as far as what they show says. Raises UNAUTHENTICATED, PERMISSION_DENIED."""
         if caller.serial in self.revoked:
             # With the serial number, so that a client which has a newer one by now goes on.
-            raise unauthenticated(f"certificate {caller.serial} of {caller.identity} is revoked", caller.serial)
+            whose = caller.passed_on_by or caller.identity
+            raise unauthenticated(f"certificate {caller.serial} of {whose} is revoked", caller.serial)
+        if caller.asker_serial in self.revoked:
+            # Without it: that of the gateway, which is the client here, still counts.
+            raise unauthenticated(f"certificate {caller.asker_serial} of {caller.identity} is revoked")
         token = caller.token
         for uri in (caller.identity.uri, caller.passed_on_by, "" if token is None else token.maker.uri):
             if uri in self.revoked:
@@ -179,6 +187,8 @@ class CallGuard:
         """Before anything of the request is read. Raises PERMISSION_DENIED, UNAUTHENTICATED."""
         if caller.passed_on_by:
             self.check(caller)
+        if caller.by_gateway and call in _ACCESS_WRITES:
+            raise denied(caller.identity.uri, call, "through a gateway nothing is changed of who may what; ask a replica itself")
         if caller.token is not None and call == "Access.IssueToken":
             raise denied(caller.identity.uri, call, "a token makes no other one, which would outlive it; a certificate may")
         if not RULE_ACCESS_BEFORE_READING:

@@ -212,6 +212,24 @@ def test_a_watch_ends_with_the_certificate_and_with_the_binding(secured: Secured
 
 
 @pytest.mark.row("KC27")
+def test_a_certificate_that_the_cluster_refuses_is_refused_at_the_gateway(secured: Secured) -> None:
+    place = "/api/v1/namespaces/team-a/pods"
+    lost = secured.user("lena", "viewer", "team-a")
+    uri = f"spiffe://{secured.made.trust_domain}/user/lena"
+    serial = next(one.serial for one in secured.made.issued() if one.uri == uri)
+    kept = secured.tls(secured.issue("user", "lena"))
+    with WatchLines(secured.url, f"{place}?watch=true", lost) as lines:
+        assert lines.take(1)[0]["type"] == "ADDED"
+        secured.admin.revoke_certificate(serial)
+        last = list(lines)[-1]
+        assert (last["type"], last["object"]["reason"]) == ("ERROR", "Unauthorized")
+    refused = ask(secured.url, place, tls=lost)
+    assert reason_of(refused) == (401, "Unauthorized")
+    assert f"certificate {serial} of {uri} is revoked" in refused.document["message"]
+    assert ask(secured.url, place, tls=kept).status == 200, "she has another one"
+
+
+@pytest.mark.row("KC27")
 def test_new_files_are_in_force_at_the_next_handshake(secured: Secured) -> None:
     admin = secured.tls(secured.issue("user", "admin"))
 

@@ -41,6 +41,8 @@ class Caller:
     is_passed_on: bool = False
     serial: str = ""
     """Of the certificate that was shown."""
+    asker_serial: str = ""
+    """Of the certificate that was shown to the gateway which asks for its user."""
     passed_on_by: str = ""
     """The URI of the replica or the gateway that asks for it."""
     claimed: str = ""
