@@ -167,7 +167,7 @@ class CallRecord:
             "ms": 0.0 if stage is AuditStage.STARTED else round((time.perf_counter() - self._began) * 1e3, 3),
         }
         if caller is not None:
-            asked_for = caller.identity.uri if caller.is_passed_on else ""
+            asked_for = caller.identity.uri if caller.passed_on_by else ""
             common["uri"] = caller.passed_on_by if asked_for else caller.identity.uri
             common["on_behalf_of"], common["claimed"] = asked_for, caller.claimed
             common["roles"], common["binding"] = ",".join(sorted(caller.roles)), ",".join(sorted(caller.bindings))

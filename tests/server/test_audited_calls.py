@@ -238,6 +238,15 @@ def test_a_claim_to_ask_for_somebody_else_is_told(audited: Audited) -> None:
     assert line["on_behalf_of"] == IDENTITIES["viewer"] and "claimed" not in line
 
 
+@pytest.mark.row("KC28")
+def test_a_call_of_a_gateway_is_told_as_one_for_its_user(audited: Audited) -> None:
+    gateway = "spiffe://rayched-test/web/gateway"
+    call = audited.server.channel.unary_unary("/rayched.v1.Access/WhoAmI")
+    call(b"", timeout=5, metadata=((IDENTITY_METADATA, gateway), ("rayched-for", IDENTITIES["viewer"])))
+    line = audited.line("Access.WhoAmI")
+    assert (line["uri"], line["on_behalf_of"]) == (gateway, IDENTITIES["viewer"])
+
+
 def test_a_caller_that_is_refused_again_and_again_fills_no_log(audited: Audited) -> None:
     vera, more = audited.as_("viewer"), 60
     for _ in range(int(REFUSALS_AT_ONCE) + more):
