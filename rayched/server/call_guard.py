@@ -59,6 +59,8 @@ INSECURE_ADMIN: Final = Identity(INSECURE_DOMAIN, IdentityKind.USER, "admin")
 INSECURE_BINDINGS: Final = (RoleBinding(INSECURE_ADMIN, AccessRole.ADMIN),)
 
 _ANSWERED_BEFORE: Final = frozenset({"Leadership", "Scheduling", "Health", "ServerReflection"})
+_TO_BE_KNOWN_FOR: Final = frozenset({"Scheduling.Bind"})
+"""Of the services above, calls that change something."""
 _ACCESS_WRITES: Final = frozenset(call for call in CALLS if call.startswith("Access."))
 _ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.RevokeToken"})
 """Calls about the caller where their requests name nobody."""
@@ -260,6 +262,8 @@ class CallGuard:
         """While inside, a stream: it ends when its caller may not have it any more."""
         task = asyncio.current_task()
         assert task is not None
+        # It may have waited until here, where no change of who may what has found it.
+        self.check(caller)
         self._open[caller] = call, task
         try:
             yield
@@ -274,7 +278,8 @@ class CallGuard:
     def _refuse_what_is_not_known(self, call: str) -> None:
         """Who proves who they are may be refused, and before that was read nobody knows; questions about the lead and health
         are answered all the same. Raises UNAVAILABLE."""
-        if self._proves and not self.revoked.is_known and call.partition(".")[0] not in _ANSWERED_BEFORE:
+        is_answered = call.partition(".")[0] in _ANSWERED_BEFORE and call not in _TO_BE_KNOWN_FOR
+        if self._proves and not self.revoked.is_known and not is_answered:
             raise unavailable("this replica has not read from etcd yet who is refused; try again")
 
     async def watch(self) -> None:

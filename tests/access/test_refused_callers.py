@@ -1,6 +1,8 @@
-"""Who is refused whatever they ask for: by the deny list, and for what a gateway may not be used for."""
+"""Who is refused whatever they ask for: by the deny list, as soon as it is known, and for what a gateway may not be used for."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
@@ -11,6 +13,7 @@ from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA
 from rayched.server.admission.write_gate import CALLS
 from rayched.server.call_guard import CallGuard
 from rayched.server.errors import ApiFailure, Code
+from rayched.v1.services_pb2 import WatchRequest
 from tests.access.matrix import DOMAIN, IDENTITIES, binding, bindings, identity, table_of
 from tests.access.test_call_guard import ContextWith, begin, code_of
 from tests.server.test_revocations import a_revocation
@@ -76,3 +79,33 @@ def test_a_gateway_with_rights_of_its_own_gives_none_away() -> None:
     assert code_of(lambda: begin(guard, ContextWith(), "Access.Grant")) == "PERMISSION_DENIED"
     for context in (ContextWith(), asking_for("admin")):
         begin(guard, context, "Access.ListGrants")
+
+
+@pytest.mark.row("B31")
+def test_before_it_is_known_who_is_refused_nothing_is_bound() -> None:
+    guard = proving_guard(identity("operator"))
+    begin(guard, ContextWith(), "Scheduling.GetSchedulerStatus")
+    assert code_of(lambda: begin(guard, ContextWith(), "Scheduling.Bind")) == "UNAVAILABLE"
+    guard.revoked.listed({})
+    begin(guard, ContextWith(), "Scheduling.Bind")
+
+
+@pytest.mark.row("B31")
+def test_a_stream_that_waited_while_its_caller_was_refused_does_not_begin() -> None:
+    async def play() -> None:
+        guard = proving_guard(identity("viewer"))
+        guard.revoked.listed({})
+        caller = begin(guard, ContextWith(), "Watch.Watch")
+        # It waits for its request, and nobody looks for it among the streams that are open.
+        guard.revoked.changed([a_revocation(identity=IDENTITIES["viewer"])])
+        guard.judge_open_streams()
+        with pytest.raises(ApiFailure) as raised, guard.going_on(caller, "Watch.Watch"):
+            guard.judge(caller, "Watch.Watch", WatchRequest(kind="Pod", namespace="team-a"))
+            pytest.fail("it goes on")
+        assert raised.value.code is Code.UNAUTHENTICATED
+        guard.revoked.listed({})
+        with guard.going_on(caller, "Watch.Watch"):
+            assert guard._open, "one that may begin does"
+        assert not guard._open
+
+    asyncio.run(play())
