@@ -67,7 +67,7 @@ def test_a_shell_offers_commands_and_their_options(complete: Complete) -> None:
     assert complete("hol") == {"hold", "hollow-nodes"}
     assert complete("get", "--no-") == {"--no-headers"}
     assert complete("-n", "kube-system", "get", "--show") == {"--show-labels"}
-    assert complete("access", "") == {"grant", "revoke", "list"}
+    assert complete("access", "") == {"grant", "revoke", "list", "deny", "denied", "readmit"}
     assert complete("access", "grant", "--write") == {"--write-rate"}
 
 

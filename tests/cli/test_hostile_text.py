@@ -110,6 +110,7 @@ WITHOUT_OBJECTS = (
     "can-i",
     "access",
     "pki",
+    "token",
     "etcd",
     "audit",
     "completion",

@@ -42,6 +42,8 @@ RUFF_IGNORED_IN: Final = {
     "rayched/cli/remote_files.py:S310": "what is fetched begins with http:// or https://, which is looked at before",
     "rayched/nodes/agent/network_probes.py:S323": "a probe asks whether a container answers, not who, as kubelet's do",
     "rayched/raynodes/connection.py:S105": "words for a token that is missing",
+    "rayched/pki/client_token.py:S105": "how every token begins",
+    "rayched/server/call_guard.py:S105": "where a token is shown, and words about one that does not count",
 }
 _NOT_OURS: Final = ("rayched/v1/",)
 

@@ -54,6 +54,8 @@ reason = "both are the same value"
 def project(tmp_path: Path) -> Path:
     shutil.copytree(Path(__file__).parent, tmp_path / "tests/mutants", ignore=shutil.ignore_patterns("__pycache__", "test_*"))
     for name, text in {
+        # Without it the package that is installed would be the one that is found.
+        "leader/__init__.py": "",
         "leader/bounds.py": CODE,
         "tests/leader/test_bounds.py": GOOD,
         "tests/mutants/equivalent.toml": EQUAL_BOUND,

@@ -110,7 +110,9 @@ class NodesOverModel:
         self.calls += 1
         call: Callable[[Any, Any], Coroutine[Any, Any, Any]] = getattr(self.service, method)
         try:
-            return asyncio.run(call(request, cast(Any, SimpleNamespace(identity=self.identity, name=method))))
+            return asyncio.run(
+                call(request, cast(Any, SimpleNamespace(identity=self.identity, name=method, concerns=lambda *_, **__: None)))
+            )
         except Exception as error:
             failure = failure_of(error, method)
             sent = SimpleNamespace(
