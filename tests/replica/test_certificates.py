@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import grpc
 import pytest
 
 from rayched.access.identity import IdentityKind
@@ -54,11 +55,18 @@ class Load:
 
     def _run(self) -> None:
         while not self._stop.wait(0.01):
-            try:
-                self._client.list("nodes", timeout_seconds=5.0)
-                self._client.scheduler_status(timeout_seconds=5.0)
-                self.calls += 1
-            except ApiError as error:
+            self._call(time.monotonic() + 30.0)
+
+    def _call(self, until: float) -> None:
+        try:
+            self._client.list("nodes", timeout_seconds=5.0)
+            self._client.scheduler_status(timeout_seconds=5.0)
+            self.calls += 1
+        except ApiError as error:
+            # A busy leader may not answer the replica that passes a question on; whoever is told to try again does so.
+            if error.code is grpc.StatusCode.UNAVAILABLE and time.monotonic() < until:
+                self._call(until)
+            else:
                 self.failures.append(error)
 
 

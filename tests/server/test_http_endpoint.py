@@ -136,10 +136,19 @@ def others(n_addresses: int) -> list[str]:
 @contextlib.contextmanager
 def slow_answers(opened: Opened, addresses: list[str]) -> Iterator[None]:
     """As many connections as addresses, all of which are being answered."""
-    threads = [threading.Thread(target=opened.ask, args=("/slow", "GET", address)) for address in addresses]
-    for thread in threads:
+    threads: list[threading.Thread] = []
+    deadline = time.monotonic() + 30
+    while len(threads) < len(addresses):
+        thread = threading.Thread(target=opened.ask, args=("/slow", "GET", addresses[len(threads)]))
         thread.start()
-        assert opened.entered.acquire(timeout=10)
+        entered = False
+        while not entered and thread.is_alive():
+            entered = opened.entered.acquire(timeout=0.1)
+            assert time.monotonic() < deadline
+        # One is refused while the server has not noticed yet that another one is gone.
+        if entered:
+            threads.append(thread)
+        assert time.monotonic() < deadline
     yield
     opened.leave.set()
     for thread in threads:
