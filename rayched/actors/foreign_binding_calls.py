@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
 from rayched.actors.inbox import Inbox
+from rayched.actors.queue_partner import boottime
 from rayched.core.scheduler_core import SchedulerCore
 from rayched.core.writes.foreign_bindings import BindingEnd, ForeignBinding, ForeignBindingAnswer
 
@@ -26,13 +28,15 @@ class ForeignBound:
     answer: ForeignBindingAnswer
 
 
-def bound_by(inbox: Inbox, core: SchedulerCore, wanted: ForeignBinding) -> ForeignBound:
-    """On any thread but the core's; once its outcome is known. Without one in time it is nobody's who leads."""
+def bound_by(inbox: Inbox, core: SchedulerCore, wanted: ForeignBinding, clock: Callable[[], float] = boottime) -> ForeignBound:
+    """On any thread but the core's; once its outcome is known. Without one in time it is nobody's who leads, and what was not
+    sent by then never is. `clock`: the core's."""
+    until = clock() + _SECONDS_MAX
     told: Future[ForeignBindingAnswer] = Future()
 
     def ask() -> None:
         if core.term.leads and core.link is not None:
-            core.bindings.foreign.ask(wanted, told.set_result)
+            core.bindings.foreign.ask(wanted, told.set_result, until)
         else:
             told.set_result(ForeignBindingAnswer(BindingEnd.NOT_LEADING))
 

@@ -106,7 +106,7 @@ class WriteSender:
             yield self._window.send(writes, guard if self.RULE_BINDINGS_ARE_GUARDED else None, op=OP_BIND)
         foreign = self._bindings.foreign
         while self._window.room and foreign:
-            writes = foreign.batch(epoch, now_unix, self._bindings.next_id)
+            writes = foreign.batch(epoch, now, now_unix, self._bindings.next_id)
             if writes:
                 yield self._window.send(writes, guard, op=OP_BIND)
         self._ends.end_all(ended)

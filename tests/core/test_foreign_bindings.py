@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from rayched.actors import foreign_binding_calls
+from rayched.actors.inbox import Inbox
 from rayched.core.writes.foreign_bindings import BindingEnd, ForeignBinding, ForeignBindingAnswer
 from rayched.v1.core_pb2 import Pod
 from tests.core.builders import a_pod
 from tests.core.leading import a_replica, assumed, decide, key_of, put_pod, take_room
 from tests.core.replica import Replica
 from tests.planted_bugs import FOREIGN, planted
+
+PATIENCE_SECONDS = 8.0
 
 
 @dataclass
@@ -22,7 +26,8 @@ class Asker:
     told: list[ForeignBindingAnswer] = field(default_factory=list)
 
     def bind(self, pod: str, node: str, uid: str = "") -> None:
-        self.replica.core.bindings.foreign.ask(ForeignBinding(f"default/{pod}", uid, node), self.told.append)
+        until = self.replica.clock.now + PATIENCE_SECONDS
+        self.replica.core.bindings.foreign.ask(ForeignBinding(f"default/{pod}", uid, node), self.told.append, until)
 
     @property
     def ends(self) -> list[BindingEnd]:
@@ -157,6 +162,33 @@ def test_whoever_asks_while_the_term_ends_is_told_that_nobody_knows() -> None:
     replica.core.bindings.stop()
     replica.core.bindings.forget_sent()
     assert asker.ends == [BindingEnd.NOT_LEADING, BindingEnd.NOT_LEADING]
+
+
+def test_what_waits_longer_than_its_asker_is_never_written_and_takes_no_room() -> None:
+    replica, asker = having(a_foreign_pod("late"), a_foreign_pod("next"))
+    asker.bind("late", "n1")
+    replica.clock.now += PATIENCE_SECONDS
+    asker.bind("next", "n1")
+    replica.settle()
+    assert asker.ends == [BindingEnd.NOT_LEADING, BindingEnd.BOUND]
+    assert replica.bound() == {"next": "n1"} and assumed(replica) == 0
+
+
+def test_who_was_told_that_nobody_leads_does_not_find_the_pod_bound_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_binding_calls, "_SECONDS_MAX", 0.05)
+    replica, _ = having(a_foreign_pod("late"))
+    inbox = Inbox()
+    # The core is busy: nobody takes the call.
+    answer = foreign_binding_calls.bound_by(
+        inbox, replica.core, ForeignBinding("default/late", "", "n1"), lambda: replica.clock.now
+    )
+    assert not answer.leads and answer.answer.end is BindingEnd.NOT_LEADING
+    replica.clock.now += 0.05
+    call = inbox.take()
+    assert call is not None
+    call()
+    replica.settle()
+    assert replica.bound() == {} and assumed(replica) == 0
 
 
 @pytest.mark.parametrize("bug", FOREIGN)

@@ -13,7 +13,8 @@ too. So one of them and a binding of its own never take the same room.
 * The pod is there, pending, without gates, of no group, and of a scheduler that no profile has. The node is there, and has
   room for what the pod requests. What else a scheduler looks at, such as taints, is the other one's matter, as in Kubernetes.
 * The write compares what a binding compares: epoch, pod, node, and what tells of pods that took room there unasked.
-* Each asker is told once: what became of it, or that this scheduler does not lead. Who asks again for the very binding that is
+* Each asker is told once: what became of it, or that this scheduler does not lead. What waits longer than its asker is not
+  written: that one may have bound the pod elsewhere by then. Who asks again for the very binding that is
   there already is told so as well, so that an answer that got lost costs nothing.
 
 No I/O. Owner: the SchedulerCore. Cost: about 30 µs a binding.
@@ -97,7 +98,7 @@ class ForeignBindings:
         self._scheduler = scheduler
         self._snapshot = snapshot
         self._statuses = statuses
-        self._waiting: deque[tuple[ForeignBinding, ToldBinding]] = deque()
+        self._waiting: deque[tuple[ForeignBinding, ToldBinding, float]] = deque()
         self._sent: dict[str, tuple[Attempt, ToldBinding]] = {}
         """By attempt id."""
 
@@ -109,12 +110,15 @@ class ForeignBindings:
     def n_under_way(self) -> int:
         return len(self._waiting) + len(self._sent)
 
-    def ask(self, wanted: ForeignBinding, told: ToldBinding) -> None:
-        """`told` is called once, on the owner's thread, maybe before this returns. The leader alone may be asked."""
+    def ask(self, wanted: ForeignBinding, told: ToldBinding, until: float) -> None:
+        """`told` is called once, on the owner's thread, maybe before this returns. The leader alone may be asked.
+
+        `until`: by the core's clock; what has not been sent by then will not be.
+        """
         if len(self._waiting) >= WAITING_MAX:
             told(ForeignBindingAnswer(BindingEnd.TOO_MANY, f"{WAITING_MAX} bindings of other schedulers wait already; try again"))
             return
-        self._waiting.append((wanted, told))
+        self._waiting.append((wanted, told, until))
 
     def stop(self) -> None:
         """The term is over or interrupted: what was not sent will not be."""
@@ -129,13 +133,16 @@ class ForeignBindings:
 
     # --------------------------------------------------------------------------------------------------------- writing
 
-    def batch(self, epoch: int, now_unix: float, next_id: Callable[[], str]) -> list[GuardedPut]:
+    def batch(self, epoch: int, now: float, now_unix: float, next_id: Callable[[], str]) -> list[GuardedPut]:
         """The next ones, as many as one transaction takes. They count as sent; those that are refused are told here."""
         writes: list[GuardedPut] = []
         size = 0
         values = BindingValues(epoch, now_unix)
         while self._waiting and len(writes) < WRITES_MAX and size < BYTES_MAX // 2:
-            wanted, told = self._waiting.popleft()
+            wanted, told, until = self._waiting.popleft()
+            if now >= until:
+                told(_NOT_LEADING)
+                continue
             judged = self._judged(wanted)
             if isinstance(judged, ForeignBindingAnswer):
                 told(judged)
