@@ -41,4 +41,4 @@ class DenyList:
 
 
 def _read(path: Path) -> frozenset[int]:
-    return read_deny_list(private_files.read(path).decode(errors="replace"), str(path))
+    return read_deny_list(private_files.read_list(path), str(path))

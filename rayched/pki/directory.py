@@ -169,7 +169,9 @@ class PkiDirectory:
 
     def issued(self) -> list[IssueRecord]:
         """Oldest first."""
-        return read_records(private_files.read(self.path / _ISSUED).decode(errors="replace"), str(self.path / _ISSUED))
+        text = private_files.read_list(self.path / _ISSUED)
+        # Half a line: somebody is writing it, or was ended before the certificate was out.
+        return read_records(text[: text.rfind("\n") + 1], str(self.path / _ISSUED))
 
     # ----------------------------------------------------------------------------------------------------------- revoking
 
@@ -182,12 +184,12 @@ class PkiDirectory:
             lines = "".join(deny_line(one, self._clock()) for one in found)
             if lines:
                 # In one piece: replicas read the file meanwhile.
-                private_files.replace(self.deny_list, private_files.read(self.deny_list) + lines.encode())
+                private_files.replace(self.deny_list, (private_files.read_list(self.deny_list) + lines).encode())
         return found
 
     def denied(self) -> frozenset[int]:
         """Serial numbers."""
-        return read_deny_list(private_files.read(self.deny_list).decode(errors="replace"), str(self.deny_list))
+        return read_deny_list(private_files.read_list(self.deny_list), str(self.deny_list))
 
     # ------------------------------------------------------------------------------------------- exchanging the authority
 
@@ -275,7 +277,7 @@ class PkiDirectory:
             authority=authority.key_id,
             directory=directory,
         )
-        private_files.replace(self.path / _ISSUED, private_files.read(self.path / _ISSUED) + record.line().encode())
+        private_files.append_line(self.path / _ISSUED, record.line())
         return record
 
     def _write_bundle(self, bundle: bytes) -> None:

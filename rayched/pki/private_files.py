@@ -10,6 +10,7 @@ A key that is root's may be read by its group as well: a service that is not roo
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -25,6 +26,7 @@ _OTHERS_OF_ROOT: Final = 0o037
 _ROOT: Final = 0
 _BYTES_MAX: Final = 1 << 20
 """No bundle of certificates is that large."""
+_LINE_BYTES_MAX: Final = 1 << 16
 
 
 def make_directory(path: Path) -> None:
@@ -76,6 +78,32 @@ def read(path: Path) -> bytes:
     if len(data) > _BYTES_MAX:
         raise PkiError(f"{path}: has more than {_BYTES_MAX} bytes; want keys or certificates in PEM")
     return data
+
+
+def read_list(path: Path) -> str:
+    """A list of lines that only grows, of whatever length. Raises PkiError."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
+
+
+def append_line(path: Path, line: str) -> None:
+    """One more line of such a list; what a crash left of one goes. It is on the disk when this returns. Raises PkiError."""
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b", buffering=0) as file:
+            tail = file.seek(max(0, file.seek(0, os.SEEK_END) - _LINE_BYTES_MAX))
+            whole = tail + file.read().rfind(b"\n") + 1
+            if whole == tail > 0:
+                raise PkiError(f"{path}: its last line has more than {_LINE_BYTES_MAX} bytes, which is no line of this list")
+            file.truncate(whole)
+            file.seek(whole)
+            data = line.encode()
+            if file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise PkiError(f"{path}: {error.strerror}") from error
 
 
 def read_private(path: Path) -> bytes:

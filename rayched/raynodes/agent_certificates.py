@@ -4,6 +4,9 @@ An actor makes the key of its agent on its own host and asks for a certificate o
 signs for the name that it knows the actor's node by, whatever the request says. It asks again until a third of the time is left,
 and gives a new one then. While nobody drives, agents go on with what they have.
 
+What an actor answers is the word of whoever has Ray's token: it is looked at before it is used. One that does not take what was
+signed for it is given the next one after a pause that doubles, as each one that is signed stays in the authority's list.
+
 Owner: the thread of RayNodes. Nothing waits here.
 """
 
@@ -22,6 +25,8 @@ from rayched.pki.issuing import leaf_request
 LOOK_SECONDS: Final = 3600.0
 """Between two looks at a certificate that has time."""
 AGAIN_SECONDS: Final = 10.0
+"""After a first failure."""
+_FAULT_CHARACTERS_MAX: Final = 300
 
 
 class NodeSigner:
@@ -68,6 +73,8 @@ class AgentCertificates:
         self._asked: dict[str, _PendingCall] = {}
         self._due: dict[str, float] = {}
         self._told: dict[str, str] = {}
+        self._signed: dict[str, int] = {}
+        """In a row, without one that was taken."""
 
     def turn(self, now: float, actors: Mapping[str, Any]) -> None:
         """`actors`: those that run, by the names of their nodes."""
@@ -75,6 +82,7 @@ class AgentCertificates:
             self._asked.pop(name, None)
             self._due.pop(name, None)
             self._told.pop(name, None)
+            self._signed.pop(name, None)
         for name, actor in actors.items():
             if name not in self._asked and self._due.get(name, now) <= now:
                 self._asked[name] = _PendingCall(actor.certificate_request.remote(), is_answer=False)
@@ -93,25 +101,39 @@ class AgentCertificates:
         try:
             answer = self._result(asked.call)
             if asked.is_answer:
-                fault = answer
+                fault = answer if isinstance(answer, str) else _unusable(answer)
             elif answer is None:
                 return
-            else:
+            elif isinstance(answer, bytes):
                 certificate, bundle = self._signer.sign(name, answer)
+                self._signed[name] = self._signed.get(name, 0) + 1
                 text = str(node_identity(self._signer.trust_domain, name))
                 self._asked[name] = _PendingCall(actor.take_certificate.remote(certificate, bundle, text), is_answer=True)
                 return
+            else:
+                fault = _unusable(answer)
         except PkiError as error:
             fault = str(error)
         except ray.exceptions.RayError:
             # Who has died is made again, and asks anew.
-            self._due[name] = now + AGAIN_SECONDS
+            self._due[name] = now + self._pause(name)
             return
         if fault:
-            self._due[name] = now + AGAIN_SECONDS
+            fault = fault[:_FAULT_CHARACTERS_MAX]
+            self._due[name] = now + self._pause(name)
             if self._told.get(name) != fault:
                 self._told[name] = fault
                 self._log.warning("%s: its agent has no certificate yet: %s", name, fault)
             return
         self._told.pop(name, None)
+        self._signed.pop(name, None)
         self._log.info("%s: its agent has a new certificate", name)
+
+    def _pause(self, name: str) -> float:
+        """Seconds until it is asked again."""
+        doubled = max(0, self._signed.get(name, 0) - 1)
+        return min(LOOK_SECONDS, AGAIN_SECONDS * 2.0 ** min(doubled, 16))
+
+
+def _unusable(answer: Any) -> str:
+    return f"its actor answered with {type(answer).__name__}, want bytes of a request and then a text"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,52 @@ def test_without_the_authoritys_key_it_is_told_once_and_tried_again(
     (tmp_path / "ca.key").rename(made.path / "ca.key")
     turns(certificates, 3 * AGAIN_SECONDS, actors)
     assert actors["ray-1"].uri().endswith("/node/ray-1")
+
+
+def test_who_does_not_take_what_was_signed_is_given_less_and_less_often(
+    certificates: AgentCertificates, made: PkiDirectory, clock: SetClock, tmp_path: Path
+) -> None:
+    actor = LocalHolder(tmp_path / "ray-1", clock)
+    taking = actor.take_certificate
+    actor.take_certificate = RemoteMethod(lambda *_: "the disk is full")
+    now, signed = 0.0, []
+    while now < 2 * LOOK_SECONDS:
+        before = len(made.issued())
+        turns(certificates, now, {"ray-1": actor})
+        signed += [now] * (len(made.issued()) - before)
+        now += AGAIN_SECONDS
+    pauses = [later - sooner for sooner, later in pairwise(signed)]
+    assert pauses[:4] == [10.0, 20.0, 40.0, 80.0] and pauses == sorted(pauses) and len(signed) < 12
+    actor.take_certificate = taking
+    turns(certificates, now + LOOK_SECONDS, {"ray-1": actor})
+    assert actor.uri().endswith("/node/ray-1")
+
+
+@pytest.mark.parametrize("answer", [7, "text", {"a": b"b"}, [b"x"], float("nan"), memoryview(b"x"), b"no request"])
+def test_an_answer_that_is_no_request_is_told_and_ends_nobody_elses_turn(
+    certificates: AgentCertificates,
+    made: PkiDirectory,
+    clock: SetClock,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: Any,
+) -> None:
+    actors = {name: LocalHolder(tmp_path / name, clock) for name in ("ray-1", "ray-2")}
+    actors["ray-1"].certificate_request = RemoteMethod(lambda: answer)
+    turns(certificates, 0.0, actors)
+    assert [one.uri.rpartition("/")[2] for one in made.issued()] == ["ray-2"]
+    assert any(one.getMessage().startswith("ray-1: its agent has no certificate yet: ") for one in caplog.records)
+
+
+@pytest.mark.parametrize("answer", [None, 0, b"", ["x"], "x" * 100_000])
+def test_an_answer_to_a_certificate_that_is_no_short_text_is_told_shortened_as_a_failure(
+    certificates: AgentCertificates, clock: SetClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    actor = LocalHolder(tmp_path / "ray-1", clock)
+    actor.take_certificate = RemoteMethod(lambda *_: answer)
+    turns(certificates, 0.0, {"ray-1": actor})
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line.startswith("ray-1: its agent has no certificate yet: ") and len(line) < 400
 
 
 def test_who_has_left_is_forgotten_and_asked_at_once_when_it_is_back(

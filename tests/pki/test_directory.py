@@ -13,6 +13,7 @@ import pytest
 from rayched.access.identity import IdentityKind
 from rayched.pki.authority import LeafRequest
 from rayched.pki.certificates import check_pair, facts_of, read_certificates, signer_of
+from rayched.pki.deny_list import DenyList
 from rayched.pki.directory import PkiDirectory, read_certificate
 from rayched.pki.errors import PkiError
 from rayched.pki.issuing import leaf_request
@@ -244,6 +245,40 @@ def test_records_that_cannot_be_read_are_told_by_file_and_line(made: PkiDirector
     made.deny_list.write_text("# head\nzz spiffe://x\n")
     with pytest.raises(PkiError, match=r"revoked, line 2: begins with 'zz', want a serial number"):
         made.denied()
+
+
+MEBIBYTE = 1 << 20
+
+
+def test_the_lists_may_be_longer_than_any_certificate(made: PkiDirectory) -> None:
+    first = made.issue(wanted(made))
+    line = (made.path / "issued").read_text()
+    with open(made.path / "issued", "a") as file:
+        file.write(line * (MEBIBYTE // len(line)))
+    with open(made.deny_list, "a") as file:
+        file.write("# what was denied long ago\n" * (MEBIBYTE // 20))
+    last = made.issue(wanted(made, "bob"))
+    assert made.issued()[-1] == last and made.in_use() == [first, last]
+    assert made.revoke(last.uri) == [last]
+    assert int(last.serial, 16) in made.denied() and int(last.serial, 16) in DenyList(made.deny_list)
+
+
+def test_a_record_is_added_at_the_end_and_nothing_before_it_is_written_again(made: PkiDirectory) -> None:
+    made.issue(wanted(made))
+    path = made.path / "issued"
+    before, number = path.read_bytes(), path.stat().st_ino
+    second = made.issue(wanted(made, "bob"))
+    assert path.read_bytes() == before + second.line().encode() and path.stat().st_ino == number
+
+
+def test_what_a_crash_left_of_a_record_hides_no_other_one(made: PkiDirectory) -> None:
+    first = made.issue(wanted(made))
+    with open(made.path / "issued", "a") as file:
+        file.write(first.line()[:40])
+    assert made.issued() == [first]
+    second = made.issue(wanted(made, "bob"))
+    assert made.issued() == [first, second]
+    assert (made.path / "issued").read_text() == first.line() + second.line()
 
 
 def test_where_there_is_no_authority_the_command_that_makes_one_is_named(tmp_path: Path) -> None:
