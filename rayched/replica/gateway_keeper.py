@@ -6,8 +6,8 @@ What reaches the gateway from outside is to cost the replica nothing:
 * It runs at a lower priority, so a flood of requests takes the time that the replica leaves.
 * What it writes to its standard error is told in the replica's log, a limited number of lines a minute.
 
-One that ends by itself is started anew after a pause, which grows while it keeps ending. A replica without its gateway goes on,
-and says so in its log alone: nothing that it serves itself has changed.
+One that ends by itself, or cannot be started, is started anew after a pause, which grows while that goes on. A replica without
+its gateway goes on, and says so in its log alone: nothing that it serves itself has changed.
 """
 
 from __future__ import annotations
@@ -115,22 +115,29 @@ class GatewayKeeper:
 
     def _keep(self) -> None:
         in_a_row = 0
-        while (process := self._started()) is not None:
+        while True:
             began = self._clock()
-            assert process.stderr is not None
-            _tell(process.stderr, self._clock)
-            code = process.wait()
+            try:
+                process = self._started()
+                if process is None:
+                    return
+                assert process.stderr is not None
+                _tell(process.stderr, self._clock)
+                what = f"has ended with code {process.wait()}"
+            except (OSError, ValueError) as error:
+                # The host has no processes or open files left, say: it may have some later.
+                what = f"cannot be started ({error})"
             if self._stopping.is_set():
                 return
             in_a_row = 0 if self._clock() - began > SETTLED_SECONDS else in_a_row
             pause = self._pauses[min(in_a_row, len(self._pauses) - 1)]
             in_a_row += 1
-            _log.error("the gateway has ended with code %d; it is started anew in %g s", code, pause)
+            _log.error("the gateway %s; it is started anew in %g s", what, pause)
             if self._stopping.wait(pause):
                 return
 
     def _started(self) -> subprocess.Popen[str] | None:
-        """None: it is to end."""
+        """None: it is to end. Raises OSError or ValueError, and then nothing runs."""
         with self._lock:
             if self._stopping.is_set():
                 return None
@@ -144,11 +151,29 @@ class GatewayKeeper:
             )
             self.starts += 1
         # It has not begun to read anything: its interpreter is being started.
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            resource.prlimit(process.pid, resource.RLIMIT_DATA, (self._memory_bytes, self._memory_bytes))
-            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
-            Path(f"/proc/{process.pid}/oom_score_adj").write_text(str(_OOM_SCORE))
+        try:
+            _confine(process.pid, self._memory_bytes)
+        except (OSError, ValueError):
+            # Without a limit of its memory it is not let run.
+            process.kill()
+            process.communicate()
+            raise
         return process
+
+
+def _confine(pid: int, memory_bytes: int) -> None:
+    """Its memory, its priority, and that the kernel ends it first. One that is gone already is left alone. Raises OSError and
+    ValueError where its memory cannot be limited."""
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
+        # Without privileges nobody raises what the host has set.
+        most = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+        resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
+        try:
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
+            Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE))
+        except PermissionError as error:
+            _log.warning("the gateway runs without a lower priority or as one of many for the kernel to end: %s", error)
 
 
 def _tell(lines: IO[str], clock: Callable[[], float]) -> None:
