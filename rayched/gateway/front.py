@@ -23,15 +23,15 @@ from rayched.gateway import discovery, objects, paths, pod_bindings, subresource
 from rayched.gateway.calls import GatewayAnswer, GatewayCall
 from rayched.gateway.exec_streams import serve_exec
 from rayched.gateway.identity import CallerIdentity, CallerJudge
+from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, body_size
 from rayched.gateway.logs import serve_log
+from rayched.gateway.paths import ResourcePath
 from rayched.gateway.queries import accepted_form, accepts_aggregated, list_query
 from rayched.gateway.statuses import StatusFailure, not_allowed
 from rayched.gateway.watches import serve_watch
 
 _log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX: Final = 4 << 20
-"""What one call of a replica takes."""
 _READY_SECONDS: Final = 2.0
 _WARNING_CHARACTERS_MAX: Final = 1_000
 _WARNINGS_MAX: Final = 20
@@ -68,12 +68,14 @@ class GatewayFront:
         client_of: Callable[[CallerIdentity], AsyncGatewayClient],
         judge: CallerJudge,
         clock: Callable[[], float],
+        bodies: BodyBudget,
     ) -> None:
         """`own`: asks in the gateway's own name. `clock` gives Unix seconds."""
         self._own = own
         self._client_of = client_of
         self._judge = judge
         self._clock = clock
+        self._bodies = bodies
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -95,11 +97,15 @@ class GatewayFront:
             return web.Response(text="ok")
         if request.path == "/readyz":
             return await _ready(self._own)
-        client = self._client_of(self._judge.identity_of(request))
+        identity = self._judge.identity_of(request)
         parts = request.path.strip("/").split("/")
         path = paths.parse(request.path)
         if path is None:
             return _discovered(request, parts)
+        with self._bodies.held(identity.uri, body_size(request)):
+            return await self._about(request, path, self._client_of(identity))
+
+    async def _about(self, request: web.Request, path: ResourcePath, client: AsyncGatewayClient) -> web.StreamResponse:
         call = GatewayCall(
             path=path,
             client=client,

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +15,10 @@ from aiohttp import web
 
 from rayched.client.contexts import choose
 from rayched.client.gateway_client import AsyncGatewayClient
-from rayched.gateway.front import BODY_BYTES_MAX, GatewayFront
+from rayched.gateway.front import GatewayFront
 from rayched.gateway.gateway_tls import GatewayTls
 from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
+from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, GatewayLimits, listening
 from rayched.page.page_front import PageFront
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
@@ -44,6 +45,7 @@ class GatewaySettings:
     tls: TlsFiles | None
     """What it shows to callers and replicas, and whose callers it trusts; None: there is no TLS on either side."""
     deny_list: Path | None
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
 
 
 def settings_of(
@@ -90,15 +92,21 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
     # Whoever reads the page reads with the gateway's own rights, so it is there where all callers have these.
     page = PageFront(client, time.time) if tls is None else None
     async with client, _watched(tls):
-        application = _application(client, tls, page)
+        application = _application(client, tls, page, settings.limits)
         # With cancellation a watch ends with its client, also while nothing happens.
         runner = web.AppRunner(
-            application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS, handle_signals=False
+            application,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            handle_signals=False,
+            keepalive_timeout=settings.limits.idle_seconds,
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, settings.host, settings.port, ssl_context=None if tls is None else tls.context())
-            await site.start()
+            context = None if tls is None else tls.context()
+            for one in listening(settings.host, settings.port, settings.limits):
+                await web.SockSite(runner, one, ssl_context=context).start()
             listens(f"http{'' if tls is None else 's'}://{_address_of(runner, settings.host)}")
             await stop.wait()
         except OSError as error:
@@ -109,14 +117,16 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
             await runner.cleanup()
 
 
-def _application(client: AsyncGatewayClient, tls: GatewayTls | None, page: PageFront | None) -> web.Application:
+def _application(
+    client: AsyncGatewayClient, tls: GatewayTls | None, page: PageFront | None, limits: GatewayLimits
+) -> web.Application:
     """What is served at which place."""
 
     def client_of(identity: CallerIdentity) -> AsyncGatewayClient:
         return client.asking_for(identity.uri, identity.serial) if identity.uri else client
 
     judge = CallerJudge("", None) if tls is None else CallerJudge(tls.identity.trust_domain, tls.fault)
-    front = GatewayFront(client, client_of, judge, time.time)
+    front = GatewayFront(client, client_of, judge, time.time, BodyBudget(limits))
     handle = front.handle
 
     async def served(request: web.Request) -> web.StreamResponse:
