@@ -4,7 +4,8 @@
 nothing, and a host without power a second. Where lines cannot be written, as on a full disk, `append` raises AuditUnavailable:
 who answers decides what that means. The log goes on by itself once there is room again, with the number that follows.
 
-Files: PATH, and PATH.1 to PATH.7, the oldest last; PATH.lock, which keeps a second process away; all 0600.
+Files: PATH, and PATH.1 to PATH.7, the oldest last; PATH.new while they are turned over; PATH.lock, which keeps a second process
+away; all 0600.
 
 Owner: an AuditWriter (audit_writer.py), which closes it. `append` from any thread; it may wait for the disk. Cost: some
 20 us a line.
@@ -108,15 +109,22 @@ class AuditLog:
             raise
 
     def _turn_over(self) -> None:
+        """Where this fails in the middle, the next try goes on from there: no file is moved twice. Raises OSError."""
         self._fsync()
-        for number in range(self._files - 2, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
-                numbered(self._path, number).replace(numbered(self._path, number + 1))
-        if self._files > 1:
-            self._path.replace(numbered(self._path, 1))
-        else:
-            self._path.unlink()
-        fd = _created(self._path)
+        # First, as there may be no descriptor or no room for it, and then nothing is to be moved.
+        begun = self._path.with_name(f"{self._path.name}.new")
+        begun.unlink(missing_ok=True)
+        fd = _created(begun)
+        try:
+            free = next(
+                (number for number in range(self._files - 1) if not numbered(self._path, number).exists()), self._files - 1
+            )
+            for number in range(free, 0, -1):
+                numbered(self._path, number - 1).replace(numbered(self._path, number))
+            begun.replace(self._path)
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(self._fd)
         self._fd, self._size = fd, 0
 

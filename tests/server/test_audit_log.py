@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -130,6 +131,54 @@ def test_a_full_disk_is_told_and_the_log_goes_on_with_the_next_number(tmp_path: 
     audit.append(an_entry())
     audit.close()
     assert is_whole(lines_in(path)) and audit.end.number == 2
+
+
+def test_files_that_cannot_be_turned_over_stay_where_they_are_however_often_it_is_tried(tmp_path: Path) -> None:
+    """With a process that may open no more files."""
+    path = tmp_path / "audit.jsonl"
+    audit = AuditLog(path, file_bytes_max=1_000, files=3)
+    while audit._size < 1_000 or not numbered(path, 2).exists():
+        audit.append(an_entry())
+    before = lines_in(path, 3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for _ in range(4):
+            with pytest.raises(AuditUnavailable, match="Too many open files"):
+                audit.append(an_entry())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert lines_in(path, 3) == before
+    audit.append(an_entry())
+    audit.close()
+    assert lines_in(path)[0] not in before and lines_in(path, 3)[:-1] == before[-len(lines_in(path, 3)) + 1 :]
+    assert is_whole(lines_in(path, 3))
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3])
+def test_a_file_that_cannot_be_moved_costs_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
+    """The disk fails at one of the three moves, and at the same one again."""
+    path = tmp_path / "audit.jsonl"
+    audit = AuditLog(path, file_bytes_max=1_000, files=3)
+    while audit._size < 1_000 or not numbered(path, 2).exists():
+        audit.append(an_entry())
+    newest = lines_in(path, 2)
+    real, moves = Path.replace, list[Path]()
+
+    def replace(one: Path, other: Path) -> Path:
+        if len(moves) == fails - 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        moves.append(other)
+        return real(one, other)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "replace", replace)
+        for _ in range(4):
+            with pytest.raises(AuditUnavailable, match="Input/output error"):
+                audit.append(an_entry())
+    audit.append(an_entry())
+    audit.close()
+    assert lines_in(path, 3)[:-1] == newest and is_whole(lines_in(path, 3))
 
 
 def test_lines_of_many_threads_are_one_chain(tmp_path: Path) -> None:
