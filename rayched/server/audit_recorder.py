@@ -54,6 +54,8 @@ _FOLDED_MAX: Final = 1_024
 
 _REFUSALS: Final = frozenset({Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.RESOURCE_EXHAUSTED})
 _IN_BRACKETS: Final = re.compile(r"\[[^]]*\]?")
+_WRITES: Final = frozenset({*CALLS, "Scheduling.Bind"})
+"""Calls that change what etcd has. A binding passes no gate, and changes something all the same."""
 _ACTS: Final = frozenset({"Exec.Stream", "PortForward.Stream"})
 """Calls that change something where the store does not see it."""
 
@@ -118,7 +120,7 @@ class CallRecord:
         if self.level is AuditLevel.NONE:
             return 0
         revision = 0
-        if response is not None and self.call in CALLS:
+        if response is not None and self.call in _WRITES:
             revision, uid = written_by(response)
             self._uid = self._uid or uid
         return self._recorder.put(self, AuditStage.COMPLETE, "OK", "", revision)
@@ -222,7 +224,7 @@ class AuditRecorder:
         """Raises UNAVAILABLE for a call that changes something, where it could not be told of and has to be: another replica
         may have room."""
         writer = self.writer
-        if not writer.strict or not writer.failing or (call not in CALLS and call not in _ACTS):
+        if not writer.strict or not writer.is_behind or (call not in _WRITES and call not in _ACTS):
             return
         if level_of(call) is not AuditLevel.NONE:
             raise not_now("this replica cannot write its audit log, nothing of this call was done", _STRICT_RETRY_SECONDS)
@@ -249,6 +251,9 @@ class AuditRecorder:
         """Whether a watch of the same by the same caller was told of not long ago; it is from now on."""
         caller = record.caller
         assert caller is not None
+        if any(len(one.namespace) > NAME_MAX or len(one.name) > NAME_MAX for one in caller.facts):
+            # Nothing has such a name, and many of them would fill the memory.
+            return False
         key, now = (caller.identity.uri, record.call, caller.facts), self._clock()
         told_at = self._watches.pop(key, None)
         is_known = told_at is not None and now - told_at < RENEWAL_SECONDS

@@ -7,7 +7,7 @@
 A call is answered when its line is written, or WAIT_SECONDS later. Where lines cannot be written, as on a full disk, the thread
 tries again and again, calls do not wait, and the queue keeps what comes. What finds it full is lost and counted; a line of its
 own says then how many are missing. `strict` says what becomes of calls that change something: with it they are refused while
-lines cannot be written.
+lines cannot be written, or are lost untold.
 
 Owner: one server, which closes it. `put` and `written` in the event loop.
 """
@@ -95,6 +95,11 @@ class AuditWriter:
     def failing(self) -> str:
         """Why nothing can be written; empty: it can."""
         return self._failing
+
+    @property
+    def is_behind(self) -> bool:
+        """What comes now could not be written down: nothing can, no place is left, or what is lost is not told yet."""
+        return bool(self._failing) or self.waiting >= self._queue_max or self._untold > 0
 
     def put(self, entry: AuditEntry) -> int:
         """Takes an entry, and gives its number; 0: it is lost."""

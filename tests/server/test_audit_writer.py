@@ -17,14 +17,19 @@ import grpc
 import pytest
 
 from rayched.access.audit_line import AuditEntry, ChainFault, verified
+from rayched.access.requests import RequestFacts
 from rayched.server.admission.write_gate import WriteGate
 from rayched.server.audit_log import AuditLog, AuditLogError, StandardOutput
 from rayched.server.audit_recorder import AuditRecorder
 from rayched.server.audit_writer import WAIT_SECONDS, AuditWriter
+from rayched.server.call_guard import INSECURE_ADMIN
+from rayched.server.edge.caller import Caller
+from rayched.server.errors import ApiFailure
 from rayched.server.http.api_metrics import audit_metrics
 from rayched.server.rpc import handler_of
 from rayched.v1 import services_pb2 as messages
 from tests.access.test_audit_line import an_entry
+from tests.access.test_call_guard import ContextWith
 from tests.server.edge_server import SUBMISSION, EdgeServing, edge_serving
 from tests.server.objects import a_pod
 from tests.server.serving import until
@@ -188,6 +193,62 @@ def test_on_a_full_disk_calls_are_answered_at_once_unless_they_have_to_be_writte
     writer.close()
     os.close(full)
     assert writer.waiting == 3
+
+
+class SteppedSink(HeldSink):
+    """It writes once for each step that it is let."""
+
+    def __init__(self, log: AuditLog) -> None:
+        super().__init__(log)
+        self.let.set()
+        self.steps = threading.Semaphore(0)
+
+    def append(self, *entries: AuditEntry) -> None:
+        self.steps.acquire()
+        super().append(*entries)
+
+
+def is_refused(recorder: AuditRecorder, call: str) -> bool:
+    try:
+        recorder.check(call)
+    except ApiFailure as failure:
+        assert failure.code is grpc.StatusCode.UNAVAILABLE
+        return True
+    return False
+
+
+@pytest.mark.parametrize("call", ["Submission.Submit", "Scheduling.Bind", "Exec.Stream"])
+def test_what_changes_something_is_refused_while_the_disk_holds_and_until_what_is_lost_is_told(tmp_path: Path, call: str) -> None:
+    sink = SteppedSink(AuditLog(tmp_path / "log"))
+    writer = AuditWriter(sink, "replica-0", strict=True, queue_max=2)
+    recorder = AuditRecorder(writer)
+    writer.put(an_entry())
+    # The thread has that one, and knows of no loss.
+    until(lambda: not writer._queue)
+    assert not is_refused(recorder, call)
+    writer.put(an_entry())
+    assert writer.waiting == 2 and not writer.failing and is_refused(recorder, call), "no place is left"
+    assert not writer.put(an_entry())
+    sink.steps.release()
+    until(lambda: writer.waiting == 1)
+    assert is_refused(recorder, call) and not is_refused(recorder, "Submission.Get"), "no line tells of the lost one"
+    sink.steps.release()
+    until(lambda: not is_refused(recorder, call))
+    writer.close()
+    assert [line.get("lost", 0) for line in lines_of(tmp_path / "log")] == [0, 0, 1]
+
+
+def test_a_binding_has_its_revision_in_its_line(tmp_path: Path) -> None:
+    writer = AuditWriter(AuditLog(tmp_path / "log"), "replica-0")
+    record = AuditRecorder(writer).begin("Scheduling.Bind", ContextWith())
+    caller = Caller(INSECURE_ADMIN, "ipv4:127.0.0.1:40000", "127.0.0.1")
+    caller.facts = (RequestFacts("Pod", "team-a", "web"),)
+    record.caller = caller
+    record.judged(messages.BindRequest(namespace="team-a", name="web", node="node-1"), lasts=False)
+    record.answered(messages.BindResponse(uid="uid-1", revision=42))
+    writer.close()
+    (line,) = lines_of(tmp_path / "log")
+    assert (line["call"], line["name"], line["uid"], line["revision"]) == ("Scheduling.Bind", "web", "uid-1", 42)
 
 
 def test_two_replicas_do_not_write_one_file(tmp_path: Path) -> None:

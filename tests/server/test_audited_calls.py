@@ -15,12 +15,12 @@ from rayched.api.identity import IDENTITY_METADATA
 from rayched.client import ApiError, Client
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.audit_log import AuditLog
-from rayched.server.audit_recorder import OBJECTS_A_LINE, REFUSALS_AT_ONCE
+from rayched.server.audit_recorder import NAME_MAX, OBJECTS_A_LINE, REFUSALS_AT_ONCE
 from rayched.server.audit_writer import AuditWriter
 from rayched.store.keys import Keys
 from rayched.v1.core_pb2 import PodStatus, Service
 from rayched.v1.meta_pb2 import ObjectMeta
-from rayched.v1.services_pb2 import PodStatusUpdate
+from rayched.v1.services_pb2 import PodStatusUpdate, WatchRequest
 from tests.access.matrix import IDENTITIES, binding, bindings
 from tests.cli.cluster import run_here
 from tests.server.objects import a_namespace, a_node, a_pod
@@ -245,6 +245,32 @@ def test_a_call_of_a_gateway_is_told_as_one_for_its_user(audited: Audited) -> No
     call(b"", timeout=5, metadata=((IDENTITY_METADATA, gateway), ("rayched-for", IDENTITIES["viewer"])))
     line = audited.line("Access.WhoAmI")
     assert (line["uri"], line["on_behalf_of"]) == (gateway, IDENTITIES["viewer"])
+
+
+def test_watches_of_long_names_are_told_each_time_and_none_is_kept(audited: Audited) -> None:
+    """Of 4,096 names of a megabyte each the replica would not survive."""
+    recorder = audited.server.server._running.audit  # type: ignore[union-attr]
+    assert recorder is not None
+    call = audited.server.channel.unary_stream("/rayched.v1.Watch/Watch", WatchRequest.SerializeToString)
+    revision = audited.as_("admin").submit(a_pod("web", namespace="team-a")).revision
+
+    def watch(name: str) -> None:
+        request = WatchRequest(kind="Pod", namespace="team-a", field_selector=f"metadata.name={name}", start_revision=revision)
+        stream = call(request, timeout=5, metadata=((IDENTITY_METADATA, IDENTITIES["viewer"]),))
+        stream.initial_metadata()
+        stream.cancel()
+
+    def begun() -> list[str]:
+        return [line["name"] for line in audited.lines("Watch.Watch", stage="started")]
+
+    for number, name in enumerate(("x" * (NAME_MAX + 1),) * 2, 1):
+        watch(name)
+        until(lambda wanted=number: len(begun()) == wanted)  # type: ignore[misc]
+    assert not recorder._watches
+    for _ in range(2):
+        watch("web")
+    until(lambda: "web" in begun())
+    assert len(recorder._watches) == 1
 
 
 def test_a_caller_that_is_refused_again_and_again_fills_no_log(audited: Audited) -> None:
