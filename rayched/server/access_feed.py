@@ -1,5 +1,6 @@
-"""Keeps a server's tables of who may what as etcd has them: role bindings, tokens, who is refused. Open streams are judged after
-each change.
+"""Keeps a server's tables of who may what as etcd has them: role bindings, tokens, who is refused. Open streams are judged
+after what may end them, JUDGE_SECONDS later at the latest: many changes are one to them. A token that is made ends none, and one
+that goes those of tokens alone, so whoever makes and ends tokens all the time holds up nobody.
 
 A watch of its own follows `<root>/access/`, at every replica, whoever leads. While etcd is away the last state counts, but a
 token that is not in it may be a new one. A feed that fails by a bug would go on with rights that were taken away long ago: so
@@ -24,6 +25,8 @@ from rayched.store.io.watcher import Watcher
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Broken, Changed, Delivery, ListedAll, Resumed
 
+JUDGE_SECONDS: Final = 0.1
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -36,6 +39,9 @@ class AccessFeed:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._told: list[str] = []
+        self._judging: asyncio.TimerHandle | None = None
+        self._judges_all = False
+        """Not those of tokens alone."""
         self._tables: dict[bytes, BindingTable | TokenTable | RevocationTable] = {
             keys.bindings_prefix: guard.authorizer.table,
             keys.tokens_prefix: guard.tokens,
@@ -48,6 +54,8 @@ class AccessFeed:
 
     async def stop(self) -> None:
         await asyncio.to_thread(self._watcher.stop)
+        if self._judging is not None:
+            self._judging.cancel()
 
     def deliver(self, delivery: Delivery) -> None:
         """On the loop."""
@@ -55,9 +63,17 @@ class AccessFeed:
             case ListedAll(entries):
                 for prefix, table in self._tables.items():
                     table.listed({entry.key: entry.value for entry in entries if entry.key.startswith(prefix)})
+                self._judge_soon(everybody=True)
             case Changed(changes):
                 for prefix, table in self._tables.items():
-                    table.changed([change for change in _values(changes) if change[0].startswith(prefix)])
+                    mine = [change for change in changes if change.key.startswith(prefix)]
+                    if not mine:
+                        continue
+                    table.changed(_values(mine))
+                    if table is not self._guard.tokens:
+                        self._judge_soon(everybody=True)
+                    elif not all(map(_is_new, mine)):
+                        self._judge_soon(everybody=False)
                 self._guard.tokens.is_current = True
             case Broken():
                 self._guard.tokens.is_current = False
@@ -67,7 +83,19 @@ class AccessFeed:
                 self._guard.tokens.is_current = True
                 return
         self._tell([problem for table in self._tables.values() for problem in table.problems])
-        self._guard.judge_open_streams()
+
+    def _judge_soon(self, *, everybody: bool) -> None:
+        self._judges_all = self._judges_all or everybody
+        if self._judging is None:
+            self._judging = self._loop.call_later(JUDGE_SECONDS, self._judge)
+
+    def _judge(self) -> None:
+        everybody, self._judges_all, self._judging = self._judges_all, False, None
+        try:
+            self._guard.judge_open_streams(of_tokens_alone=not everybody)
+        except Exception:
+            _log.critical("open streams could not be judged anew", exc_info=True)
+            self._failed.set()
 
     def _tell(self, problems: list[str]) -> None:
         for problem in problems:
@@ -91,6 +119,10 @@ class AccessFeed:
         """On the watcher's thread, which has logged the error."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._failed.set)
+
+
+def _is_new(change: Change) -> bool:
+    return isinstance(change, Entry) and change.create_revision == change.mod_revision
 
 
 def _values(changes: Iterable[Change]) -> list[tuple[bytes, bytes | None]]:

@@ -287,13 +287,15 @@ class CallGuard:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if any(caller.token is not None for caller in self._open):
-                self.judge_open_streams()
+                self.judge_open_streams(of_tokens_alone=True)
 
-    def judge_open_streams(self) -> None:
-        """After a change of the bindings or tokens."""
+    def judge_open_streams(self, *, of_tokens_alone: bool = False) -> None:
+        """After a change of the bindings, of who is refused, or of tokens, which ends those of tokens alone."""
         if not RULE_ACCESS_STREAMS_END:
             return
         for caller, (call, task) in tuple(self._open.items()):
+            if of_tokens_alone and caller.token is None:
+                continue
             if caller.ended is None and (failure := self._end_of(caller, call)) is not None:
                 caller.ended = failure
                 task.cancel()
