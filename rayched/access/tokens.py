@@ -55,6 +55,8 @@ class BearerToken:
     made_at: float
     expires_at: float
     """Both in seconds since 1970."""
+    maker_serial: str = ""
+    """Of the certificate that it was made with; empty: there was none."""
 
     def to_message(self) -> access_pb2.Token:
         """Without what is known of its secret."""
@@ -65,6 +67,7 @@ class BearerToken:
             note=self.note,
             made_at_ms=int(self.made_at * 1e3),
             expires_at_ms=int(self.expires_at * 1e3),
+            maker_serial=self.maker_serial,
         )
 
     def stored(self) -> bytes:
@@ -105,7 +108,7 @@ def token_at(key: bytes, value: bytes) -> BearerToken | str:
     if subject.kind not in TOKEN_KINDS:
         return f"it stands for {subject}, which no token may"
     times = message.made_at_ms / 1e3, message.expires_at_ms / 1e3
-    return BearerToken(message.id, message.sha256, subject, maker, message.note, *times)
+    return BearerToken(message.id, message.sha256, subject, maker, message.note, *times, message.maker_serial)
 
 
 class TokenTable:
@@ -141,13 +144,18 @@ class TokenTable:
         """What could not be read, a line each; the first of them."""
         return [self._problems[key] for key in sorted(self._problems)[:PROBLEMS_MAX]]
 
-    @property
-    def count(self) -> int:
-        return len(self._by_id)
+    def count(self, now: float) -> int:
+        """How many have not expired at a time in seconds since 1970."""
+        return sum(now < one.expires_at for one in self._by_id.values())
 
-    def of(self, subject: str) -> int:
-        """How many stand for an identity."""
-        return sum(one.subject.uri == subject for one in self._by_id.values())
+    def of(self, subject: str, now: float) -> int:
+        """How many of them stand for an identity."""
+        return sum(one.subject.uri == subject and now < one.expires_at for one in self._by_id.values())
+
+    def expired(self, before: float, count: int) -> list[BearerToken]:
+        """Those that have expired until a time in seconds since 1970, the first ones of them."""
+        found = [one for one in self._by_id.values() if one.expires_at <= before]
+        return sorted(found, key=lambda one: one.expires_at)[:count]
 
     def find(self, text: str, now: float) -> BearerToken | None:
         """The token that this text is, if it counts at a time in seconds since 1970."""

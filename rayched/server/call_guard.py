@@ -175,6 +175,9 @@ class CallGuard:
                 raise unauthenticated(f"{uri} is refused by an administrator; `rayched access denied` shows why")
         if token is None:
             return
+        if token.maker_serial in self.revoked:
+            # Whoever has stolen a key shall not go on with what was made with it.
+            raise unauthenticated(f"token {token.id} was made with certificate {token.maker_serial}, which is revoked")
         if not self.tokens.counts(token, self._clock()):
             raise unauthenticated(NO_SUCH_TOKEN)
         if token.maker == token.subject or self._is_admin(token.maker):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rayched/v1/access.proto\x12\nrayched.v1\"\xcd\x01\n\x0bRoleBinding\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\x12\x18\n\x10priority_classes\x18\x05 \x03(\t\x12\x17\n\x0fscheduler_names\x18\x06 \x03(\t\x12\x12\n\nprivileged\x18\x07 \x01(\x08\x12\r\n\x05nodes\x18\x08 \x03(\t\x12)\n\x06limits\x18\t \x01(\x0b\x32\x19.rayched.v1.BindingLimits\"}\n\rBindingLimits\x12\x0e\n\x06writes\x18\x01 \x01(\x01\x12\r\n\x05reads\x18\x02 \x01(\x01\x12\x14\n\x0cwatch_starts\x18\x03 \x01(\x01\x12\x12\n\nheartbeats\x18\x04 \x01(\x01\x12\x0f\n\x07watches\x18\x05 \x01(\r\x12\x12\n\npod_points\x18\x06 \x01(\r\"\x0f\n\rWhoAmIRequest\"M\n\x0eWhoAmIResponse\x12\x10\n\x08identity\x18\x01 \x01(\t\x12)\n\x08\x62indings\x18\x02 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\"[\n\x0b\x43\x61nIRequest\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\"/\n\x0c\x43\x61nIResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x0cGrantRequest\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\"\\\n\rGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\" \n\x12RevokeGrantRequest\x12\n\n\x02id\x18\x01 \x01(\t\"Q\n\x13RevokeGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\"$\n\x11ListGrantsRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"Q\n\x12ListGrantsResponse\x12)\n\x08\x62indings\x18\x01 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\"|\n\x05Token\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\r\n\x05maker\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\x12\n\nmade_at_ms\x18\x06 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\x07 \x01(\x03\"C\n\x11IssueTokenRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x03\x12\x0c\n\x04note\x18\x03 \x01(\t\"X\n\x12IssueTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.rayched.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\"$\n\x11ListTokensRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"I\n\x12ListTokensResponse\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.rayched.v1.Token\x12\x10\n\x08revision\x18\x02 \x01(\x03\"1\n\x12RevokeTokenRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"I\n\x13RevokeTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.rayched.v1.Token\x12\x10\n\x08revision\x18\x02 \x01(\x03\"c\n\nRevocation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06serial\x18\x02 \x01(\t\x12\x10\n\x08identity\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\r\n\x05\x61t_ms\x18\x06 \x01(\x03\"J\n\x18RevokeCertificateRequest\x12\x0e\n\x06serial\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x0c\n\x04note\x18\x03 \x01(\t\"j\n\x19RevokeCertificateResponse\x12*\n\nrevocation\x18\x01 \x01(\x0b\x32\x16.rayched.v1.Revocation\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\"2\n\x0eReadmitRequest\x12\x0e\n\x06serial\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\"O\n\x0fReadmitResponse\x12*\n\nrevocation\x18\x01 \x01(\x0b\x32\x16.rayched.v1.Revocation\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x18\n\x16ListRevocationsRequest\"X\n\x17ListRevocationsResponse\x12+\n\x0brevocations\x18\x01 \x03(\x0b\x32\x16.rayched.v1.Revocation\x12\x10\n\x08revision\x18\x02 \x01(\x03\x32\xcb\x06\n\x06\x41\x63\x63\x65ss\x12?\n\x06WhoAmI\x12\x19.rayched.v1.WhoAmIRequest\x1a\x1a.rayched.v1.WhoAmIResponse\x12\x39\n\x04\x43\x61nI\x12\x17.rayched.v1.CanIRequest\x1a\x18.rayched.v1.CanIResponse\x12<\n\x05Grant\x12\x18.rayched.v1.GrantRequest\x1a\x19.rayched.v1.GrantResponse\x12N\n\x0bRevokeGrant\x12\x1e.rayched.v1.RevokeGrantRequest\x1a\x1f.rayched.v1.RevokeGrantResponse\x12K\n\nListGrants\x12\x1d.rayched.v1.ListGrantsRequest\x1a\x1e.rayched.v1.ListGrantsResponse\x12K\n\nIssueToken\x12\x1d.rayched.v1.IssueTokenRequest\x1a\x1e.rayched.v1.IssueTokenResponse\x12K\n\nListTokens\x12\x1d.rayched.v1.ListTokensRequest\x1a\x1e.rayched.v1.ListTokensResponse\x12N\n\x0bRevokeToken\x12\x1e.rayched.v1.RevokeTokenRequest\x1a\x1f.rayched.v1.RevokeTokenResponse\x12`\n\x11RevokeCertificate\x12$.rayched.v1.RevokeCertificateRequest\x1a%.rayched.v1.RevokeCertificateResponse\x12\x42\n\x07Readmit\x12\x1a.rayched.v1.ReadmitRequest\x1a\x1b.rayched.v1.ReadmitResponse\x12Z\n\x0fListRevocations\x12\".rayched.v1.ListRevocationsRequest\x1a#.rayched.v1.ListRevocationsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rayched/v1/access.proto\x12\nrayched.v1\"\xcd\x01\n\x0bRoleBinding\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x12\n\nnamespaces\x18\x04 \x03(\t\x12\x18\n\x10priority_classes\x18\x05 \x03(\t\x12\x17\n\x0fscheduler_names\x18\x06 \x03(\t\x12\x12\n\nprivileged\x18\x07 \x01(\x08\x12\r\n\x05nodes\x18\x08 \x03(\t\x12)\n\x06limits\x18\t \x01(\x0b\x32\x19.rayched.v1.BindingLimits\"}\n\rBindingLimits\x12\x0e\n\x06writes\x18\x01 \x01(\x01\x12\r\n\x05reads\x18\x02 \x01(\x01\x12\x14\n\x0cwatch_starts\x18\x03 \x01(\x01\x12\x12\n\nheartbeats\x18\x04 \x01(\x01\x12\x0f\n\x07watches\x18\x05 \x01(\r\x12\x12\n\npod_points\x18\x06 \x01(\r\"\x0f\n\rWhoAmIRequest\"M\n\x0eWhoAmIResponse\x12\x10\n\x08identity\x18\x01 \x01(\t\x12)\n\x08\x62indings\x18\x02 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\"[\n\x0b\x43\x61nIRequest\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\"/\n\x0c\x43\x61nIResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x0cGrantRequest\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\"\\\n\rGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\" \n\x12RevokeGrantRequest\x12\n\n\x02id\x18\x01 \x01(\t\"Q\n\x13RevokeGrantResponse\x12(\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\"$\n\x11ListGrantsRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"Q\n\x12ListGrantsResponse\x12)\n\x08\x62indings\x18\x01 \x03(\x0b\x32\x17.rayched.v1.RoleBinding\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x92\x01\n\x05Token\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\r\n\x05maker\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\x12\n\nmade_at_ms\x18\x06 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\x07 \x01(\x03\x12\x14\n\x0cmaker_serial\x18\x08 \x01(\t\"C\n\x11IssueTokenRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0f\n\x07seconds\x18\x02 \x01(\x03\x12\x0c\n\x04note\x18\x03 \x01(\t\"X\n\x12IssueTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.rayched.v1.Token\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x03\"$\n\x11ListTokensRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"I\n\x12ListTokensResponse\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.rayched.v1.Token\x12\x10\n\x08revision\x18\x02 \x01(\x03\"1\n\x12RevokeTokenRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"I\n\x13RevokeTokenResponse\x12 \n\x05token\x18\x01 \x01(\x0b\x32\x11.rayched.v1.Token\x12\x10\n\x08revision\x18\x02 \x01(\x03\"c\n\nRevocation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06serial\x18\x02 \x01(\t\x12\x10\n\x08identity\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\r\n\x05\x61t_ms\x18\x06 \x01(\x03\"J\n\x18RevokeCertificateRequest\x12\x0e\n\x06serial\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\x12\x0c\n\x04note\x18\x03 \x01(\t\"j\n\x19RevokeCertificateResponse\x12*\n\nrevocation\x18\x01 \x01(\x0b\x32\x16.rayched.v1.Revocation\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x0f\n\x07\x63hanged\x18\x03 \x01(\x08\"2\n\x0eReadmitRequest\x12\x0e\n\x06serial\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\"O\n\x0fReadmitResponse\x12*\n\nrevocation\x18\x01 \x01(\x0b\x32\x16.rayched.v1.Revocation\x12\x10\n\x08revision\x18\x02 \x01(\x03\"\x18\n\x16ListRevocationsRequest\"X\n\x17ListRevocationsResponse\x12+\n\x0brevocations\x18\x01 \x03(\x0b\x32\x16.rayched.v1.Revocation\x12\x10\n\x08revision\x18\x02 \x01(\x03\x32\xcb\x06\n\x06\x41\x63\x63\x65ss\x12?\n\x06WhoAmI\x12\x19.rayched.v1.WhoAmIRequest\x1a\x1a.rayched.v1.WhoAmIResponse\x12\x39\n\x04\x43\x61nI\x12\x17.rayched.v1.CanIRequest\x1a\x18.rayched.v1.CanIResponse\x12<\n\x05Grant\x12\x18.rayched.v1.GrantRequest\x1a\x19.rayched.v1.GrantResponse\x12N\n\x0bRevokeGrant\x12\x1e.rayched.v1.RevokeGrantRequest\x1a\x1f.rayched.v1.RevokeGrantResponse\x12K\n\nListGrants\x12\x1d.rayched.v1.ListGrantsRequest\x1a\x1e.rayched.v1.ListGrantsResponse\x12K\n\nIssueToken\x12\x1d.rayched.v1.IssueTokenRequest\x1a\x1e.rayched.v1.IssueTokenResponse\x12K\n\nListTokens\x12\x1d.rayched.v1.ListTokensRequest\x1a\x1e.rayched.v1.ListTokensResponse\x12N\n\x0bRevokeToken\x12\x1e.rayched.v1.RevokeTokenRequest\x1a\x1f.rayched.v1.RevokeTokenResponse\x12`\n\x11RevokeCertificate\x12$.rayched.v1.RevokeCertificateRequest\x1a%.rayched.v1.RevokeCertificateResponse\x12\x42\n\x07Readmit\x12\x1a.rayched.v1.ReadmitRequest\x1a\x1b.rayched.v1.ReadmitResponse\x12Z\n\x0fListRevocations\x12\".rayched.v1.ListRevocationsRequest\x1a#.rayched.v1.ListRevocationsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -55,34 +55,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTGRANTSREQUEST']._serialized_end=917
   _globals['_LISTGRANTSRESPONSE']._serialized_start=919
   _globals['_LISTGRANTSRESPONSE']._serialized_end=1000
-  _globals['_TOKEN']._serialized_start=1002
-  _globals['_TOKEN']._serialized_end=1126
-  _globals['_ISSUETOKENREQUEST']._serialized_start=1128
-  _globals['_ISSUETOKENREQUEST']._serialized_end=1195
-  _globals['_ISSUETOKENRESPONSE']._serialized_start=1197
-  _globals['_ISSUETOKENRESPONSE']._serialized_end=1285
-  _globals['_LISTTOKENSREQUEST']._serialized_start=1287
-  _globals['_LISTTOKENSREQUEST']._serialized_end=1323
-  _globals['_LISTTOKENSRESPONSE']._serialized_start=1325
-  _globals['_LISTTOKENSRESPONSE']._serialized_end=1398
-  _globals['_REVOKETOKENREQUEST']._serialized_start=1400
-  _globals['_REVOKETOKENREQUEST']._serialized_end=1449
-  _globals['_REVOKETOKENRESPONSE']._serialized_start=1451
-  _globals['_REVOKETOKENRESPONSE']._serialized_end=1524
-  _globals['_REVOCATION']._serialized_start=1526
-  _globals['_REVOCATION']._serialized_end=1625
-  _globals['_REVOKECERTIFICATEREQUEST']._serialized_start=1627
-  _globals['_REVOKECERTIFICATEREQUEST']._serialized_end=1701
-  _globals['_REVOKECERTIFICATERESPONSE']._serialized_start=1703
-  _globals['_REVOKECERTIFICATERESPONSE']._serialized_end=1809
-  _globals['_READMITREQUEST']._serialized_start=1811
-  _globals['_READMITREQUEST']._serialized_end=1861
-  _globals['_READMITRESPONSE']._serialized_start=1863
-  _globals['_READMITRESPONSE']._serialized_end=1942
-  _globals['_LISTREVOCATIONSREQUEST']._serialized_start=1944
-  _globals['_LISTREVOCATIONSREQUEST']._serialized_end=1968
-  _globals['_LISTREVOCATIONSRESPONSE']._serialized_start=1970
-  _globals['_LISTREVOCATIONSRESPONSE']._serialized_end=2058
-  _globals['_ACCESS']._serialized_start=2061
-  _globals['_ACCESS']._serialized_end=2904
+  _globals['_TOKEN']._serialized_start=1003
+  _globals['_TOKEN']._serialized_end=1149
+  _globals['_ISSUETOKENREQUEST']._serialized_start=1151
+  _globals['_ISSUETOKENREQUEST']._serialized_end=1218
+  _globals['_ISSUETOKENRESPONSE']._serialized_start=1220
+  _globals['_ISSUETOKENRESPONSE']._serialized_end=1308
+  _globals['_LISTTOKENSREQUEST']._serialized_start=1310
+  _globals['_LISTTOKENSREQUEST']._serialized_end=1346
+  _globals['_LISTTOKENSRESPONSE']._serialized_start=1348
+  _globals['_LISTTOKENSRESPONSE']._serialized_end=1421
+  _globals['_REVOKETOKENREQUEST']._serialized_start=1423
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1472
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1474
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1547
+  _globals['_REVOCATION']._serialized_start=1549
+  _globals['_REVOCATION']._serialized_end=1648
+  _globals['_REVOKECERTIFICATEREQUEST']._serialized_start=1650
+  _globals['_REVOKECERTIFICATEREQUEST']._serialized_end=1724
+  _globals['_REVOKECERTIFICATERESPONSE']._serialized_start=1726
+  _globals['_REVOKECERTIFICATERESPONSE']._serialized_end=1832
+  _globals['_READMITREQUEST']._serialized_start=1834
+  _globals['_READMITREQUEST']._serialized_end=1884
+  _globals['_READMITRESPONSE']._serialized_start=1886
+  _globals['_READMITRESPONSE']._serialized_end=1965
+  _globals['_LISTREVOCATIONSREQUEST']._serialized_start=1967
+  _globals['_LISTREVOCATIONSREQUEST']._serialized_end=1991
+  _globals['_LISTREVOCATIONSRESPONSE']._serialized_start=1993
+  _globals['_LISTREVOCATIONSRESPONSE']._serialized_end=2081
+  _globals['_ACCESS']._serialized_start=2084
+  _globals['_ACCESS']._serialized_end=2927
 # @@protoc_insertion_point(module_scope)

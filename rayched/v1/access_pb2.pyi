@@ -123,7 +123,7 @@ class ListGrantsResponse(_message.Message):
     def __init__(self, bindings: _Optional[_Iterable[_Union[RoleBinding, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class Token(_message.Message):
-    __slots__ = ("id", "sha256", "subject", "maker", "note", "made_at_ms", "expires_at_ms")
+    __slots__ = ("id", "sha256", "subject", "maker", "note", "made_at_ms", "expires_at_ms", "maker_serial")
     ID_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class Token(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     MADE_AT_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAKER_SERIAL_FIELD_NUMBER: _ClassVar[int]
     id: str
     sha256: bytes
     subject: str
@@ -138,7 +139,8 @@ class Token(_message.Message):
     note: str
     made_at_ms: int
     expires_at_ms: int
-    def __init__(self, id: _Optional[str] = ..., sha256: _Optional[bytes] = ..., subject: _Optional[str] = ..., maker: _Optional[str] = ..., note: _Optional[str] = ..., made_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...
+    maker_serial: str
+    def __init__(self, id: _Optional[str] = ..., sha256: _Optional[bytes] = ..., subject: _Optional[str] = ..., maker: _Optional[str] = ..., note: _Optional[str] = ..., made_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., maker_serial: _Optional[str] = ...) -> None: ...
 
 class IssueTokenRequest(_message.Message):
     __slots__ = ("subject", "seconds", "note")

@@ -10,11 +10,15 @@ import pytest
 
 from rayched.access.binding_table import BindingTable
 from rayched.access.bindings import RoleBinding
+from rayched.access.identity import Identity
+from rayched.access.tokens import BearerToken, hash_of
 from rayched.server.errors import ApiFailure
+from rayched.server.services.token_calls import EXPIRED_A_CALL, TOKENS_OF_ONE_MAX
 from rayched.store.keys import KeyTextError
 from rayched.v1.access_pb2 import (
     CanIRequest,
     GrantRequest,
+    IssueTokenRequest,
     ListGrantsRequest,
     RevokeGrantRequest,
     WhoAmIRequest,
@@ -185,3 +189,43 @@ def test_a_question_that_means_nothing_is_told_why(request_: CanIRequest, messag
 
     with pytest.raises(Exception, match=message.replace("(", r"\(")):
         access.ask("admin", "CanI", request_)
+
+
+def a_token(id: str, subject: str, expires_at: float) -> BearerToken:
+    who = Identity.parse(subject)
+    return BearerToken(id, hash_of(id), who, who, "", 0.0, expires_at)
+
+
+def test_expired_tokens_are_not_counted_and_go_when_one_is_made() -> None:
+    now, vera, sam = 1_000_000.0, IDENTITIES["viewer"], IDENTITIES["submitter"]
+    services = ServicesOverModel()
+    services.access._clock = lambda: now
+    model, letters = services.api.store.model, "abcdefghijklmnopqrstuvwxyz"
+    long_gone = [a_token(f"aaaaaa{one}{two}", vera, now - 1_000.0 - 26 * at) for at, one in enumerate("abcd") for two in letters]
+    gone = [a_token("bbbbbbbb", sam, now - 301.0), a_token("cccccccc", vera, now - 299.0)]
+    kept = [a_token(f"dddddd{one}{two}", vera, now + 1.0) for one in "abcd" for two in letters][: TOKENS_OF_ONE_MAX - 1]
+    for one in (*long_gone, *gone, *kept):
+        model.put(KEYS.token(one.id), one.stored())
+
+    def there() -> set[str]:
+        """As they are in etcd; the table follows."""
+        entries = {key: entry.value for key, entry in model.now.items() if key.startswith(KEYS.tokens_prefix)}
+        services.guard.tokens.listed(entries)
+        return {key.decode().rpartition("/")[2] for key in entries}
+
+    def issue(column: str) -> str:
+        return str(services.do(column, "Access.IssueToken", IssueTokenRequest()).token.id)
+
+    before = there()
+    assert len(long_gone) > TOKENS_OF_ONE_MAX and services.guard.tokens.count(now) == len(kept)
+    # Another replica has removed one of them meanwhile.
+    oldest = min(long_gone, key=lambda one: one.expires_at)
+    model.delete(KEYS.token(oldest.id))
+    made = {issue("viewer")}
+    after = there()
+    assert len(before - after) == EXPIRED_A_CALL and made <= after and oldest.id not in after
+    assert code_of(lambda: issue("viewer")) == "RESOURCE_EXHAUSTED", "those that count are counted"
+    for _ in range(6):
+        there()
+        made.add(issue("submitter"))
+    assert there() == {one.id for one in kept} | {"cccccccc"} | made, "others' go too, but not what expired just now"

@@ -373,7 +373,7 @@ def test_what_etcd_has_that_is_no_token_lets_nobody_in() -> None:
     node = replace(token, subject=identity("node"))
     table = TokenTable()
     table.listed({b"/t/aaaaaaab": token.stored(), b"/t/x": b"\xff", b"/t/aaaaaaaa": node.stored()})
-    assert table.count == 0 and table.find(f"rt_aaaaaaaa_{secret}", 50.0) is None
+    assert table.count(50.0) == 0 and table.find(f"rt_aaaaaaaa_{secret}", 50.0) is None
     assert len(table.problems) == 3 and any("which no token may" in one for one in table.problems)
     table.changed([(b"/t/aaaaaaaa", token.stored())])
     assert table.find(f"rt_aaaaaaaa_{secret}", 50.0) == token and table.find(f"rt_aaaaaaaa_{secret}", 100.0) is None

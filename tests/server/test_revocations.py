@@ -41,6 +41,26 @@ def test_a_revoked_certificate_is_refused_by_all_replicas_and_in_open_streams(to
 
 
 @pytest.mark.row("B31")
+def test_a_token_ends_with_the_certificate_that_it_was_made_with(token_world: TokenWorld) -> None:
+    stolen = a_pair(token_world.authority, [uri("ada")], [CLIENT])
+    serial = serial_text(stolen.serial)
+    issued = [token_world.paired(stolen).issue_token(subject) for subject in ("", uri("alice"))]
+    kept = token_world.issue("ada")
+    assert [one.token.maker_serial for one in issued] == [serial] * 2 != [kept.token.maker_serial] * 2
+    shown = [token_world.shown(one.secret, number) for number, one in enumerate(issued)]
+    until(lambda: all(map(served, shown)))
+    with token_world.watch(shown[1]) as events:
+        token_world.certified("admin").revoke_certificate(serial)
+        until(lambda: not any(map(served, shown)), seconds=2.0)
+        assert refused(lambda: next(events)).code is Code.UNAUTHENTICATED
+    for client, one in zip(shown, issued, strict=True):
+        failure = refused(client.who_am_i)
+        said = f"token {one.token.id} was made with certificate {serial}, which is revoked"
+        assert (failure.code, failure.message) == (Code.UNAUTHENTICATED, said)
+    assert token_world.shown(kept.secret).who_am_i().identity == uri("ada")
+
+
+@pytest.mark.row("B31")
 def test_an_identity_is_refused_whatever_it_shows(token_world: TokenWorld) -> None:
     issued = token_world.issue("alice")
     shown, certified = token_world.shown(issued.secret, 1), token_world.certified("alice")

@@ -41,6 +41,10 @@ from rayched.v1.access_pb2 import (
 
 TOKENS_MAX: Final = 10_000
 TOKENS_OF_ONE_MAX: Final = 100
+EXPIRED_KEPT_SECONDS: Final = 300.0
+"""So a clock that goes before takes no token away that counts elsewhere."""
+EXPIRED_A_CALL: Final = 20
+"""So many go when one is made: more than come."""
 NOTE_MAX: Final = 200
 """Characters."""
 
@@ -63,14 +67,23 @@ class TokenCalls:
 
     async def issue_token(self, request: IssueTokenRequest, call: Call) -> IssueTokenResponse:
         subject, seconds = _checked(request)
-        if self._tokens.count >= TOKENS_MAX:
+        now = self._clock()
+        await self._remove_expired(now - EXPIRED_KEPT_SECONDS)
+        if self._tokens.count(now) >= TOKENS_MAX:
             raise over_limit(f"there are {TOKENS_MAX} tokens, which is the most there may be; revoke some")
-        if self._tokens.of(subject.uri) >= TOKENS_OF_ONE_MAX:
+        if self._tokens.of(subject.uri, now) >= TOKENS_OF_ONE_MAX:
             raise over_limit(f"{subject.uri} has {TOKENS_OF_ONE_MAX} tokens, which is the most there may be; revoke some")
-        secret, now = new_secret(self._draw), self._clock()
+        secret = new_secret(self._draw)
         for _ in range(ATTEMPTS_MAX):
             made = BearerToken(
-                new_id(self._draw), hash_of(secret), subject, call.caller.identity, request.note, now, now + seconds
+                new_id(self._draw),
+                hash_of(secret),
+                subject,
+                call.caller.identity,
+                request.note,
+                now,
+                now + seconds,
+                call.caller.serial,
             )
             outcome = (await self._store.send(None, [GuardedPut(self._keys.token(made.id), 0, made.stored())]))[0]
             if isinstance(outcome, Committed):
@@ -80,6 +93,20 @@ class TokenCalls:
                 raise lost_write(outcome, "Token")
             # Another one has this id.
         raise conflict("Token: no id is free; try again")
+
+    async def _remove_expired(self, before: float) -> None:
+        """Some of those that have expired until then. What cannot be removed now is there at the next call."""
+        wanted = self._tokens.expired(before, EXPIRED_A_CALL)
+        if not wanted:
+            return
+        found = (await self._store.get_many([self._keys.token(one.id) for one in wanted])).entries
+        gone = [
+            GuardedDelete(entry.key, entry.mod_revision)
+            for one, entry in zip(wanted, found, strict=True)
+            if entry is not None and token_at(entry.key, entry.value) == one
+        ]
+        if gone:
+            await self._store.send(None, gone)
 
     async def list_tokens(self, request: ListTokensRequest, _: Call) -> ListTokensResponse:
         page = await self._store.list_all(self._keys.tokens_prefix)
