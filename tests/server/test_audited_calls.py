@@ -180,6 +180,7 @@ def test_of_a_stream_its_begin_and_its_end_are_told_but_not_how_it_goes_on(audit
         first = next(events)
         audited.as_("submitter").submit(a_pod("web-2", namespace="team-a"))
         next(events)
+        until(lambda: audited.lines("Watch.Watch") != [])
         started = audited.line("Watch.Watch")
         assert (started["stage"], started["namespace"], started["roles"]) == ("started", "team-a", "viewer")
     until(lambda: len(audited.lines("Watch.Watch")) == 2)
