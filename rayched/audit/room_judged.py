@@ -18,7 +18,8 @@ that the same process nominated or bound there later (tolerated), or that was de
 
 A binding waits for an answer about its pod's status, and has no number until then. So for each status that the process wrote in
 the last SETTLED_SECONDS before the preemption, and that never came, one of the pods that waited may have been assumed where there
-was room; where that leaves no room, the preemption is not judged.
+was room; where that leaves no room, the preemption is not judged. The same holds for each number that is missing among the
+bindings that came later: who waited for the answer was assumed before the preemption, and refused after it.
 
 Cost: O(bound pods) for each preemption, a few times that where the pod had room at the commit.
 """
@@ -149,7 +150,7 @@ class RoomJudge:
         if (
             self._something_came_to_nothing(doubtful.write)
             or self._may_have_been_for_who_is_gone(doubtful)
-            or self._may_have_been_for_whose_status_is_missing(doubtful)
+            or self._may_have_been_for_who_was_refused(doubtful)
         ):
             self._findings.tolerated[NOT_JUDGED] += 1
         else:
@@ -187,11 +188,12 @@ class RoomJudge:
             seen.put("nominated", rival.metadata.uid, resident(rival, node))
         return True
 
-    def _may_have_been_for_whose_status_is_missing(self, doubtful: _DoubtfulCapacity) -> bool:
-        """Whether pods that waited, one for each status that never came, can have been assumed on all nodes that had room."""
+    def _may_have_been_for_who_was_refused(self, doubtful: _DoubtfulCapacity) -> bool:
+        """Whether pods that waited, one for each status or later binding that never came, can have been assumed on all nodes that
+        had room."""
         pod, seen = doubtful.pod, doubtful.seen.copy()
         left = [one for one in doubtful.waiting if one.metadata.uid != pod.metadata.uid]
-        for _ in range(self._statuses_missing(doubtful)):
+        for _ in range(self._statuses_missing(doubtful) + self._later_bindings_missing(doubtful)):
             node = node_with_room(pod, seen)
             taker = next((one for one in left if node in _free_nodes(one, seen) and not _is_against(one, node, seen)), None)
             if node is None or taker is None:
@@ -199,6 +201,15 @@ class RoomJudge:
             left.remove(taker)
             seen.put("residents", taker.metadata.uid, resident(taker, node))
         return node_with_room(pod, seen) is None
+
+    def _later_bindings_missing(self, doubtful: _DoubtfulCapacity) -> int:
+        """Of those with a number behind the first one that the same process decided after the preemption."""
+        process, decided = doubtful.write.attempt.partition("-preempt-")[0], doubtful.write.decided_at_revision
+        bindings = self._bindings_of(process)
+        later = [
+            number for number, _ in bindings[next((n for n, (_, at) in enumerate(bindings) if at > decided), len(bindings)) :]
+        ]
+        return later[-1] - later[0] + 1 - len(later) if later else 0
 
     def _statuses_missing(self, doubtful: _DoubtfulCapacity) -> int:
         """Of those that the same process wrote up to the first one that it decided after the preemption."""

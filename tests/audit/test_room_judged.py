@@ -275,6 +275,19 @@ def test_a_status_that_never_came_leaves_open_whether_one_pod_that_waited_was_as
         assert (full.broken, full.tolerated) == (broken, {} if broken else {NOT_JUDGED: 1})
 
 
+def test_a_later_binding_that_never_came_leaves_open_whether_one_pod_that_waited_was_assumed() -> None:
+    for waiting_cpu, missing, broken in (("4", 1, 0), ("4", 0, 1), ("8", 1, 1)):
+        full = Full(b_is_full=False)
+        full.submit("waits", waiting_cpu)
+        full.submit("high", "4", 10)
+        full.preempt("high", "a")
+        full.bind("small", "a", "100m")
+        for _ in range(missing):
+            full.refused()
+        full.bind("smaller", "a", "100m")
+        assert (full.broken, full.tolerated) == (broken, {} if broken else {NOT_JUDGED: 1})
+
+
 def test_a_status_that_never_came_long_ago_excuses_nothing() -> None:
     full = Full(b_is_full=False)
     full.submit("waits", "4")

@@ -96,7 +96,7 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(rayched: Commands, n
     word = f"{kind.lower()}/{name}"
     rayched.ok("apply", "-n", namespace, "-f", "-", stdin=json.dumps(document))
     try:
-        if kind in ("ReplicaSet", "Job"):
+        if kind in ("ReplicaSet", "Job", "PodDisruptionBudget"):
             wait_until(lambda: bool(rayched.client.get(kind, name, namespace).status.ByteSize()), "its controller says how it is")
         for output in ("yaml", "json"):
             shown = "\n".join(rayched.ok("get", word, "-n", namespace, "-o", output))

@@ -70,7 +70,7 @@ def test_explaining_changes_nothing(rayched: Commands, web: str) -> None:
     ("words", "said"),
     [
         (("nobody",), 'pods "default/nobody" not found'),
-        (("node/node-001",), "only pods can be explained"),
+        (("node/node-001",), "only pods and pod groups can be explained"),
         (("nobody", "-o", "yaml"), "'yaml' is not one of 'wide', 'json'"),
     ],
 )

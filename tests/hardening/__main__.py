@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -98,7 +99,10 @@ def strangers(whole: Sequence[PinnedPackage]) -> list[str]:
     """Packages of this environment that the lock does not pin so."""
     pinned = {(one.name, one.version) for one in whole}
     ours = {"rayched", "pip", "setuptools"}
-    found = {(normalised(one.name), one.version) for one in importlib.metadata.distributions()}
+    # Ray has packages of its own below its own, which are seen where it is imported.
+    found = {
+        (normalised(one.name), one.version) for one in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")])
+    }
     return [f"{name}=={version}: the lock does not pin that" for name, version in sorted(found - pinned) if name not in ours]
 
 
