@@ -20,6 +20,7 @@ DELAY_SECONDS_MAX = 2.0
 """From one stream to another while nothing dies. On a machine that has nothing else to do a quarter of a second is enough."""
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_each_event_comes_once_and_in_order_through_the_deaths_of_replicas(tmp_path: Path) -> None:
     with Stage(tmp_path, find_etcd(), replicas=2, members=1, workers=0) as stage:

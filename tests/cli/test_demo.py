@@ -13,7 +13,7 @@ from tests.cli.cluster import run_here, started, wait_until
 from tests.cli.test_processes import processes_with
 from tests.docs.markdown import ROOT
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 SECONDS_MAX = 240.0
 """Two replicas start, one is killed and started again."""

@@ -60,6 +60,7 @@ def attempts(world: LedCluster, name: str) -> int:
     return status(world.client, name).container_statuses[0].restart_count
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.row("N70")
 def test_what_is_cut_off_for_a_minute_goes_on_and_is_told_afterwards(world: LedCluster, tmp_path: Path) -> None:

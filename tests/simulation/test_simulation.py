@@ -34,6 +34,7 @@ def test_whatever_fails_nothing_is_bound_twice_overfilled_lost_or_left_waiting()
     assert counts["bindings"] > 5 * SEEDS_FAST
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_many_more_worlds() -> None:
     counts = judged(list(simulate_many(range(10_000, 10_000 + SEEDS_LONG))))
