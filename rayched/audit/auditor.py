@@ -97,6 +97,7 @@ class Auditor:
         self._groups_prefix = f"{root}/cluster/podgroups/".encode()
         self._plans_prefix = f"{root}/cluster/groupplans/".encode()
         self._epoch_key = f"{root}/cluster/epoch".encode()
+        self._no_objects = (self._epoch_key, f"{root}/cluster/suspects/".encode())
         self._on_pod_change = on_pod_change
         self.findings = Findings()
         self.revision = 0
@@ -141,7 +142,7 @@ class Auditor:
         for change in sorted(changes, key=lambda change: change.key.startswith(self._pods_prefix)):
             if change.key.startswith(self._pods_prefix):
                 self._pod_changed(change, revision, seconds)
-            elif change.key != self._epoch_key:
+            elif not change.key.startswith(self._no_objects):
                 self._other_changed(change)
         self.groups.revision_over(revision)
 
@@ -236,10 +237,9 @@ class Auditor:
     # -------------------------------------------------------------------------------------------------------------- changes
 
     def _other_changed(self, change: KeyChange) -> None:
-        stored = Stored() if change.value is None else self._read(change)
-        if stored is None:
-            return
         gone = change.value is None
+        if (stored := Stored() if gone else self._read(change)) is None:
+            return
         if change.key.startswith(self._nodes_prefix):
             name = change.key[len(self._nodes_prefix) :].decode()
             node = None if gone else stored.object.node

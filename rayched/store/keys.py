@@ -5,6 +5,7 @@
 <root>/cluster/<plural>/<name>               objects of the cluster's own kinds    all that scheduling reads
 <root>/cluster/epoch                         the leader's epoch; its mod_revision is the fencing token
 <root>/cluster/groupplans/<namespace>/<group> where the members of a pod group are going to be, until all are there
+<root>/cluster/suspects/<uid>                pods in whose cycles schedulers died, and how often
 <root>/cluster/taken/<number>                written with each pod that names its node itself; one key for some of the nodes
 <root>/events/<namespace>/<name>             Events                                outside that watch: nothing decides by them
 <root>/submissions/<uid>                     records of submissions

@@ -10,7 +10,7 @@ import pytest
 from rayched.audit.auditor import Auditor, KeyChange, PodChange
 from rayched.audit.requests import amount, taken_by
 from rayched.v1.core_pb2 import Node, Pod
-from rayched.v1.storage_pb2 import LeaderWrite, Stored
+from rayched.v1.storage_pb2 import LeaderWrite, Stored, Suspect
 
 
 class History:
@@ -98,6 +98,14 @@ def test_a_history_without_faults_has_no_findings(history: History) -> None:
     assert history.auditor.bound_pods() == 4
     assert history.auditor.zones() == {"a": 2, "b": 2}
     assert [binding.epoch for binding in history.auditor.bindings] == [epoch] * 3 + [later]
+
+
+def test_what_is_stored_of_a_pod_in_whose_cycle_a_scheduler_died_is_no_object(history: History) -> None:
+    history.write("suspects/a-uid", Suspect(deaths=1).SerializeToString())
+    history.write("suspects/a-uid", None)
+    assert history.auditor.findings.total == 0
+    history.write("priorityclasses/high", b"\xff")
+    assert history.auditor.findings.unreadable == 1 and history.auditor.findings.total == 1
 
 
 def test_a_pod_that_changes_its_node_was_bound_twice(history: History) -> None:

@@ -29,7 +29,7 @@ from rayched.v1.core_pb2 import Pod
 ROOT = b"/rayched/"
 UNRELATED = (b"/rayched/heartbeats/", b"/rayched/leader/", b"/rayched/events/", b"/rayched/compaction")
 """Keys that change all the time without anybody's doing."""
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 Dump = dict[bytes, tuple[int, bytes]]
 

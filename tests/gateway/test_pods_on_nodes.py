@@ -22,11 +22,13 @@ from rayched.store.keys import Keys
 from tests.cli.cluster import run_here, started
 from tests.gateway.kubectl import KUBECTL, Kubectl
 from tests.gateway.requests import ask
+from tests.nodes.conftest import no_shim_is_left
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, ready, registered, sh, until
 from tests.nodes.streaming import Agents
 from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.cluster
+__all__ = ["no_shim_is_left"]
 
 NODE = "runs-for-kubectl"
 TOKEN = "a token that is long enough"
@@ -59,10 +61,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory, client: Client, token: Path)
         found = begin(tmp_path_factory.mktemp("node"), NODE, client.endpoints[0], "--stream-token-file", str(token))
         registered(client, NODE)
         yield found
-        # Pods outlive their agent.
-        for pod in client.list("pods"):
-            client.delete("pod", pod.metadata.name, grace_period_seconds=0)
-        until(lambda: not list(client.list("pods")), "no pod is left")
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
-    """The first true value of the condition; fails when there is none in time."""
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """The first true value of the condition; fails when there is none in time: on a host that is busy, too."""
     until = now() + seconds
     while not (value := condition()):
         assert now() < until, "it did not come true in time"
@@ -80,7 +80,7 @@ class Member:
     def _new_leader(self, identity: str, record: LeaderRecord | None) -> None:
         self._tell("leader", identity)
 
-    def when(self, what: str, number: int = 0, seconds: float = 5.0) -> float:
+    def when(self, what: str, number: int = 0, seconds: float = 60.0) -> float:
         """When it was told that for the (number + 1)th time."""
         return float(eventually(lambda: self.all(what)[number : number + 1], seconds)[0][0])
 
@@ -88,7 +88,7 @@ class Member:
         with self._lock:
             return [(moment, value) for moment, told, value in self.told if told == what]
 
-    def leads(self, seconds: float = 5.0) -> int:
+    def leads(self, seconds: float = 60.0) -> int:
         """Wait until it does; the epoch."""
         epoch = eventually(self.elector.epoch, seconds)
         assert isinstance(epoch, int)

@@ -1,4 +1,4 @@
-"""Pods outlive their agents on purpose; what a test leaves running ends with the session."""
+"""Pods outlive their agents on purpose; what the tests of a file leave running ends with the file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def agents() -> Iterator[Agents]:
         yield found
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_shim_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A pod that computes would take a processor from all files that come later."""
     yield
     for state in tmp_path_factory.getbasetemp().rglob("shim/state.json"):
         found = json.loads(state.read_text())

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _STOP_SECONDS_MAX = 8.0
 """A replica takes at most 5 s to leave by itself."""
 _LOG_TAIL_LINES = 8
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+"""A process that gets one of these failed; by others somebody ends it on purpose, to see what the rest does."""
 
 
 class ReplicaFailed(Exception):
@@ -197,9 +199,11 @@ class LocalCluster:
         if self._keeper is not None and self._keeper.gave_up:
             raise ReplicaFailed(f"{self._keeper.problem()}")
         for replica in self.replicas:
-            if not replica.running and replica.process is not None and replica.process.returncode > 0:
+            code = 0 if replica.running or replica.process is None else replica.process.returncode
+            if code > 0 or -code in _CRASHES:
+                how = f"exit code {code}" if code > 0 else f"signal {-code}"
                 raise ReplicaFailed(
-                    f"replica {replica.number} ({replica.address}) ended with exit code {replica.process.returncode}; "
+                    f"replica {replica.number} ({replica.address}) ended with {how}; "
                     f"its log {replica.log_file} ends with:\n{replica.log_tail()}"
                 )
 
