@@ -1,10 +1,16 @@
-"""A loop whose CPU time tells how fast this machine is at the moment: what rayched does most, small numpy calls and dictionaries.
+"""How fast this machine is at the moment.
 
-It never changes, so that ratios to it can be compared over versions.
+`seconds`: the CPU time of a loop of what rayched does most, small numpy calls and dictionaries. It never changes, so that
+ratios to it can be compared over versions.
+
+`of_processes`: what several processes do at once, in units of what one does alone. Virtual processors share cores with each other
+and with strangers, so it is between 1 and the number of processes, and nothing that computes in several processes can gain more.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Final
 
@@ -12,6 +18,14 @@ import numpy as np
 
 _ROUNDS: Final = 4_000
 _ROWS: Final = 5_000
+_LOOP: Final = """
+import sys, time
+sys.stdin.readline()
+found, began = 0, time.perf_counter()
+for step in range(12_000_000):
+    found = (found * 17 + step) % 1_000_003
+print(time.perf_counter() - began)
+"""
 
 
 def seconds() -> float:
@@ -31,3 +45,22 @@ def _once() -> float:
         for place in range(20):
             seen[f"pod-{place}"] = place
     return time.process_time() - began
+
+
+def of_processes(n: int) -> float:
+    """Between 1 and `n`, mostly; takes some seconds."""
+    alone = _at_once(1)
+    return n * alone / _at_once(n)
+
+
+def _at_once(n: int) -> float:
+    """Seconds that so many loops take which begin together, on the mean."""
+    loops = [
+        subprocess.Popen([sys.executable, "-c", _LOOP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(n)
+    ]
+    for loop in loops:
+        assert loop.stdin is not None
+        loop.stdin.write("\n")
+        loop.stdin.flush()
+    return sum(float(loop.communicate()[0]) for loop in loops) / n
