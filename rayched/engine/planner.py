@@ -21,7 +21,7 @@ from rayched.engine.grouped_scores import GroupColumn, GroupedScore
 from rayched.engine.plugin_calls import call_key, call_narrow, call_needs, call_prepare
 from rayched.engine.plugin_facts import PluginFacts, facts_of
 from rayched.engine.prefiltered_rows import PrefilteredRows
-from rayched.engine.prepared import ColumnKey, PluginHalf, PreparedPlugin
+from rayched.engine.prepared import FILTER_HALF, SCORE_HALF, ColumnKey, PreparedPlugin
 from rayched.engine.row_evaluation import WeightedScore
 from rayched.engine.scale import Scale
 from rayched.engine.score_caps import FilterCap
@@ -185,11 +185,11 @@ class Planner:
             if isinstance(asked, DomainState):
                 caps.append(self._rejection(entries, asked))
             elif facts[asked.plugin.name].reads_usage:
-                usage_filters.append(ColumnKey(asked, PluginHalf.FILTER))
+                usage_filters.append(ColumnKey(asked, FILTER_HALF))
             elif facts[asked.plugin.name].is_volatile:
-                caps.append(self._filter_cap(entries, ColumnKey(asked, PluginHalf.FILTER)))
+                caps.append(self._filter_cap(entries, ColumnKey(asked, FILTER_HALF)))
             else:
-                filters.append(self._column(entries, FilterColumn, ColumnKey(asked, PluginHalf.FILTER)))
+                filters.append(self._column(entries, FilterColumn, ColumnKey(asked, FILTER_HALF)))
         counted: list[CountedScore] = []
         finals: list[WeightedFinal] = []
         raws: list[WeightedRaw] = []
@@ -199,7 +199,7 @@ class Planner:
             if isinstance(asked, DomainState):
                 counted.append(self._counted(entries, plan, asked, weight))
                 continue
-            question = ColumnKey(asked, PluginHalf.SCORE)
+            question = ColumnKey(asked, SCORE_HALF)
             if normalizes:
                 raw = WeightedRaw(self._column(entries, RawScoreColumn, question), weight)
                 (rescaled if facts[asked.plugin.name].is_volatile else raws).append(raw)
@@ -217,7 +217,7 @@ class Planner:
             plan.codes = [
                 self._rejection(plan.entries, asked)
                 if isinstance(asked, DomainState)
-                else self._column(plan.entries, FilterColumn, ColumnKey(asked, PluginHalf.FILTER))
+                else self._column(plan.entries, FilterColumn, ColumnKey(asked, FILTER_HALF))
                 for asked in plan.filters
             ]
         return plan.codes

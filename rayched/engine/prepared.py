@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,11 @@ class PluginHalf(enum.Enum):
 
     # As members are the only ones of their kind; Enum's hash is worked out in Python, and this one is asked for all the time.
     __hash__ = object.__hash__
+
+
+FILTER_HALF: Final = PluginHalf.FILTER
+SCORE_HALF: Final = PluginHalf.SCORE
+"""For what happens with each column: to look a member up in its class takes 0.1 µs."""
 
 
 class PreparedPlugin(CacheEntry):
@@ -57,7 +62,7 @@ class ColumnKey(NamedTuple):
     def ask(self, rows: Rows) -> Answer:
         """The checked answer. Raises PluginError."""
         asked = self.asked
-        if self.part is PluginHalf.FILTER:
+        if self.part is FILTER_HALF:
             return call_filter(cast(FilterPlugin, asked.plugin), asked.state, rows)
         return call_score(cast(ScorePlugin, asked.plugin), asked.state, rows)
 
@@ -70,5 +75,5 @@ def join(plugin: str, part: PluginHalf, answers: Sequence[Answer]) -> Answer:
     if len(columns) < len(answers):
         # It would let through what the plugin rejects elsewhere.
         problem = "answered None for some rows and a column for others"
-        raise PluginError(plugin, FILTER if part is PluginHalf.FILTER else SCORE, problem)
+        raise PluginError(plugin, FILTER if part is FILTER_HALF else SCORE, problem)
     return columns[0] if len(columns) == 1 else np.concatenate(columns)

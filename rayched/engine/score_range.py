@@ -11,7 +11,7 @@ import numpy as np
 
 from rayched.engine.cached_columns import OUTSIDE, ByteColumn, CachedColumn
 from rayched.engine.plugin_calls import call_normalize, out_of_range
-from rayched.engine.prepared import PluginHalf
+from rayched.engine.prepared import SCORE_HALF
 from rayched.engine.scale import TotalColumn
 from rayched.engine.score_sum import ScoreSum
 from rayched.framework.plugin import MAX_NODE_SCORE, ScorePlugin
@@ -48,7 +48,7 @@ def _raise_for(kept: CachedColumn, rows: RowIndex) -> None:
     if not len(rows):
         return
     for question in kept.questions:
-        if question.part is PluginHalf.SCORE:
+        if question.part is SCORE_HALF:
             answer = question.ask(Rows(kept.table, rows[:1]))
             if answer is not None and not 0 <= answer.item(0) <= MAX_NODE_SCORE:
                 raise out_of_range(cast(ScorePlugin, question.asked.plugin), answer.item(0))

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from rayched.engine.cached_columns import BuildColumns, CachedColumn, selection_of
 from rayched.engine.plugin_calls import call_filter, call_score, call_stack
 from rayched.engine.plugin_facts import PluginFacts
-from rayched.engine.prepared import Answer, ColumnKey, PluginHalf
+from rayched.engine.prepared import FILTER_HALF, Answer, ColumnKey
 from rayched.engine.scale import Scale, TotalColumn
 from rayched.framework.accelerated import StackingPlugin
 from rayched.framework.plugin import MAX_NODE_SCORE, FilterPlugin, ScorePlugin
@@ -133,7 +133,7 @@ class UsageSum(CachedColumn):
             if answer is None:
                 continue
             value = answer.item(0)
-            if question.part is PluginHalf.FILTER:
+            if question.part is FILTER_HALF:
                 rejected = rejected or value != 0
             elif 0 <= value <= MAX_NODE_SCORE:
                 total += weight * value
@@ -153,7 +153,7 @@ class UsageSum(CachedColumn):
         for question, weight, answer in zip(self.questions, self.weights, answers, strict=True):
             if answer is None:
                 continue
-            if question.part is PluginHalf.FILTER:
+            if question.part is FILTER_HALF:
                 if np.count_nonzero(answer):
                     rejects: NDArray[np.bool_] = answer != 0
                     rejected = rejects if rejected is None else rejected | rejects
@@ -226,7 +226,7 @@ class UsageValues:
             self._turn_to(sum_)
         if few is None:
             return self._bring_many(sum_)
-        place, outside, unknown = self._places[sum_], sum_.outside, list[int]()
+        place, outside, unknown = self._places[sum_], sum_.outside, []
         for row in few:
             number = states.of(row)
             if states.n_states != self._n_seen or states.generation != self._generation:
@@ -369,7 +369,7 @@ class UsageValues:
         try:
             for question, state in zip(one.questions, self._stacked, strict=True):
                 plugin = question.asked.plugin
-                if question.part is PluginHalf.FILTER:
+                if question.part is FILTER_HALF:
                     answers.append(call_filter(cast(FilterPlugin, plugin), state, rows, n_sums))
                 else:
                     answers.append(call_score(cast(ScorePlugin, plugin), state, rows, n_sums))

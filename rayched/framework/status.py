@@ -27,6 +27,10 @@ class Code(enum.IntEnum):
     """Waits for something outside the cluster's own events."""
 
 
+_SUCCESS: Final = Code.SUCCESS
+"""To look a member up in its class takes 0.1 µs, and each attempt asks."""
+
+
 CODE_LABELS: Final = {code: "".join(word.capitalize() for word in code.name.split("_")) for code in Code} | {
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable"
 }
@@ -43,7 +47,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        return self.code is Code.SUCCESS
+        return self.code is _SUCCESS
 
     @property
     def rejected(self) -> bool:

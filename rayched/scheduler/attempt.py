@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from rayched.framework.cycle_state import CycleState
 from rayched.framework.lifecycle import Lifecycle
@@ -42,6 +42,11 @@ class AttemptPhase(enum.Enum):
     """Nothing is in the way of the binding cycle."""
     BINDING = "binding"
     """PreBind and Bind succeeded; the store decides."""
+
+
+READY: Final = AttemptPhase.READY
+BINDING: Final = AttemptPhase.BINDING
+"""For what happens with each attempt: to look a member up in its class takes 0.1 µs."""
 
 
 @dataclass(slots=True)

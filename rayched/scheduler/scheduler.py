@@ -32,7 +32,7 @@ from rayched.framework.plugin_error import PluginError
 from rayched.framework.profile import Profile
 from rayched.framework.raised import Raised
 from rayched.framework.status import Code, Status, error
-from rayched.scheduler.attempt import Attempt, AttemptFailure, AttemptPhase, HasPod, failed_on_node
+from rayched.scheduler.attempt import BINDING, READY, Attempt, AttemptFailure, AttemptPhase, HasPod, failed_on_node
 from rayched.scheduler.decisions import Decisions
 from rayched.scheduler.nominations import Nominations
 from rayched.scheduler.occupancy import Occupancy
@@ -272,7 +272,7 @@ class Scheduler:
             if attempt is None:
                 continue
             if decided.status.ok:
-                attempt.phase = AttemptPhase.READY
+                attempt.phase = READY
                 yield attempt, None
             else:
                 self.roll_back(attempt)
@@ -305,7 +305,7 @@ class Scheduler:
             if not status.ok:
                 self.roll_back(attempt)
                 return failed_on_node(status)
-        attempt.phase, attempt.id = AttemptPhase.BINDING, attempt_id
+        attempt.phase, attempt.id = BINDING, attempt_id
         return None
 
     def bound(self, attempt: Attempt) -> None:

@@ -27,7 +27,7 @@ from google.protobuf.message import DecodeError
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.node_difference import node_difference
-from rayched.api.stages import Stage, stage_of
+from rayched.api.stages import BOUND, PENDING, Stage, stage_of
 from rayched.core.cache.pod_decoder import PodsByBytes
 from rayched.core.cache.pods_alike import KnownPod
 from rayched.core.cache.records import (
@@ -111,7 +111,7 @@ class Cache:
     def pending(self) -> list[PodRecord]:
         """Pods that wait for a node, in the order of their creation."""
         return sorted(
-            (record for record in self._pods.values() if record.stage is Stage.PENDING),
+            (record for record in self._pods.values() if record.stage is PENDING),
             key=lambda record: (record.create_revision, record.key),
         )
 
@@ -259,7 +259,7 @@ class Cache:
         self._expected.pop(key, None)
         self._revisions[key] = mod_revision
         uid, name, _, _, created, _, _, template, _, _, _ = old
-        new = PodRecord(uid, name, old.key, mod_revision, created, Stage.BOUND, node_name, template, attempt, None, value)
+        new = PodRecord(uid, name, old.key, mod_revision, created, BOUND, node_name, template, attempt, None, value)
         self._pods[uid] = new
         if not self._occupancy.confirm(uid, template, node_name):
             self._occupancy.observe(uid, template, node_name, facts=PodFacts(name))
@@ -280,7 +280,7 @@ class Cache:
         self._uids[key] = uid
         kept = KeptPod(value, mod_revision, nominated, has_started, is_bare)
         full_name = f"{namespace}/{name}"
-        new = PodRecord(uid, full_name, key, mod_revision, created, Stage.PENDING, "", template, "", kept, value)
+        new = PodRecord(uid, full_name, key, mod_revision, created, PENDING, "", template, "", kept, value)
         self._pods[uid] = new
         return PodChanged(None, new)
 
@@ -307,7 +307,7 @@ class Cache:
         if uid is None:
             if key in self._objects:
                 yield from self._object_gone(key)
-        elif self._pods[uid].stage is not Stage.BOUND:
+        elif self._pods[uid].stage is not BOUND:
             del self._uids[key]
             old = self._pods.pop(uid)
             self._occupancy.remove(uid)
@@ -359,9 +359,9 @@ class Cache:
         if not uid or (other is not None and other.key != key):
             raise ValueError("the pod has no uid" if not uid else f"the pod has the uid of pod {other and other.name}")
         stage, node_name, kept, facts, terminating = stage_of(pod), pod.spec.node_name, None, None, False
-        if stage is Stage.PENDING:
+        if stage is PENDING:
             kept = KeptPod(value, mod_revision, *told_by(pod.status))
-        elif stage is Stage.BOUND:
+        elif stage is BOUND:
             facts, terminating = facts_of(pod), metadata.HasField("deletion_timestamp")
             if other is None and node_name in self._node_guards:
                 self._taken[node_name] = mod_revision
@@ -387,7 +387,7 @@ class Cache:
             self._by_bytes.learn(value, known)
         if facts is not None:
             self._occupancy.observe(uid, template, node_name, terminating=terminating, facts=facts)
-        elif stage is Stage.OVER or (old is not None and old.stage is Stage.BOUND):
+        elif stage is Stage.OVER or (old is not None and old.stage is BOUND):
             self._occupancy.remove(uid)
         yield PodChanged(old, new)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rayched.api.stages import Stage
+from rayched.api.stages import BOUND, PENDING
 from rayched.core.attempt_outcomes import AttemptEnds
 from rayched.core.cache.cache import PROGRESS_OBJECTS
 from rayched.core.cache.records import CacheChange, PodChanged, PodRecord, nominated_in
@@ -47,7 +47,7 @@ class CacheNews:
             if self._is_nobodys(change):
                 continue
             # Of a pod that got its node the queue learns first that its attempt has ended: nothing else of it matters then.
-            is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is Stage.BOUND
+            is_bound = isinstance(change, PodChanged) and change.new is not None and change.new.stage is BOUND
             if is_bound and isinstance(change, PodChanged):
                 self._pod_changed(change)
             if link is not None:
@@ -74,7 +74,7 @@ class CacheNews:
         if new is None:
             return None
         if old is None:
-            if new.stage is not Stage.PENDING or new.kept is None or new.kept.nominated:
+            if new.stage is not PENDING or new.kept is None or new.kept.nominated:
                 return None
             template = new.template
             if template.pod_group:
@@ -83,7 +83,7 @@ class CacheNews:
                 link.tell(*self._feed.pending_pod(new, now))
                 return TIME_STEP_SECONDS
             return 0.0
-        if new.stage is not Stage.BOUND or old.stage is not Stage.PENDING or (old.kept is not None and old.kept.nominated):
+        if new.stage is not BOUND or old.stage is not PENDING or (old.kept is not None and old.kept.nominated):
             return None
         uid = new.uid
         if new.template.pod_group or link.concerns(uid) or self._scheduler.attempt(uid) is not None:
@@ -98,7 +98,7 @@ class CacheNews:
         if not isinstance(change, PodChanged) or change.old is not None or change.new is None:
             return False
         new = change.new
-        return new.stage is Stage.PENDING and not nominated_in(new) and not self._feed.is_queued(new)
+        return new.stage is PENDING and not nominated_in(new) and not self._feed.is_queued(new)
 
     def _is_told_shortly(self, change: PodChanged, link: QueueLink) -> bool:
         """Most bindings: the queue knows already what became of the attempt, and learns of the event."""
@@ -116,7 +116,7 @@ class CacheNews:
         uid = record.uid
         if self._statuses.seen(uid):
             self._bindings.status_settled(uid)
-        if change.new is not None and change.new.stage is Stage.PENDING:
+        if change.new is not None and change.new.stage is PENDING:
             if self._scheduler.attempt(uid) is None:
                 self._scheduler.nominations.status_seen(uid, record.template, nominated_in(change.old), nominated_in(record))
             return

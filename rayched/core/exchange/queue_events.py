@@ -25,7 +25,7 @@ from typing import Final, assert_never
 
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
-from rayched.api.stages import Stage
+from rayched.api.stages import BOUND, PENDING
 from rayched.core.cache.records import CacheChange, NodeChanged, ObjectChanged, PlanChanged, PodChanged, PodRecord, nominated_in
 from rayched.core.exchange.messages import AssignedPod, ClusterChange, LogEntry, PendingPodGone, PendingPodSeen, SentObject
 from rayched.framework.cluster_event import (
@@ -63,7 +63,7 @@ class QueueFeed:
 
     def is_queued(self, record: PodRecord | None) -> bool:
         """Whether the queue has to know this pod. Members of a group are in no queue: their group is."""
-        if record is None or record.stage is not Stage.PENDING or record.template.pod_group:
+        if record is None or record.stage is not PENDING or record.template.pod_group:
             return False
         return self._knows(record.template.scheduler_name)
 
@@ -71,7 +71,7 @@ class QueueFeed:
     def is_plain_binding(change: PodChanged) -> bool:
         """A pending pod got its node: all that there is to tell, where the queue does not know the pod any more."""
         old, new = change
-        if old is None or new is None or old.stage is not Stage.PENDING or new.stage is not Stage.BOUND:
+        if old is None or new is None or old.stage is not PENDING or new.stage is not BOUND:
             return False
         return nominated_in(old) in ("", new.node_name)
 
@@ -79,7 +79,7 @@ class QueueFeed:
         """The entries for one change, in order."""
         if isinstance(change, PodChanged):
             old, new = change.old, change.new
-            if old is None and new is not None and new.stage is Stage.PENDING:
+            if old is None and new is not None and new.stage is PENDING:
                 # Most changes are this one and the next.
                 return (self.pending_pod(new, now),) if self.is_queued(new) else ()
             return [*self._pending(old, new, now), *self._assigned(old, new), *self._nomination(old, new)]
@@ -104,8 +104,8 @@ class QueueFeed:
             yield self.pending_pod(new, now, is_new=not was)
 
     def _assigned(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[Told]:
-        before = old if old is not None and old.stage is Stage.BOUND else None
-        after = new if new is not None and new.stage is Stage.BOUND else None
+        before = old if old is not None and old.stage is BOUND else None
+        after = new if new is not None and new.stage is BOUND else None
         if before is None and after is not None:
             if self._hints.is_of_interest(ASSIGNED_POD_ADD):
                 yield ClusterChange(ASSIGNED_POD_ADD, None, _assigned_pod(after)), (after.template,)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rayched.api.stages import Stage
+from rayched.api.stages import PENDING
 from rayched.core.cache.cache import Cache
 from rayched.core.cache.records import PodRecord
 from rayched.core.writes.foreign_bindings import ForeignBindings
@@ -52,6 +52,10 @@ class AttemptEnd(enum.Enum):
     """A plugin or the store turned the binding down."""
     AGAIN = "again"
     """A race was lost: worth another attempt at once."""
+
+
+ENDS_BOUND: Final = AttemptEnd.BOUND
+"""For what happens with each attempt: to look a member up in its class takes 0.1 µs."""
 
 
 class EndedAttempt(NamedTuple):
@@ -224,11 +228,11 @@ class Bindings:
         match outcome:
             case Committed():
                 self._scheduler.bound(attempt)
-                return EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt)
+                return EndedAttempt(attempt.uid, ENDS_BOUND, attempt)
             case Conflict() if is_on(outcome.current, attempt):
                 # Bound by an earlier sending and written to since, so the attempt id is gone. The room is taken all the same.
                 self._scheduler.bound(attempt)
-                return EndedAttempt(attempt.uid, AttemptEnd.BOUND, attempt)
+                return EndedAttempt(attempt.uid, ENDS_BOUND, attempt)
             case Conflict():
                 self._scheduler.roll_back(attempt)
                 self.lose(attempt.uid, write, outcome)
@@ -259,7 +263,7 @@ class Bindings:
 
 def is_as_decided(record: PodRecord, attempt: Attempt) -> bool:
     """The pod still is what the attempt looked at."""
-    if record.stage is not Stage.PENDING:
+    if record.stage is not PENDING:
         return False
     return record.template is attempt.template or record.template.content == attempt.template.content
 
