@@ -25,6 +25,7 @@ _REQUEST: Final = frozenset(
         "Access.RevokeGrant",
         "Access.IssueToken",
         "Access.RevokeToken",
+        "Access.SignCertificate",
         "Access.RevokeCertificate",
         "Access.Readmit",
     }

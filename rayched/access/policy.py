@@ -167,6 +167,7 @@ Access.ListGrants              -            -     self    self       all       a
 Access.IssueToken              -            -     self    self       self      all    -     -
 Access.ListTokens              -            -     self    self       self      all    -     -
 Access.RevokeToken             -            -     self    self       self      all    -     -
+Access.SignCertificate         -            self  -       -          -         all    -     -
 Access.RevokeCertificate       -            -     -       -          -         all    -     -
 Access.Readmit                 -            -     -       -          -         all    -     -
 Access.ListRevocations         -            -     -       -          all       all    -     -

@@ -175,6 +175,7 @@ REQUESTS: Final[Mapping[str, Callable[[Any], Facts]]] = MappingProxyType(
         "Access.IssueToken": _subject,
         "Access.ListTokens": _subject,
         "Access.RevokeToken": _subject,
+        "Access.SignCertificate": _subject,
         "Access.RevokeCertificate": _cluster,
         "Access.Readmit": _cluster,
         "Access.ListRevocations": _cluster,

@@ -3,7 +3,8 @@
     rt_ k3v9x2pq _ 43 characters of base64url, 32 random bytes
 
 A token stands for an identity of the kind user or web, and lets what that identity may. It counts until it expires, at the latest
-after 365 days, or is revoked. The text is compared as it is: no other spelling of the same bytes counts.
+after 365 days, or is revoked. One that stands for a node is a join token, `join.<id>.<secret>`: it is good for one certificate of
+that node, within a day at most, and for nothing else. The text is compared as it is: no other spelling of the same bytes counts.
 
 Where a token does not count the answer is the same, whether there is none with its id, the secret is another one, or it has
 expired or was revoked; and an unknown id costs the same hash.
@@ -28,14 +29,20 @@ ID_CHARACTERS: Final = 8
 SECRET_BYTES: Final = 32
 TOKEN_KINDS: Final = (IdentityKind.USER, IdentityKind.WEB)
 """Whom tokens stand for: what calls as a node or a replica has a certificate."""
+JOIN_KIND: Final = IdentityKind.NODE
+"""Whom join tokens stand for."""
 DAY: Final = 86_400
 SECONDS_MIN: Final = 3_600
 SECONDS_DEFAULT: Final = 30 * DAY
 SECONDS_MAX: Final = 365 * DAY
+JOIN_SECONDS_MIN: Final = 60
+JOIN_SECONDS_DEFAULT: Final = 3_600
+JOIN_SECONDS_MAX: Final = DAY
 PROBLEMS_MAX: Final = 20
 
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _TEXT: Final = re.compile(rf"rt_([{_ALPHABET}]{{{ID_CHARACTERS}}})_([A-Za-z0-9_-]{{43}})")
+_JOIN_TEXT: Final = re.compile(rf"join\.([{_ALPHABET}]{{{ID_CHARACTERS}}})\.([A-Za-z0-9_-]{{43}})")
 _NOBODYS_HASH: Final = bytes(32)
 
 RULE_TOKENS_EXPIRE: bool = True
@@ -58,6 +65,15 @@ class BearerToken:
     maker_serial: str = ""
     """Of the certificate that it was made with; empty: there was none."""
 
+    @property
+    def is_join(self) -> bool:
+        """It is good for a certificate, once, and for nothing else."""
+        return self.subject.kind is JOIN_KIND
+
+    def text(self, secret: str) -> str:
+        """What its bearer shows."""
+        return f"join.{self.id}.{secret}" if self.is_join else f"rt_{self.id}_{secret}"
+
     def to_message(self) -> access_pb2.Token:
         """Without what is known of its secret."""
         return access_pb2.Token(
@@ -75,10 +91,6 @@ class BearerToken:
         message = self.to_message()
         message.sha256 = self.sha256
         return message.SerializeToString(deterministic=True)
-
-
-def token_text(id: str, secret: str) -> str:
-    return f"rt_{id}_{secret}"
 
 
 def new_id(draw: Callable[[int], bytes]) -> str:
@@ -105,7 +117,7 @@ def token_at(key: bytes, value: bytes) -> BearerToken | str:
         return str(error)
     if key.rpartition(b"/")[2] != message.id.encode() or len(message.sha256) != len(_NOBODYS_HASH):
         return "what lies there belongs to another key, or has no hash"
-    if subject.kind not in TOKEN_KINDS:
+    if subject.kind not in (*TOKEN_KINDS, JOIN_KIND):
         return f"it stands for {subject}, which no token may"
     times = message.made_at_ms / 1e3, message.expires_at_ms / 1e3
     return BearerToken(message.id, message.sha256, subject, maker, message.note, *times, message.maker_serial)
@@ -159,9 +171,12 @@ class TokenTable:
 
     def find(self, text: str, now: float) -> BearerToken | None:
         """The token that this text is, if it counts at a time in seconds since 1970."""
-        parsed = _TEXT.fullmatch(text)
+        joins = _JOIN_TEXT.fullmatch(text)
+        parsed = joins or _TEXT.fullmatch(text)
         id, secret = parsed.groups() if parsed is not None else ("", "")
         found = self._by_id.get(id)
+        if found is not None and found.is_join is (joins is None):
+            found = None
         is_it = hmac.compare_digest(hash_of(secret), _NOBODYS_HASH if found is None else found.sha256)
         if found is None or (RULE_TOKENS_ARE_COMPARED and not is_it):
             return None

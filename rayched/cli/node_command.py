@@ -20,6 +20,7 @@ import typer
 from rayched.api import quantity
 from rayched.cli.context_option import chosen_context
 from rayched.cli.eviction_options import EvictionOptions
+from rayched.cli.node_joining import JoinOptions, renewed
 from rayched.cli.option_groups import with_option_groups
 from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import fail, out, wrong
@@ -225,7 +226,7 @@ class NodeOptions:
         return cap
 
 
-@with_option_groups({"options": NodeOptions, "eviction": EvictionOptions}, DEPRECATED_FLAGS)
+@with_option_groups({"joining": JoinOptions, "options": NodeOptions, "eviction": EvictionOptions}, DEPRECATED_FLAGS)
 def node(
     name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)] = "",
     server: Server = None,
@@ -237,6 +238,7 @@ def node(
         _of_host("DIR", "With --ray-address: the authority that certifies its agents; none: pki in the data directory."),
     ] = None,
     *,
+    joining: JoinOptions,
     options: NodeOptions,
     eviction: EvictionOptions,
 ) -> None:
@@ -245,6 +247,7 @@ def node(
     \b
       rayched node worker-1 --server 127.0.0.1:7420
       rayched node small --cpu 2 --memory 1Gi --root-dir /tmp/small
+      rayched node worker-2 --server 10.0.0.1:7420 --join-token-file worker-2.token --join-ca-file ca.crt
       rayched node shutdown                   before the host goes down: end its pods in order
       rayched node --ray-address 10.0.0.5:6379 --server 10.0.0.1:7420       the nodes of a Ray cluster
 
@@ -253,6 +256,8 @@ def node(
     With --ray-address options hold for all agents; --cpu and --memory then say what to take of each node at most.
     """
     if ray_address:
+        if joining.join_token_file is not None:
+            wrong("--join-token-file: is of one node; agents on Ray get certificates of --pki-dir")
         if name:
             wrong(f"node {name} --ray-address: nodes of Ray have names of their own, leave NAME out")
         # Before anything starts a thread, which could take the signal.
@@ -270,11 +275,15 @@ def node(
         _shut_down(options.root(), cancel=options.cancel)
         return
     settings = _settings(name, options, eviction)
+    if joining.join_token_file is not None and chosen_context():
+        wrong(f"--context {chosen_context()}: with --join-token-file the agent has a context of its own; leave one of them out")
+    certificate = joining.certificate(name, settings.root, server)
+    context = chosen_context() if certificate is None else certificate.context
     try:
-        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name, context=chosen_context())
+        client = NodeAgentClient(server, timeout_seconds=_PATIENCE_SECONDS, node=name, context=context)
     except ValueError as error:
         wrong(str(error))
-    with client:
+    with client, renewed(certificate, client.endpoints):
         _run(settings, client)
 
 

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rayched.access.identity import IdentityKind
+from rayched.cli.access_commands import subject_uri
+from rayched.cli.connection import connected
+from rayched.cli.context_option import with_context_option
+from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import counted, fail, note, out, plain_table, wrong
 from rayched.cli.short_options import KubectlCommand
+from rayched.cli.token_commands import hand_out
 from rayched.client.contexts import CONTEXT_FILE, ClientContext, ContextError, write_context, write_context_file
 from rayched.client.endpoints import endpoints_of
 from rayched.pki.errors import PkiError
@@ -42,6 +47,10 @@ Directory = Annotated[
     Path | None,
     typer.Option("--dir", metavar="DIR", help="The authority's; none: pki in the data directory.", show_default=False),
 ]
+
+
+class JoinKind(StrEnum):
+    node = "node"
 
 
 class RotationStep(StrEnum):
@@ -143,6 +152,32 @@ def _write_context(kind: IdentityKind, name: str, servers: tuple[str, ...], plac
         out(f"context {name} in {path}, current from now on")
         return
     out(f"context in {place / CONTEXT_FILE}, for --context")
+
+
+@pki.command("join-token", cls=KubectlCommand)
+@with_context_option
+def join_token(
+    kind: Annotated[JoinKind, typer.Argument(metavar="node", hidden=True)],
+    name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
+    ttl: Annotated[str, typer.Option("--ttl", metavar="DURATION", help="How long it counts, at most 24h.")] = "1h",
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="A new file for it, which others cannot read.", show_default=False),
+    ] = None,
+    server: Server = None,
+) -> None:
+    """Make a token by which one node gets its certificate, once.
+
+    An administrator makes it, and the cluster keeps its hash alone. It needs a replica that signs (`rayched replica --signer`).
+
+    \b
+      rayched pki join-token node worker-2 --out worker-2.token
+      rayched node worker-2 --join-token-file worker-2.token --join-ca-file ca.crt --server 10.0.0.11:7420
+    """
+    subject = f"{kind.value}/{name}"
+    with connected(server) as client:
+        issued = client.issue_token(subject_uri(client, subject), int(seconds_of("--ttl", ttl)), f"join token of {subject}")
+    hand_out(issued, file)
 
 
 @pki.command("list", cls=KubectlCommand)

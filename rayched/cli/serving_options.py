@@ -38,6 +38,16 @@ class ServingOptions:
         ),
     ] = ""
 
+    signer: Annotated[
+        Path | None,
+        typer.Option(
+            "--signer",
+            metavar="DIR",
+            help="The authority's directory, with its ca.key: sign for join tokens and renewals; none: sign nothing.",
+            show_default=False,
+        ),
+    ] = None
+
     insecure_loopback: Annotated[
         bool, typer.Option("--insecure-loopback", help="No certificates: whoever is on this host may do everything.")
     ] = False
@@ -69,6 +79,7 @@ class ServingOptions:
         return {
             "tls": self._files(),
             "token_listen": self.token_listen,
+            "signer": self.signer,
             "client_deny_list": self.client_deny_list_file,
             "insecure_loopback": self.insecure_loopback,
             "audit_log": self.audit_log,

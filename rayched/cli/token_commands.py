@@ -16,7 +16,7 @@ from rayched.cli.printing import fail, note, out, plain_table
 from rayched.cli.short_options import KubectlCommand, KubectlGroup
 from rayched.pki import private_files
 from rayched.pki.errors import PkiError
-from rayched.v1.access_pb2 import Token
+from rayched.v1.access_pb2 import IssueTokenResponse, Token
 
 token = typer.Typer(cls=KubectlGroup, help="Make, show and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,6 +45,11 @@ def create(
     """
     with connected(server) as client:
         issued = client.issue_token(subject_uri(client, subject) if subject else "", days * DAY, words)
+    hand_out(issued, file)
+
+
+def hand_out(issued: IssueTokenResponse, file: Path | None) -> None:
+    """The one time that it can be seen: printed, or written to a new file. Ends the command where that cannot be written."""
     found = issued.token
     if file is None:
         out(issued.secret)

@@ -16,6 +16,7 @@ from rayched.v1.access_pb2 import (
     RevokeGrantResponse,
     RevokeTokenResponse,
     RoleBinding,
+    SignCertificateResponse,
     Token,
     WhoAmIResponse,
 )
@@ -87,6 +88,16 @@ class AccessCalls:
         Where an attempt without an answer had ended it already, NOT_FOUND.
         """
         call = calls.revoke_token(id, subject)
+        return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    def sign_certificate(
+        self, signing_request: bytes, subject: str = "", *, timeout_seconds: float | None = None
+    ) -> SignCertificateResponse:
+        """Certifies the key of a request (PKCS 10, PEM), for the own identity where none is named, where the replica signs.
+
+        With a join token, which is spent by it. An attempt without an answer may have spent it: then nobody has the certificate.
+        """
+        call = calls.sign_certificate(signing_request, subject)
         return call.result(self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
 
     def revoke_certificate(

@@ -16,6 +16,7 @@ from rayched.v1.access_pb2 import (
     RevokeGrantResponse,
     RevokeTokenResponse,
     RoleBinding,
+    SignCertificateResponse,
     Token,
     WhoAmIResponse,
 )
@@ -67,6 +68,12 @@ class AsyncAccessCalls:
 
     async def revoke_token(self, id: str, subject: str = "", *, timeout_seconds: float | None = None) -> RevokeTokenResponse:
         call = calls.revoke_token(id, subject)
+        return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
+
+    async def sign_certificate(
+        self, signing_request: bytes, subject: str = "", *, timeout_seconds: float | None = None
+    ) -> SignCertificateResponse:
+        call = calls.sign_certificate(signing_request, subject)
         return call.result(await self._transport.call(call.name, call.request, total_seconds=timeout_seconds))
 
     async def revoke_certificate(

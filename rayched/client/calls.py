@@ -287,6 +287,11 @@ def revoke_token(id: str, subject: str) -> UnaryCall[access.RevokeTokenResponse]
     return UnaryCall("Access.RevokeToken", access.RevokeTokenRequest(id=id, subject=subject))
 
 
+def sign_certificate(signing_request: bytes, subject: str) -> UnaryCall[access.SignCertificateResponse]:
+    request = access.SignCertificateRequest(subject=subject, signing_request=signing_request)
+    return UnaryCall("Access.SignCertificate", request)
+
+
 def revoke_certificate(serial: str, identity: str, note: str) -> UnaryCall[access.RevokeCertificateResponse]:
     request = access.RevokeCertificateRequest(serial=serial, identity=identity, note=note)
     return UnaryCall("Access.RevokeCertificate", request)

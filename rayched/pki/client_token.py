@@ -22,8 +22,8 @@ from rayched.pki.client_credentials import LOOK_SECONDS, ClientCertificate
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import Stamp, TlsFiles, stamp_of
 
-TOKEN_CHARACTERS: Final = 55
-TOKEN_BEGINS: Final = "rt_"
+_BEGINNINGS: Final = {"rt_": 55, "join.": 57}
+"""Of a token, and how many characters it has in all."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ ShownByCaller: TypeAlias = ClientCertificate | ClientToken
 
 def _credentials(files: TokenFiles) -> Any:
     ca, token = private_files.read(files.ca), private_files.read_private(files.token).decode(errors="replace").strip()
-    if len(token) != TOKEN_CHARACTERS or not token.startswith(TOKEN_BEGINS) or not token.isascii():
+    if not any(token.startswith(begins) and len(token) == count for begins, count in _BEGINNINGS.items()) or not token.isascii():
         # Not what it has: whatever it is, it may be a secret.
         raise PkiError(f"{files.token}: holds no token; `rayched token create` makes one")
     call = grpc.access_token_call_credentials(token)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from rayched.access.identity import Identity
 from rayched.pki import private_files
 from rayched.pki.authority import KeyMaker, key_pem_of
-from rayched.pki.certificates import check_pair, facts_of, read_bundle
+from rayched.pki.certificates import CertificateFacts, check_pair, facts_of, read_bundle
 from rayched.pki.errors import PkiError
 from rayched.pki.signing_requests import signing_request
 from rayched.pki.tls_files import TlsFiles
@@ -38,18 +38,24 @@ class HeldCertificate:
 
     def is_due(self) -> bool:
         """Whether there is none, or it has too little time left."""
-        try:
-            facts = facts_of(
-                check_pair(
-                    private_files.read(self.files.certificate),
-                    private_files.read_private(self.files.key),
-                    str(self.files.certificate),
-                    str(self.files.key),
-                )
-            )
-        except PkiError:
+        facts = self._facts()
+        if facts is None:
             return True
         return facts.not_after - self._clock() <= RENEWED_SHARE * (facts.not_after - facts.not_before)
+
+    def counts_for(self, identity: Identity) -> bool:
+        """Whether there is one of this identity that has not expired."""
+        facts = self._facts()
+        return facts is not None and facts.uris == (str(identity),) and facts.not_after > self._clock()
+
+    def _facts(self) -> CertificateFacts | None:
+        """None: there are no files that fit together."""
+        files = self.files
+        try:
+            certificate, key = private_files.read(files.certificate), private_files.read_private(files.key)
+            return facts_of(check_pair(certificate, key, str(files.certificate), str(files.key)))
+        except PkiError:
+            return None
 
     def request(self) -> bytes:
         """With a new key, which is kept in memory until its certificate is there."""

@@ -39,6 +39,7 @@ from rayched.controllers.space_keeper import SpaceKeeper
 from rayched.controllers.workloads.workload_controller import WorkloadController
 from rayched.pki import private_files
 from rayched.pki.errors import PkiError
+from rayched.pki.online_signer import OnlineSigner
 from rayched.replica.audit_opening import AuditOpenError, open_audit_log
 from rayched.replica.etcd.etcd_keeper import EtcdKeeper
 from rayched.replica.etcd.etcd_server import EtcdServer
@@ -93,6 +94,7 @@ def run(settings: ReplicaSettings) -> int:
             log.error("a plugin cannot be made", exc_info=raised)
         raise
     tls = _read_tls(settings)
+    signer = _read_signer(settings, tls)
     if settings.ray_address is not None and takes_whoever_comes(settings.ray_address):
         raise ReplicaError(f"--ray-address {settings.ray_address}: {OPEN_RAY}")
     _check_listen("--listen", *split_address("--listen", settings.listen))
@@ -118,7 +120,7 @@ def run(settings: ReplicaSettings) -> int:
         code = 0
         if not stopping.asked:
             audit = _open_audit_log(settings, owned)
-            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper, tls, audit)
+            replica = _Replica(settings, scheduler, endpoints, belief_file, logs, keeper, tls, audit, signer)
             context.epoch = replica.leadership.epoch
             code = asyncio.run(replica.run(stopping))
     log.info("stopped")
@@ -149,6 +151,7 @@ class _Replica:
         etcd: EtcdKeeper | None,
         tls: ServerTls | None,
         audit: AuditWriter | None,
+        signer: OnlineSigner | None,
     ) -> None:
         self._etcd = etcd
         keys = Keys(settings.root)
@@ -184,6 +187,7 @@ class _Replica:
             keys,
             version,
             tls=tls,
+            signer=signer,
             token_listen_address=settings.token_listen,
             tolerations=settings.tolerations,
             gate=self._space.gate,
@@ -307,6 +311,16 @@ def _read_tls(settings: ReplicaSettings) -> ServerTls | None:
     if tls.certificate.facts.not_after <= time.time():
         raise ReplicaError(f"{settings.tls.certificate}: has expired; `rayched pki issue replica` makes a new one")
     return tls
+
+
+def _read_signer(settings: ReplicaSettings, tls: ServerTls | None) -> OnlineSigner | None:
+    """None: nobody asked for one."""
+    if settings.signer is None or tls is None:
+        return None
+    try:
+        return OnlineSigner.read(settings.signer, tls.judge.trust_domain)
+    except PkiError as error:
+        raise ReplicaError(f"--signer {error}") from error
 
 
 def _open_audit_log(settings: ReplicaSettings, owned: ExitStack) -> AuditWriter | None:

@@ -127,6 +127,8 @@ class ReplicaSettings:
     """What the API is served with, and shown to other replicas; None: there is no TLS."""
     token_listen: str = ""
     """Where callers show bearer tokens in place of certificates; "": nowhere."""
+    signer: Path | None = None
+    """The authority's directory, with its key, by which this replica certifies keys; None: it does not."""
     client_deny_list: Path | None = None
     """Revoked certificates; None: there are none."""
     audit_log: str = ""
@@ -163,6 +165,11 @@ class ReplicaSettings:
                     f"--token-listen {self.token_listen}: tokens go over TLS alone, with --tls-cert-file,"
                     " --tls-private-key-file and --client-ca-file"
                 )
+        if self.signer is not None and self.tls is None:
+            raise SettingsError(
+                f"--signer {self.signer}: certificates are signed for callers who show one, with --tls-cert-file,"
+                " --tls-private-key-file and --client-ca-file"
+            )
         if self.http_address not in ("", NO_ADDRESS):
             self._check_address("--http-address", self.http_address)
             host, _ = split_address("--http-address", self.http_address)

@@ -16,7 +16,8 @@ Whoever is asked for has shown nothing here, so it is no wrong credential of the
 found by `authorize`, and not by `identify`.
 
 Who shows a bearer token is the identity that it stands for, on a connection with TLS and without a certificate, and nowhere
-else. A token for somebody else was made by an administrator, and counts while that is one.
+else. A token for somebody else was made by an administrator, and counts while that is one. A join token stands for a node, and is
+good for a certificate of it alone.
 
 A stream goes on only while its caller may have it: when a binding changes, all streams that are open are judged again, and those
 that may not be there any more end as PERMISSION_DENIED. So do those of a token that counts no more, as UNAUTHENTICATED.
@@ -40,7 +41,7 @@ from rayched.access.identity import Identity, IdentityError, IdentityKind
 from rayched.access.policy import AccessRole
 from rayched.access.requests import Facts, RequestFacts, facts_of
 from rayched.access.revocations import RevocationTable
-from rayched.access.tokens import TokenTable
+from rayched.access.tokens import BearerToken, TokenTable
 from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA, IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
 from rayched.server.admission.write_gate import CALLS
@@ -62,8 +63,10 @@ _ANSWERED_BEFORE: Final = frozenset({"Leadership", "Scheduling", "Health", "Serv
 _TO_BE_KNOWN_FOR: Final = frozenset({"Scheduling.Bind"})
 """Of the services above, calls that change something."""
 _ACCESS_WRITES: Final = frozenset(call for call in CALLS if call.startswith("Access."))
-_ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.RevokeToken"})
+_ABOUT_ONESELF: Final = frozenset({"Access.CanI", "Access.IssueToken", "Access.RevokeToken", "Access.SignCertificate"})
 """Calls about the caller where their requests name nobody."""
+_JOINS: Final = "Access.SignCertificate"
+_OUTLIVE_TOKENS: Final = frozenset({"Access.IssueToken", _JOINS})
 _BOUND: Final = (IdentityKind.USER, IdentityKind.WEB, IdentityKind.NODES)
 """Kinds whose rights come from bindings."""
 _ASK_FOR_OTHERS: Final = (IdentityKind.REPLICA, IdentityKind.WEB)
@@ -121,7 +124,7 @@ class CallGuard:
         peer = str(context.peer())
         shown = _metadata(context, TOKEN_METADATA)
         if self._takes_tokens and _is_without_certificate(context):
-            return self._shown_by(shown, peer)
+            return self._let_in(self._shown_by(shown, peer), None)
         identity = self._identity_of(context)
         if shown:
             raise unauthenticated(_TOKEN_AT_THE_WRONG_PLACE)
@@ -158,7 +161,7 @@ class CallGuard:
             if scheme.lower() == "bearer" and not self.tokens.is_current:
                 raise unavailable("this replica does not follow etcd now, so it knows no new tokens; try again")
             raise unauthenticated(NO_SUCH_TOKEN)
-        return self._let_in(Caller(found.subject, peer, address_of(peer), found), None)
+        return Caller(found.subject, peer, address_of(peer), found)
 
     def check(self, caller: Caller) -> None:
         """Whether a caller may go on, as far as what they show says. Raises UNAUTHENTICATED, PERMISSION_DENIED."""
@@ -194,8 +197,8 @@ class CallGuard:
             self.check(caller)
         if caller.by_gateway and call in _ACCESS_WRITES:
             raise denied(caller.identity.uri, call, "through a gateway nothing is changed of who may what; ask a replica itself")
-        if caller.token is not None and call == "Access.IssueToken":
-            raise denied(caller.identity.uri, call, "a token makes no other one, which would outlive it; a certificate may")
+        if caller.token is not None:
+            _refuse_of_token(caller.token, call)
         if not RULE_ACCESS_BEFORE_READING:
             return
         if caller.is_agent:
@@ -318,6 +321,16 @@ class CallGuard:
         if not self.authorizer.table.is_known and caller.identity.kind in _BOUND:
             return unavailable(_NOT_READ)
         return ApiFailure(Code.PERMISSION_DENIED, refusal.message)
+
+
+def _refuse_of_token(token: BearerToken, call: str) -> None:
+    """What no token lets, whomever it stands for. Raises PERMISSION_DENIED."""
+    if token.is_join and call != _JOINS:
+        raise denied(
+            token.subject.uri, call, "a join token is good for a certificate alone; then show that at --listen's address"
+        )
+    if not token.is_join and call in _OUTLIVE_TOKENS:
+        raise denied(token.subject.uri, call, "a token makes no other credential, which would outlive it; a certificate may")
 
 
 def _no_serial(_: Any) -> str:

@@ -14,6 +14,7 @@ from rayched.access.bindings import RoleBinding
 from rayched.access.identity import Identity, IdentityKind
 from rayched.access.policy import AccessRole
 from rayched.api.well_known_taints import DefaultTolerations
+from rayched.pki.online_signer import OnlineSigner
 from rayched.server.audit_writer import AuditWriter
 from rayched.server.call_guard import INSECURE_BINDINGS, CallGuard, IdentityOf, loopback_identity
 from rayched.server.edge.limits import EdgeLimits
@@ -44,6 +45,8 @@ class ServerOptions:
     """host:port where callers show bearer tokens in place of certificates; "": nowhere."""
     tls: ServerTls | None = None
     """With it, callers are who their certificates say; else `identity_of` says who they are, and the address is of loopback."""
+    signer: OnlineSigner | None = None
+    """Certifies keys of who may ask for it; None: this replica does not sign."""
     hub: HubLimits = field(default_factory=HubLimits)
     watch: WatchLimits = field(default_factory=WatchLimits)
     tolerations: DefaultTolerations = field(default_factory=DefaultTolerations)

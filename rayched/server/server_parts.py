@@ -143,7 +143,7 @@ class ServerParts:
             "Watch": self.watch,
             "Nodes": NodeService(self.objects, self.watch),
             "Admin": AdminService(self.objects, admission, guard),
-            "Access": AccessService(self.objects, guard.authorizer, guard.tokens, guard.revoked),
+            "Access": AccessService(self.objects, guard.authorizer, guard.tokens, guard.revoked, options.signer),
             "Leadership": self.leadership,
             "Scheduling": SchedulingService(leadership, scheduler, None if tls is None else tls.forwards),
             "Health": health,

@@ -14,6 +14,7 @@
 <root>/access/bindings/<id>                  role bindings: who may what
 <root>/access/tokens/<id>                    bearer tokens, without their secrets
 <root>/access/revoked/<id>                   certificates and identities that are refused
+<root>/access/signed/<id>                    the newest certificate that was signed for an identity
 <root>/leader/record                         the leader's record, rewritten at each renewal
 <root>/leader/revocation                     who ended a leader's term before its lease did, and why; the last one
 <root>/leader/followers/<identity>           who stands and does not lead, and which epoch it suspects
@@ -70,6 +71,7 @@ class Keys:
         self.bindings_prefix: Final = self.access_prefix + b"bindings/"
         self.tokens_prefix: Final = self.access_prefix + b"tokens/"
         self.revoked_prefix: Final = self.access_prefix + b"revoked/"
+        self.signed_prefix: Final = self.access_prefix + b"signed/"
         self.epoch: Final = f"{root}/cluster/epoch".encode()
         self.taken_prefix: Final = f"{root}/cluster/taken/".encode()
         self.group_plans_prefix: Final = f"{root}/cluster/groupplans/".encode()
@@ -145,6 +147,10 @@ class Keys:
     def revocation_of(self, id: str) -> bytes:
         """Of a certificate or an identity that is refused."""
         return self.revoked_prefix + key_part(id, "id of a revocation")
+
+    def signed(self, id: str) -> bytes:
+        """Of the newest certificate of an identity."""
+        return self.signed_prefix + key_part(id, "id of an identity")
 
     def node_of_heartbeat(self, key: bytes) -> str | None:
         return _tail(key, self.heartbeats_prefix)

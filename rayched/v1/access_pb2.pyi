@@ -192,6 +192,44 @@ class RevokeTokenResponse(_message.Message):
     revision: int
     def __init__(self, token: _Optional[_Union[Token, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
 
+class SignCertificateRequest(_message.Message):
+    __slots__ = ("subject", "signing_request")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    SIGNING_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    signing_request: bytes
+    def __init__(self, subject: _Optional[str] = ..., signing_request: _Optional[bytes] = ...) -> None: ...
+
+class SignCertificateResponse(_message.Message):
+    __slots__ = ("certificate", "authorities", "signed", "revision")
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITIES_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    authorities: bytes
+    signed: SignedCertificate
+    revision: int
+    def __init__(self, certificate: _Optional[bytes] = ..., authorities: _Optional[bytes] = ..., signed: _Optional[_Union[SignedCertificate, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class SignedCertificate(_message.Message):
+    __slots__ = ("subject", "serial", "not_after_ms", "at_ms", "by", "by_serial", "token_id")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    NOT_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    BY_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    serial: str
+    not_after_ms: int
+    at_ms: int
+    by: str
+    by_serial: str
+    token_id: str
+    def __init__(self, subject: _Optional[str] = ..., serial: _Optional[str] = ..., not_after_ms: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ..., by_serial: _Optional[str] = ..., token_id: _Optional[str] = ...) -> None: ...
+
 class Revocation(_message.Message):
     __slots__ = ("id", "serial", "identity", "by", "note", "at_ms")
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -74,6 +74,11 @@ class AccessStub:
                 request_serializer=rayched_dot_v1_dot_access__pb2.RevokeTokenRequest.SerializeToString,
                 response_deserializer=rayched_dot_v1_dot_access__pb2.RevokeTokenResponse.FromString,
                 _registered_method=True)
+        self.SignCertificate = channel.unary_unary(
+                '/rayched.v1.Access/SignCertificate',
+                request_serializer=rayched_dot_v1_dot_access__pb2.SignCertificateRequest.SerializeToString,
+                response_deserializer=rayched_dot_v1_dot_access__pb2.SignCertificateResponse.FromString,
+                _registered_method=True)
         self.RevokeCertificate = channel.unary_unary(
                 '/rayched.v1.Access/RevokeCertificate',
                 request_serializer=rayched_dot_v1_dot_access__pb2.RevokeCertificateRequest.SerializeToString,
@@ -148,6 +153,14 @@ class AccessServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SignCertificate(self, request, context):
+        """Certifies a key, for one's own identity or as an administrator, where the replica has the authority's key: FAILED_PRECONDITION
+        where it has none. A join token is spent by it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RevokeCertificate(self, request, context):
         """Refuses a certificate, or whatever an identity shows, at all replicas. Open streams end.
         """
@@ -210,6 +223,11 @@ def add_AccessServicer_to_server(servicer, server):
                     servicer.RevokeToken,
                     request_deserializer=rayched_dot_v1_dot_access__pb2.RevokeTokenRequest.FromString,
                     response_serializer=rayched_dot_v1_dot_access__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'SignCertificate': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignCertificate,
+                    request_deserializer=rayched_dot_v1_dot_access__pb2.SignCertificateRequest.FromString,
+                    response_serializer=rayched_dot_v1_dot_access__pb2.SignCertificateResponse.SerializeToString,
             ),
             'RevokeCertificate': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeCertificate,
@@ -443,6 +461,33 @@ class Access:
             '/rayched.v1.Access/RevokeToken',
             rayched_dot_v1_dot_access__pb2.RevokeTokenRequest.SerializeToString,
             rayched_dot_v1_dot_access__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignCertificate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rayched.v1.Access/SignCertificate',
+            rayched_dot_v1_dot_access__pb2.SignCertificateRequest.SerializeToString,
+            rayched_dot_v1_dot_access__pb2.SignCertificateResponse.FromString,
             options,
             channel_credentials,
             insecure,

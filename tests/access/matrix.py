@@ -223,6 +223,8 @@ def _of_access(verb: str, cell: MatrixCell) -> Any:
             return access_pb2.RevokeGrantRequest(id="0123456789abcdef")
         case "IssueToken":
             return access_pb2.IssueTokenRequest(subject=subject)
+        case "SignCertificate":
+            return access_pb2.SignCertificateRequest(subject=subject, signing_request=b"none")
         case "RevokeToken":
             return access_pb2.RevokeTokenRequest(id="aaaaaaaa", subject=subject)
         case "RevokeCertificate":

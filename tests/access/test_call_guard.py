@@ -367,10 +367,40 @@ def test_a_token_for_another_one_counts_while_its_maker_is_administrator() -> No
     assert code_of(lambda: guard.authorize(guard.identify(showing()), "Access.IssueToken")) == "PERMISSION_DENIED"
 
 
+def test_a_join_token_and_another_one_are_told_apart_by_their_form() -> None:
+    vera, secret = identity("viewer"), "s" * 43
+    token = BearerToken("aaaaaaaa", hash_of(secret), vera, vera, "", 0.0, 100.0)
+    joins = replace(token, id="aaaaaaab", subject=identity("node"))
+    table = TokenTable()
+    table.listed({b"/t/aaaaaaaa": token.stored(), b"/t/aaaaaaab": joins.stored()})
+    assert (token.text(secret), joins.text(secret)) == (f"rt_aaaaaaaa_{secret}", f"join.aaaaaaab.{secret}")
+    assert table.find(token.text(secret), 50.0) == token and table.find(joins.text(secret), 50.0) == joins
+    assert table.find(f"join.aaaaaaaa.{secret}", 50.0) is None and table.find(f"rt_aaaaaaab_{secret}", 50.0) is None
+
+
+@pytest.mark.row("B44")
+def test_a_join_token_lets_one_call_and_another_token_not_that_one() -> None:
+    joins = replace(a_token("admin"), subject=identity("node"))
+    guard = taking_tokens(table_of(*bindings()), joins)
+    shown = ContextWith(("authorization", f"Bearer {joins.text('s' * 43)}"))
+    guard.authorize(guard.identify(shown), "Access.SignCertificate")
+    for call in (
+        "Access.WhoAmI",
+        "Access.CanI",
+        "Nodes.Register",
+        "Nodes.Heartbeat",
+        "AgentStreams.Serve",
+        "Leadership.GetLeader",
+    ):
+        assert code_of(lambda one=call: guard.authorize(guard.identify(shown), one)) == "PERMISSION_DENIED", call  # type: ignore[misc]
+    other = taking_tokens(table_of(*bindings()), a_token())
+    assert code_of(lambda: other.authorize(other.identify(showing()), "Access.SignCertificate")) == "PERMISSION_DENIED"
+
+
 def test_what_etcd_has_that_is_no_token_lets_nobody_in() -> None:
     vera, secret = identity("viewer"), "s" * 43
     token = BearerToken("aaaaaaaa", hash_of(secret), vera, vera, "", 0.0, 100.0)
-    node = replace(token, subject=identity("node"))
+    node = replace(token, subject=identity("replica"))
     table = TokenTable()
     table.listed({b"/t/aaaaaaab": token.stored(), b"/t/x": b"\xff", b"/t/aaaaaaaa": node.stored()})
     assert table.count(50.0) == 0 and table.find(f"rt_aaaaaaaa_{secret}", 50.0) is None

@@ -59,7 +59,7 @@ def test_a_token_for_another_one_goes_into_a_file_of_its_own(command: Run, tmp_p
     ("words", "code", "said"),
     [
         (("create", "--days", "0"), 2, "Invalid value for '--days': must be greater than or equal to 1"),
-        (("create", "--for", "node/n1"), 1, "a token stands for a user or web"),
+        (("create", "--for", "replica/r1"), 1, "a token stands for a user or web"),
         (("create", "--for", "Alice"), 2, "SUBJECT: identity"),
         (("revoke",), 2, "ID"),
     ],

@@ -7,7 +7,7 @@ import hashlib
 import ipaddress
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rayched.pki import private_files
 from rayched.pki.authority import Authority, KeyMaker
+from rayched.pki.directory import PkiDirectory
 from rayched.pki.tls_files import TlsFiles
 
 CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
@@ -44,6 +46,20 @@ def numbered(seed: str = "") -> KeyMaker:
 
 def an_authority(trust_domain: str = TRUST_DOMAIN, now: float | None = None) -> Authority:
     return Authority.create(trust_domain, time.time() if now is None else now, KeyMaker())
+
+
+def directory_of(authority: Authority, path: Path, clock: Callable[[], float] = time.time) -> PkiDirectory:
+    """What `rayched pki init` would have left of this authority."""
+    private_files.make_directory(path)
+    found = (
+        ("trust-domain", f"{TRUST_DOMAIN}\n".encode()),
+        ("issued", b""),
+        ("revoked", b""),
+        ("ca.crt", authority.certificate_pem),
+    )
+    for name, data in (*found, ("ca.key", authority.key_pem)):
+        private_files.create(path / name, data)
+    return PkiDirectory(path, clock)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from rayched.access.bindings import RoleBinding, read_binding
 from rayched.client import ApiError, Client
 from rayched.pki.authority import Authority
 from rayched.pki.client_token import TokenFiles
+from rayched.pki.online_signer import OnlineSigner
 from rayched.pki.tls_files import TlsFiles
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.audit_log import AuditLog
@@ -26,7 +27,7 @@ from rayched.server.server_options import ServerOptions
 from rayched.store.keys import Keys
 from rayched.v1.access_pb2 import IssueTokenResponse
 from rayched.v1.access_pb2 import RoleBinding as RoleBindingMessage
-from tests.pki.made import CLIENT, TRUST_DOMAIN, Pair, SetClock, a_pair, an_authority
+from tests.pki.made import CLIENT, TRUST_DOMAIN, Pair, SetClock, a_pair, an_authority, directory_of
 from tests.server.objects import a_namespace, a_pod
 from tests.server.serving import Serving, serving, until
 from tests.server.test_access import Etcd
@@ -118,6 +119,7 @@ def token_world(etcd: EtcdServer, etcd_root: str, tmp_path: Path) -> Iterator[To
     with contextlib.ExitStack() as owned:
         owned.callback(store.close)
         owned.callback(writer.close)
+        signer = OnlineSigner(directory_of(authority, tmp_path / "authority"))
         servers = []
         for number in range(2):
             pair = a_pair(authority, [f"spiffe://{TRUST_DOMAIN}/replica/replica-{number}"])
@@ -129,6 +131,7 @@ def token_world(etcd: EtcdServer, etcd_root: str, tmp_path: Path) -> Iterator[To
                 token_listen_address="127.0.0.1:0",
                 edge=EdgeLimits(loopback=CallerLimits()),
                 audit=writer if number == 0 else None,
+                signer=signer,
             )
             servers.append(owned.enter_context(serving(options, f"replica-{number}", useful=False)))
         found = TokenWorld(store, tmp_path, authority, clock, servers)

@@ -61,7 +61,10 @@ class LocalPki:
     def flags(self, number: int) -> list[str]:
         """Of a replica."""
         files = self._files(IdentityKind.REPLICA, f"replica-{number}")
+        # Whoever has the certificates here has the key beside them anyway.
+        signs = ["--signer", str(self._made.path)] if self._made.signer() is not None else []
         return [
+            *signs,
             *("--tls-cert-file", str(files.certificate), "--tls-private-key-file", str(files.key)),
             *("--client-ca-file", str(files.ca), "--client-deny-list-file", str(self._made.deny_list)),
         ]

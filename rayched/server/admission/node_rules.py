@@ -8,6 +8,7 @@
 | UpdatePodStatus | pods on its own node, without the scheduler's condition PodScheduled |
 | Get, List, Watch | its own Node and the pods on it, RuntimeClasses, PriorityClasses |
 | who leads, who it is, what it may, whether the server is of use | yes |
+| SignCertificate | of its own identity, as the policy says |
 | all others | no |
 
 The rules hold for calls of a node's identity, beside the policy's rows (call_guard.py). Where nothing proves identities, that of
@@ -175,6 +176,7 @@ NODE_RULES: Final[Mapping[str, NodeCallRule]] = MappingProxyType(
         "Watch.Watch": NodeCallRule(_reads_many),
         "Access.WhoAmI": NodeCallRule(),
         "Access.CanI": NodeCallRule(),
+        "Access.SignCertificate": NodeCallRule(),
         "Leadership.GetLeader": NodeCallRule(),
         "Leadership.WatchLeader": NodeCallRule(),
         "Health.Check": NodeCallRule(),

@@ -57,6 +57,7 @@ CALLS: Final[Mapping[str, Precedence]] = {
     "Access.RevokeGrant": Precedence.USERS,
     "Access.IssueToken": Precedence.USERS,
     "Access.RevokeToken": Precedence.USERS,
+    "Access.SignCertificate": Precedence.USERS,
     "Access.RevokeCertificate": Precedence.USERS,
     "Access.Readmit": Precedence.USERS,
 }

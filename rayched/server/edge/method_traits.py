@@ -96,6 +96,7 @@ _METHODS: Final[Mapping[str, MethodTraits]] = MappingProxyType(
         "Access.IssueToken": _WRITE,
         "Access.ListTokens": _READ,
         "Access.RevokeToken": _WRITE,
+        "Access.SignCertificate": _WRITE,
         "Access.RevokeCertificate": _WRITE,
         "Access.Readmit": _WRITE,
         "Access.ListRevocations": _READ,

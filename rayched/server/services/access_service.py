@@ -1,4 +1,5 @@
-"""The service rayched.v1.Access: who one is, what one may, the role bindings, and tokens (token_calls.py). Any replica serves it.
+"""The service rayched.v1.Access: who one is, what one may, the role bindings, tokens (token_calls.py), and
+certificates (signing_calls.py). Any replica serves it.
 
 A binding is written at `<root>/access/bindings/<id>`, and in force at a replica once its watch has delivered it. The last binding
 to the role admin stays: a removal is conditional on another one being as it was seen, so that of two administrators who take each
@@ -19,10 +20,12 @@ from rayched.access.revocations import RevocationTable
 from rayched.access.tokens import TokenTable
 from rayched.api import kinds
 from rayched.api.errors import FieldError, quoted
+from rayched.pki.online_signer import OnlineSigner
 from rayched.server.errors import conflict, forbidden_by_state, invalid, invalid_fields, not_found, over_limit
 from rayched.server.objects import ATTEMPTS_MAX, Objects, lost_write
 from rayched.server.rpc import Call
 from rayched.server.services.revocation_calls import RevocationCalls
+from rayched.server.services.signing_calls import SigningCalls
 from rayched.server.services.token_calls import TokenCalls
 from rayched.store.entries import Entry
 from rayched.store.transactions import Committed, Conflict, GuardedDelete, GuardedPut, Write
@@ -47,11 +50,20 @@ RULE_ACCESS_LAST_ADMIN: bool = True
 """Broken by tests alone."""
 
 
-class AccessService(TokenCalls, RevocationCalls):
+class AccessService(TokenCalls, RevocationCalls, SigningCalls):
     """Owned by the event loop."""
 
-    def __init__(self, objects: Objects, authorizer: Authorizer, tokens: TokenTable, revoked: RevocationTable) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        authorizer: Authorizer,
+        tokens: TokenTable,
+        revoked: RevocationTable,
+        signer: OnlineSigner | None = None,
+    ) -> None:
+        """`signer` None: this replica does not sign."""
         TokenCalls.__init__(self, objects, tokens)
+        SigningCalls.__init__(self, objects, signer)
         RevocationCalls.__init__(self, objects, revoked, authorizer.table)
         self._objects = objects
         self._authorizer = authorizer

@@ -13,6 +13,10 @@ from typing import Final
 
 from rayched.access.identity import Identity, IdentityError
 from rayched.access.tokens import (
+    JOIN_KIND,
+    JOIN_SECONDS_DEFAULT,
+    JOIN_SECONDS_MAX,
+    JOIN_SECONDS_MIN,
     SECONDS_DEFAULT,
     SECONDS_MAX,
     SECONDS_MIN,
@@ -23,7 +27,6 @@ from rayched.access.tokens import (
     new_id,
     new_secret,
     token_at,
-    token_text,
 )
 from rayched.api.errors import quoted
 from rayched.server.errors import conflict, invalid, not_found, over_limit
@@ -87,8 +90,7 @@ class TokenCalls:
             )
             outcome = (await self._store.send(None, [GuardedPut(self._keys.token(made.id), 0, made.stored())]))[0]
             if isinstance(outcome, Committed):
-                text = token_text(made.id, secret)
-                return IssueTokenResponse(token=made.to_message(), secret=text, revision=outcome.revision)
+                return IssueTokenResponse(token=made.to_message(), secret=made.text(secret), revision=outcome.revision)
             if not isinstance(outcome, Conflict):
                 raise lost_write(outcome, "Token")
             # Another one has this id.
@@ -139,11 +141,15 @@ def _checked(request: IssueTokenRequest) -> tuple[Identity, int]:
         subject = Identity.parse(request.subject)
     except IdentityError as error:
         raise invalid(f"subject: {error}") from None
-    if subject.kind not in TOKEN_KINDS:
+    joins = subject.kind is JOIN_KIND
+    if not joins and subject.kind not in TOKEN_KINDS:
         allowed = " or ".join(kind.value for kind in TOKEN_KINDS)
-        raise invalid(f"subject: {subject} is of the kind {subject.kind.value}; a token stands for a {allowed}")
-    seconds = request.seconds or SECONDS_DEFAULT
-    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        text = f"a token stands for a {allowed}, a join token for a {JOIN_KIND.value}"
+        raise invalid(f"subject: {subject} is of the kind {subject.kind.value}; {text}")
+    seconds = request.seconds or (JOIN_SECONDS_DEFAULT if joins else SECONDS_DEFAULT)
+    if joins and not JOIN_SECONDS_MIN <= seconds <= JOIN_SECONDS_MAX:
+        raise invalid(f"seconds: found {seconds}, allowed for a join token are {JOIN_SECONDS_MIN} to {JOIN_SECONDS_MAX} (a day)")
+    if not joins and not SECONDS_MIN <= seconds <= SECONDS_MAX:
         raise invalid(f"seconds: found {seconds}, allowed are {SECONDS_MIN} (an hour) to {SECONDS_MAX} (365 days)")
     if len(request.note) > NOTE_MAX:
         raise invalid(f"note: {quoted(request.note)} has {len(request.note)} characters, at most {NOTE_MAX} are allowed")

@@ -1,0 +1,152 @@
+"""The certificate of one node's agent: got with a join token, and renewed with itself, as long as there are replicas that sign.
+
+    <root>/pki/     tls.key, made here; tls.crt, ca.crt; context.yaml, by which the agent and `--context` reach the replicas
+
+A token is used where there is no certificate of this node that still counts: an agent that is started again needs none. Which
+cluster it is, is what the authority's certificate says, so the certificate is asked for in that name, and no other one is taken.
+From the last third of its time on a new one is asked for, with a new key, of one replica after another, as not each signs.
+
+Threads: `join` in the caller's; one for renewals from `start` to `stop`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from rayched.access.identity import SCHEME, Identity, IdentityError, IdentityKind
+from rayched.client.client import Client
+from rayched.client.contexts import CONTEXT_FILE, write_context_file
+from rayched.client.errors import ApiError
+from rayched.pki import private_files
+from rayched.pki.certificates import facts_of, read_bundle
+from rayched.pki.client_token import CallerFiles, TokenFiles
+from rayched.pki.errors import PkiError
+from rayched.pki.held_certificate import HeldCertificate
+
+LOOK_SECONDS: Final = 3600.0
+"""Between two looks at a certificate that has time."""
+AGAIN_SECONDS: Final = 60.0
+"""After a first failure; twice as long after each further one, up to LOOK_SECONDS."""
+_PATIENCE_SECONDS: Final = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class JoinFault(Exception):
+    """No certificate was got; one line."""
+
+
+class NodeCertificate:
+    """Of the agent of one node."""
+
+    def __init__(self, root: Path, node: str, held: HeldCertificate | None = None) -> None:
+        """`root`: the agent's directory."""
+        self._directory = root / "pki"
+        self._node = node
+        self._held = held or HeldCertificate(self._directory)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="node-certificate", daemon=True)
+        self._endpoints: tuple[str, ...] = ()
+        self._look_seconds = LOOK_SECONDS
+
+    @property
+    def context(self) -> str:
+        """The path of the file, for whoever takes a context."""
+        return str(self._directory / CONTEXT_FILE)
+
+    def is_there(self) -> bool:
+        """One of this node, which counts as far as its time goes."""
+        return any(self._held.counts_for(one) for one in self._identities())
+
+    def join(self, servers: Sequence[str], files: TokenFiles) -> None:
+        """`servers`: where tokens are taken, host:port each. Raises JoinFault, PkiError."""
+        found = _identity(private_files.read(files.ca), str(files.ca), self._node)
+        self._ask(found, servers, files)
+        log.info("node %s has joined, with a certificate of its own", self._node)
+
+    def write_context(self, servers: Sequence[str]) -> None:
+        """Of the replicas that the agent works with. Raises PkiError."""
+        write_context_file(self._directory / CONTEXT_FILE, servers, self._held.files)
+
+    def start(self, endpoints: Sequence[str], look_seconds: float = LOOK_SECONDS) -> None:
+        """Renews it from now on; `endpoints`: of replicas, where certificates are shown."""
+        self._endpoints, self._look_seconds = tuple(endpoints), look_seconds
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A call under way ends by itself."""
+        self._stopped.set()
+
+    def renew(self) -> None:
+        """Raises JoinFault, PkiError."""
+        identity = _identity(private_files.read(self._held.files.ca), str(self._held.files.ca), self._node)
+        self._ask(identity, self._endpoints, self._held.files)
+        log.info("node %s has a new certificate", self._node)
+
+    def _keep(self) -> None:
+        failures = 0
+        wait = 0.0
+        while not self._stopped.wait(wait):
+            wait = self._look_seconds
+            if not self._held.is_due():
+                failures = 0
+                continue
+            try:
+                self.renew()
+                failures = 0
+            except (JoinFault, PkiError) as error:
+                wait = min(self._look_seconds, AGAIN_SECONDS * 2.0 ** min(failures, 16))
+                failures += 1
+                log.warning("node %s has no new certificate yet, the old one stays: %s", self._node, error)
+            except Exception:
+                # A bug here must not end the renewals of an agent that runs for months.
+                log.exception("node %s: its certificate could not be renewed", self._node)
+
+    def _identities(self) -> list[Identity]:
+        try:
+            return [_identity(private_files.read(self._held.files.ca), str(self._held.files.ca), self._node)]
+        except (PkiError, JoinFault):
+            return []
+
+    def _ask(self, identity: Identity, servers: Sequence[str], files: CallerFiles) -> None:
+        """Of one after another. Raises JoinFault where nobody has signed."""
+        faults: list[str] = []
+        for server in servers:
+            with Client(server, tls=files, timeout_seconds=_PATIENCE_SECONDS) as client:
+                try:
+                    answer = client.sign_certificate(self._held.request(), str(identity))
+                except ApiError as error:
+                    faults.append(f"{server}: {error}")
+                    if not _may_sign_elsewhere(error):
+                        break
+                    continue
+            self._held.take(answer.certificate, answer.authorities, identity)
+            return
+        raise JoinFault(f"no replica has certified node {self._node}: {'; '.join(faults) or 'there is none to ask'}")
+
+
+def _may_sign_elsewhere(error: ApiError) -> bool:
+    """A replica that has no key, or does not answer, says nothing about the others."""
+    return error.code in (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    )
+
+
+def _identity(bundle: bytes, what: str, node: str) -> Identity:
+    """Of the node, in the trust domain of the authority. Raises PkiError, JoinFault."""
+    uris = {uri for one in read_bundle(bundle, what) for uri in facts_of(one).uris if uri.startswith(SCHEME)}
+    if len(uris) != 1:
+        raise JoinFault(f"{what}: names {len(uris)} trust domains, want the ca.crt of `rayched pki init`, which names one")
+    try:
+        return Identity(uris.pop().removeprefix(SCHEME), IdentityKind.NODE, node)
+    except IdentityError as error:
+        raise JoinFault(f"{what}: {error}") from None
