@@ -104,8 +104,8 @@ def kubeconfig(
 
     rayched kubeconfig -o rayched.kubeconfig
 
-    kubectl takes it by its option of that name, or by $KUBECONFIG. It names the certificate of the context that counts here, and
-    has a context for each gateway: rayched, rayched-1 and so on.
+    kubectl takes it by its option of that name, or by $KUBECONFIG. It names the certificate or the token of the context that
+    counts here, and has a context for each gateway: rayched, rayched-1 and so on.
     """
     from rayched.gateway.kubeconfig import kubeconfig as text_of
 
@@ -113,14 +113,14 @@ def kubeconfig(
         chosen = choose(server, chosen_context())
     except ValueError as error:
         wrong(str(error))
+    if gateway_addresses is None and isinstance(chosen.files, TokenFiles):
+        wrong(f"--gateway: is needed, as context {chosen.context} has a token, and its servers say where that is shown alone")
     if gateway_addresses is None:
         urls = [_beside(endpoint, "http" if chosen.files is None else "https") for endpoint in chosen.endpoints]
     else:
         urls = [part.strip().rstrip("/") for part in gateway_addresses.split(",")]
     for url in urls:
         _check(url)
-    if isinstance(chosen.files, TokenFiles):
-        wrong(f"context {chosen.context} has a token, and gateways ask for a certificate; `--context` names another one")
     text = text_of(urls, namespace, chosen.files if urls[0].startswith("https") else None)
     if output is None:
         out(text.rstrip("\n"))

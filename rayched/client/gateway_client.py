@@ -20,6 +20,12 @@ class AsyncGatewayClient(AsyncClient):
         found._transport = self._transport.asking_for(uri, serial)
         return found
 
+    def asking_with(self, token: str) -> AsyncGatewayClient:
+        """The same connections for calls in the name of whoever this bearer token stands for."""
+        found = copy.copy(self)
+        found._transport = self._transport.asking_with(token)
+        return found
+
     async def list_page(
         self,
         kind: Kind,

@@ -21,7 +21,7 @@ from aiohttp import WSMsgType, web
 from rayched.client.async_two_way import AsyncExecStream
 from rayched.client.errors import ApiError
 from rayched.gateway.calls import GatewayCall
-from rayched.gateway.identity import bearer_token_of
+from rayched.gateway.identity import node_token_of
 from rayched.gateway.queries import flag
 from rayched.gateway.statuses import StatusFailure, bad_request, of_api_error
 
@@ -46,7 +46,7 @@ async def serve_exec(request: web.Request, call: GatewayCall) -> web.StreamRespo
         container=call.query.get("container", ""),
         stdin=flag(call.query, "stdin"),
         tty=flag(call.query, "tty"),
-        token=bearer_token_of(request),
+        token=node_token_of(request),
     )
     _check_upgrade(request)
     socket = web.WebSocketResponse(protocols=PROTOCOLS, max_msg_size=_MESSAGE_BYTES_MAX)

@@ -97,7 +97,7 @@ class GatewayFront:
             return web.Response(text="ok")
         if request.path == "/readyz":
             return await _ready(self._own)
-        identity = self._judge.identity_of(request)
+        identity = await self._judge.identity_of(request)
         parts = request.path.strip("/").split("/")
         path = paths.parse(request.path)
         if path is None:

@@ -19,6 +19,7 @@ from rayched.gateway.front import GatewayFront
 from rayched.gateway.gateway_tls import GatewayTls
 from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, GatewayLimits, listening
+from rayched.gateway.token_judge import TokenJudge
 from rayched.page.page_front import PageFront
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
@@ -123,9 +124,15 @@ def _application(
     """What is served at which place."""
 
     def client_of(identity: CallerIdentity) -> AsyncGatewayClient:
+        if identity.token:
+            return client.asking_with(identity.token)
         return client.asking_for(identity.uri, identity.serial) if identity.uri else client
 
-    judge = CallerJudge("", None) if tls is None else CallerJudge(tls.identity.trust_domain, tls.fault)
+    async def whose(token: str) -> str:
+        return (await client.asking_with(token).who_am_i()).identity
+
+    tokens = TokenJudge(whose, time.monotonic)
+    judge = CallerJudge("", None) if tls is None else CallerJudge(tls.identity.trust_domain, tls.fault, tokens)
     front = GatewayFront(client, client_of, judge, time.time, BodyBudget(limits))
     handle = front.handle
 

@@ -1,6 +1,6 @@
 """A kubeconfig for gateways, so that people write `kubectl get pods`. Pure.
 
-Certificates are named by their files, which kubectl reads at each start, so that new ones are taken as they come.
+Certificates and tokens are named by their files, which kubectl reads at each start, so that new ones are taken as they come.
 
 Source: clientcmd/api/v1 of client-go, Kubernetes 1.34.
 """
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from rayched.api.yaml_text import dump_all
-from rayched.pki.tls_files import TlsFiles
+from rayched.pki.client_token import CallerFiles, TokenFiles
 
 NAME: Final = "rayched"
 """Of the user, and of the first cluster and its context."""
 
 
-def kubeconfig(servers: Sequence[str], namespace: str, files: TlsFiles | None) -> str:
+def kubeconfig(servers: Sequence[str], namespace: str, files: CallerFiles | None) -> str:
     """As YAML: a cluster and a context for each server, an address such as https://127.0.0.1:7620; the first is the current one.
 
-    `files`: the user's certificate; None: there is no TLS.
+    `files`: the user's certificate or token; None: there is no TLS.
     """
     names = [NAME, *(f"{NAME}-{number}" for number in range(1, len(servers)))]
     clusters, user = [], dict[str, Any]()
@@ -30,7 +30,9 @@ def kubeconfig(servers: Sequence[str], namespace: str, files: TlsFiles | None) -
         if files is not None:
             cluster["certificate-authority"] = _place(files.ca)
         clusters.append({"name": name, "cluster": cluster})
-    if files is not None:
+    if isinstance(files, TokenFiles):
+        user = {"tokenFile": _place(files.token)}
+    elif files is not None:
         user = {"client-certificate": _place(files.certificate), "client-key": _place(files.key)}
     config = {
         "apiVersion": "v1",

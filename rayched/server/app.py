@@ -94,10 +94,11 @@ class ApiServer:
         self._spawn(sweeping(running.edge, host.strip("[]"), bound))
         if token_place is not None:
             self._spawn(sweeping(running.edge, token_place[0].strip("[]"), token_place[1]))
-            self._spawn(running.guard.watch())
         self._spawn(self._watch_feed(running))
         if tls is not None:
             self._spawn(tls.judge.watch())
+            # Gateways show tokens at the other port, too.
+            self._spawn(running.guard.watch())
         if running.audit is not None:
             self._spawn(running.audit.watch())
 

@@ -10,7 +10,8 @@ The edge (edge/edge.py) asks the first two questions, and rpc.py the others.
 A replica that passes a call on says for whom (`rayched-for`), and so does a gateway (of the kind web) that asks for one of its
 users; that is believed from these alone, and whom they name is judged anew. A gateway speaks for users of its own cluster only:
 it is no way to the rights of agents and replicas, nor to rights that outlive it, so it changes nothing of who may what. It says
-which certificate its user has shown (`rayched-for-serial`). Only a replica's word on how often a question was passed on counts.
+which certificate its user has shown (`rayched-for-serial`), or hands on the token (`rayched-for-token`), which is looked up here:
+so nobody has to believe a gateway whose a token is. Only a replica's word on how often a question was passed on counts.
 
 Whoever is asked for has shown nothing here, so it is no wrong credential of the asking address when they are refused: that is
 found by `authorize`, and not by `identify`.
@@ -42,7 +43,7 @@ from rayched.access.policy import AccessRole
 from rayched.access.requests import Facts, RequestFacts, facts_of
 from rayched.access.revocations import RevocationTable
 from rayched.access.tokens import BearerToken, TokenTable
-from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA, IDENTITY_METADATA, node_identity, node_of
+from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA, FOR_TOKEN_METADATA, IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
 from rayched.server.admission.write_gate import CALLS
 from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
@@ -128,6 +129,8 @@ class CallGuard:
         identity = self._identity_of(context)
         if shown:
             raise unauthenticated(_TOKEN_AT_THE_WRONG_PLACE)
+        if identity.kind is IdentityKind.WEB and (text := _metadata(context, FOR_TOKEN_METADATA)):
+            return self._let_in(self._shown_at_gateway(text, identity, peer), context)
         asked_for = _metadata(context, FOR_METADATA)
         believed = identity.kind in _ASK_FOR_OTHERS or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS
         if not asked_for or not believed:
@@ -163,6 +166,18 @@ class CallGuard:
             raise unauthenticated(NO_SUCH_TOKEN)
         return Caller(found.subject, peer, address_of(peer), found)
 
+    def _shown_at_gateway(self, text: str, gateway: Identity, peer: str) -> Caller:
+        """Who has shown a token to a gateway; that shows nothing wrong itself, so `authorize` tells if it does not count."""
+        try:
+            found = self._shown_by(f"bearer {text}", peer)
+        except ApiFailure as failure:
+            return Caller(gateway, peer, address_of(peer), passed_on_by=gateway.uri, refused=failure)
+        found.passed_on_by = gateway.uri
+        if found.identity.kind is not IdentityKind.USER:
+            text = f"{gateway} may ask for users of its cluster alone, and {found.identity} is none"
+            found.refused = ApiFailure(Code.PERMISSION_DENIED, text)
+        return found
+
     def check(self, caller: Caller) -> None:
         """Whether a caller may go on, as far as what they show says. Raises UNAUTHENTICATED, PERMISSION_DENIED."""
         if caller.serial in self.revoked:
@@ -193,6 +208,8 @@ class CallGuard:
 
     def authorize(self, caller: Caller, call: str) -> None:
         """Before anything of the request is read. Raises PERMISSION_DENIED, UNAUTHENTICATED."""
+        if caller.refused is not None:
+            raise caller.refused
         if caller.passed_on_by:
             self.check(caller)
         if caller.by_gateway and call in _ACCESS_WRITES:

@@ -53,9 +53,9 @@ def ask(
 class WatchLines:
     """A watch, line by line. Use it in a `with`."""
 
-    def __init__(self, url: str, path: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, url: str, path: str, tls: ssl.SSLContext | None = None, headers: Mapping[str, str] | None = None) -> None:
         self._connection = connection_to(url, tls)
-        self._connection.request("GET", path)
+        self._connection.request("GET", path, headers=dict(headers or {}))
         self._answer = self._connection.getresponse()
         self.status = self._answer.status
 

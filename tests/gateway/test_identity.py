@@ -86,7 +86,7 @@ def secured(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for one in (replica, admin):
         made.issue(leaf_request(one.trust_domain, one.kind, one.name))
     tls = ServerTls.read(TlsFiles.within(made.place_of(replica)), made.deny_list)
-    keys = Keys(f"/secured-{os.getpid()}")
+    keys = Keys(f"/secured-{os.getpid()}-{made.trust_domain}")
     with contextlib.ExitStack() as owned:
         server = owned.enter_context(serving(ServerOptions("127.0.0.1:0", [etcd.endpoint], keys, tls=tls), useful=False))
         client = owned.enter_context(Client(server.address, timeout_seconds=20.0, tls=TlsFiles.within(made.place_of(admin))))

@@ -186,9 +186,9 @@ def test_an_address_that_shows_wrong_tokens_is_asked_for_none_for_a_minute(token
 
 def test_what_a_token_may_not_be_is_told(token_world: TokenWorld) -> None:
     admin = token_world.certified("admin")
-    node = f"spiffe://{TRUST_DOMAIN}/node/node-1"
+    replica = f"spiffe://{TRUST_DOMAIN}/replica/replica-9"
     for wanted, words in (
-        ({"subject": node}, "a token stands for a user or web"),
+        ({"subject": replica}, "a token stands for a user or web"),
         ({"seconds": 60}, "allowed are 3600 (an hour) to 31536000 (365 days)"),
         ({"seconds": 366 * DAY}, "allowed are 3600 (an hour) to 31536000 (365 days)"),
         ({"note": "x" * 201}, "has 201 characters, at most 200 are allowed"),

@@ -45,6 +45,8 @@ class Caller:
     """Of the certificate that was shown to the gateway which asks for its user."""
     passed_on_by: str = ""
     """The URI of the replica or the gateway that asks for it."""
+    refused: ApiFailure | None = None
+    """Why whom a gateway asks for may make no call: the token that they have shown there does not count."""
     claimed: str = ""
     """For whom it says that it asks, though it is neither."""
     granted: BindingLimits = NO_LIMITS
