@@ -79,8 +79,7 @@ def _tls_files(certificate: Path | None, key: Path | None, ca: Path | None) -> T
 
 def _tell(url: str) -> None:
     out(f"the Kubernetes API is served at {url}")
-    if not url.startswith("https:"):
-        out(f"the page is at {url}/ui/")
+    out(f"the page is at {url}/ui/")
 
 
 def kubeconfig(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,8 +20,10 @@ from rayched.gateway.front import GatewayFront
 from rayched.gateway.gateway_tls import GatewayTls
 from rayched.gateway.identity import CallerIdentity, CallerJudge, is_loopback
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, GatewayLimits, listening
+from rayched.gateway.statuses import StatusFailure
 from rayched.gateway.token_judge import TokenJudge
-from rayched.page.page_front import PageFront
+from rayched.page.page_front import Handler, PageFront
+from rayched.page.readers import PageReader, ReaderRefused
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
 
@@ -90,10 +93,10 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
         client = AsyncGatewayClient(settings.endpoints, tls=settings.tls, insecure=tls is None)
     except (ValueError, PkiError) as error:
         raise GatewayError(str(error)) from None
-    # Whoever reads the page reads with the gateway's own rights, so it is there where all callers have these.
-    page = PageFront(client, time.time) if tls is None else None
+    judge, client_of = _judge(client, tls), _clients(client)
+    page = PageFront(client, time.time) if tls is None else _secured_page(client, tls, judge, client_of)
     async with client, _watched(tls):
-        application = _application(client, tls, page, settings.limits)
+        application = _application(tls, page, GatewayFront(client, client_of, judge, time.time, BodyBudget(settings.limits)))
         # With cancellation a watch ends with its client, also while nothing happens.
         runner = web.AppRunner(
             application,
@@ -113,38 +116,63 @@ async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None
         except OSError as error:
             raise GatewayError(f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}") from None
         finally:
-            if page is not None:
-                await page.close()
+            await page.close()
             await runner.cleanup()
 
 
-def _application(
-    client: AsyncGatewayClient, tls: GatewayTls | None, page: PageFront | None, limits: GatewayLimits
-) -> web.Application:
-    """What is served at which place."""
+def _clients(client: AsyncGatewayClient) -> Callable[[CallerIdentity], AsyncGatewayClient]:
+    """What asks in the name of a caller."""
 
     def client_of(identity: CallerIdentity) -> AsyncGatewayClient:
         if identity.token:
             return client.asking_with(identity.token)
         return client.asking_for(identity.uri, identity.serial) if identity.uri else client
 
+    return client_of
+
+
+def _judge(client: AsyncGatewayClient, tls: GatewayTls | None) -> CallerJudge:
     async def whose(token: str) -> str:
         return (await client.asking_with(token).who_am_i()).identity
 
-    tokens = TokenJudge(whose, time.monotonic)
-    judge = CallerJudge("", None) if tls is None else CallerJudge(tls.identity.trust_domain, tls.fault, tokens)
-    front = GatewayFront(client, client_of, judge, time.time, BodyBudget(limits))
-    handle = front.handle
+    if tls is None:
+        return CallerJudge("", None)
+    return CallerJudge(tls.identity.trust_domain, tls.fault, TokenJudge(whose, time.monotonic))
 
-    async def served(request: web.Request) -> web.StreamResponse:
-        with contextlib.nullcontext() if tls is None else tls.serving(request):
-            return await handle(request)
+
+def _secured_page(
+    client: AsyncGatewayClient,
+    tls: GatewayTls,
+    judge: CallerJudge,
+    client_of: Callable[[CallerIdentity], AsyncGatewayClient],
+) -> PageFront:
+    """Its readers show who they are, as kubectl does."""
+
+    async def reader_of(request: web.Request) -> PageReader:
+        try:
+            found = await judge.of_reader(request)
+        except StatusFailure as failure:
+            raise ReaderRefused(failure.code, failure.message) from None
+        shown = hashlib.sha256(found.token.encode()).hexdigest() if found.token else found.serial
+        return PageReader(f"{found.uri} {shown}", client_of(found))
+
+    return PageFront(client, time.time, reader_of, tls.hosts, tls.files)
+
+
+def _application(tls: GatewayTls | None, page: PageFront, front: GatewayFront) -> web.Application:
+    """What is served at which place."""
+
+    def watched(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Handler:
+        async def served(request: web.Request) -> web.StreamResponse:
+            with contextlib.nullcontext() if tls is None else tls.serving(request):
+                return await handle(request)
+
+        return served
 
     application = web.Application(client_max_size=BODY_BYTES_MAX)
-    if page is not None:
-        page.add_to(application)
+    page.add_to(application, watched(page.handle))
     # A path may have line breaks in it, which `.` does not match: what no route has, aiohttp answers in words of its own.
-    application.router.add_route("*", r"/{path:[\s\S]*}", served)
+    application.router.add_route("*", r"/{path:[\s\S]*}", watched(front.handle))
     return application
 
 

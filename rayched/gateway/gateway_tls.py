@@ -23,6 +23,7 @@ from rayched.access.identity import Identity, IdentityKind
 from rayched.gateway.identity import peer_of
 from rayched.pki import private_files
 from rayched.pki.callers import Peer, peer_with
+from rayched.pki.certificates import hosts_of, read_certificates
 from rayched.pki.deny_list import DenyList
 from rayched.pki.errors import PkiError
 from rayched.pki.https import HttpsCertificate
@@ -64,6 +65,11 @@ class GatewayTls:
         if why := own.fault(clock(), denied):
             raise PkiError(f"{files.certificate}: {why}; `rayched pki issue web` makes a new one")
         return cls(files, own.identity, https, denied, clock)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names, in lower case, and addresses that the certificate in its file has now. Raises PkiError."""
+        return hosts_of(read_certificates(private_files.read(self.files.certificate), str(self.files.certificate))[0])
 
     def context(self) -> ssl.SSLContext:
         """For the server's socket."""

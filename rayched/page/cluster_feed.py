@@ -1,9 +1,12 @@
-"""What all readers of the page see alike, followed once for all of them: usage, the scheduler's figures, leaders, Events.
+"""What one reader of the page sees, in however many windows: usage, the scheduler's figures, leaders, Events.
 
     nodes, pods     a list at one revision, then the watch of all kinds from there: columns that are exact as of a revision
     scheduler       GetSchedulerStatus once a second
     leader          WatchLeader
     Events          a list, then their watch
+
+What the reader may not see is denied by the replica, and not shown: `denied` has it, and what was known of it is forgotten. Where
+the reader's credential counts no more the feed is over, and streams of it end.
 
 It is followed while somebody looks, and half a minute longer; a gateway whose page nobody opens asks for nothing. What breaks
 begins anew: nothing here is a truth.
@@ -18,6 +21,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
+
+import grpc
 
 from rayched.api import kinds
 from rayched.api.columns import event_time
@@ -35,8 +40,17 @@ _log = logging.getLogger(__name__)
 STATUS_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 30.0
 _AGAIN_SECONDS: Final = 1.0
+_DENIED_AGAIN_SECONDS: Final = 10.0
+"""Until it is asked for again what the reader may not see, or did not see then."""
 _ANSWER_SECONDS: Final = 2.0
 """How long a replica may take to say how the scheduler is doing before readers are told that none answers."""
+_ABOUT_THE_READER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+_TOPIC_OF: Final = {
+    "_follow_usage": "usage",
+    "_follow_status": "status",
+    "_follow_leader": "leader",
+    "_follow_events": "events",
+}
 
 
 class ClusterFeed:
@@ -49,6 +63,8 @@ class ClusterFeed:
         self._readers = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: asyncio.TimerHandle | None = None
+        self.over = ""
+        """Why the reader is nobody any more; "": they are somebody."""
         self._begin()
 
     def _begin(self) -> None:
@@ -65,6 +81,12 @@ class ClusterFeed:
         self.problem = ""
         """Why what is shown is old; "" where it is not."""
         self.since = self._clock()
+        self.denied: frozenset[str] = frozenset()
+        """Topics of streaming.py that the reader may not see."""
+
+    @property
+    def is_followed(self) -> bool:
+        return bool(self._tasks)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -104,11 +126,30 @@ class ClusterFeed:
                 await follow()
             except ApiError as error:
                 _log.info("the page begins anew with %s: %s", follow.__name__.strip("_"), error)
+                if error.code is grpc.StatusCode.UNAUTHENTICATED:
+                    self.over = error.message
+                    return
+                if error.code is grpc.StatusCode.PERMISSION_DENIED:
+                    self._deny(_TOPIC_OF[follow.__name__])
+                    await asyncio.sleep(_DENIED_AGAIN_SECONDS)
             except Exception as error:
                 # A reader is told; the others' pictures go on.
                 self.problem = "internal error; the gateway's log has the cause"
                 _log.error("%s failed: %s", follow.__name__.strip("_"), error, exc_info=error)
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _deny(self, topic: str) -> None:
+        """Forgets what was known, from when it was allowed."""
+        self.denied |= {topic}
+        match topic:
+            case "usage":
+                self.usage, self.has_usage = UsageColumns(), False
+            case "status":
+                self.status, self.sample, self.history = None, None, StatusHistory()
+            case "events":
+                self.events = RecentEvents()
+            case "leader":
+                self.timeline = LeaderTimeline()
 
     async def _follow_usage(self) -> None:
         usage = self.usage
@@ -124,6 +165,7 @@ class ClusterFeed:
                 await asyncio.sleep(0)
         usage.revision = revision
         self.has_usage = True
+        self.denied -= {"usage"}
         async with self._client.watch(None, start_revision=revision + 1, bookmarks=True) as events:
             async for event in events:
                 if event.type is EventType.DELETED:
@@ -151,21 +193,26 @@ class ClusterFeed:
             try:
                 self.status = await self._client.scheduler_status(timeout_seconds=_ANSWER_SECONDS)
             except ApiError as error:
+                if error.code in _ABOUT_THE_READER:
+                    raise
                 self.history.miss()
                 self.problem = str(error)
             else:
                 self.sample = self.history.see(self.status, self._clock())
                 self.samples += 1
                 self.problem = ""
+                self.denied -= {"status"}
             await asyncio.sleep(max(0.1, STATUS_SECONDS - (loop.time() - began)))
 
     async def _follow_leader(self) -> None:
         async with self._client.watch_leader() as leaders:
             async for leader in leaders:
+                self.denied -= {"leader"}
                 self.timeline.see(leader.holder, leader.epoch, leader.acquired_at_ms / 1000, self._clock())
 
     async def _follow_events(self) -> None:
         listing = await self._client.list_all(kinds.EVENT)
+        self.denied -= {"events"}
         for item in sorted((item for item in listing.objects if isinstance(item, Event)), key=event_time):
             self.events.see(item)
         async with self._client.watch(kinds.EVENT, start_revision=listing.revision + 1) as events:

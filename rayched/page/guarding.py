@@ -44,11 +44,12 @@ class Refusal:
     message: str
 
 
-def refusal_of(method: str, scheme: str, headers: Mapping[str, str]) -> Refusal | None:
-    """None: the request may be answered. `scheme` is http or https, as the request came."""
+def refusal_of(method: str, scheme: str, headers: Mapping[str, str], hosts: frozenset[str] = frozenset()) -> Refusal | None:
+    """None: the request may be answered. `scheme` is http or https, as the request came; `hosts`: names and addresses that the
+    page has beside loopback, in lower case."""
     host = headers.get("Host", "")
-    if not is_loopback_host(host):
-        return Refusal(421, "the request's Host is not on loopback, where alone the page is")
+    if not is_loopback_host(host) and _name_of(host).lower() not in hosts:
+        return Refusal(421, "the request's Host is neither on loopback nor a name in the gateway's certificate")
     if method not in METHODS:
         return Refusal(405, f"method: found {method[:20]!r}, allowed are {', '.join(METHODS)}")
     if "Origin" in headers and headers["Origin"].lower() != f"{scheme}://{host}".lower():
@@ -62,10 +63,15 @@ def refusal_of(method: str, scheme: str, headers: Mapping[str, str]) -> Refusal 
 
 def is_loopback_host(host: str) -> bool:
     """Whether a Host header can only mean this machine."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    name = _name_of(host)
     if name.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def _name_of(host: str) -> str:
+    """Of a Host header, without the port."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

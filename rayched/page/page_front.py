@@ -6,7 +6,8 @@
          /ui/api/node/NAME             /ui/api/select?selector=     /ui/api/replicas
     POST /ui/api/plan                  what-if (planning.py)
 
-Everything reads. All else is 404, and every answer has the headers of guarding.py.
+Everything reads. The page itself is told to everybody; what is below /ui/api/ and the stream is asked in the name of its reader
+(readers.py), and is 401 for whoever is nobody. All else is 404, and every answer has the headers of guarding.py.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from rayched.client.async_client import AsyncClient
 from rayched.client.errors import ApiError
 from rayched.page import answers
 from rayched.page.assets import PageAsset, read_assets
-from rayched.page.cluster_feed import ClusterFeed
 from rayched.page.guarding import HEADERS, METHODS, refusal_of
 from rayched.page.planning import PlanRefused, PlanRunner, PlanWish
+from rayched.page.readers import PageReader, ReaderOf, ReaderRefused, ReadersFeeds
 from rayched.page.streaming import TOPICS, PageStream
+from rayched.pki.tls_files import TlsFiles
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +41,16 @@ _CACHED: Final = "public, max-age=31536000, immutable"
 _CODES: Final = {
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.FAILED_PRECONDITION: 409,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _PageFailure(Exception):
@@ -56,29 +62,40 @@ class _PageFailure(Exception):
 class PageFront:
     """Answers requests. Close it."""
 
-    def __init__(self, client: AsyncClient, clock: Callable[[], float]) -> None:
-        """`client`'s rights are those of every reader. `clock` gives Unix seconds."""
+    def __init__(
+        self,
+        client: AsyncClient,
+        clock: Callable[[], float],
+        reader_of: ReaderOf | None = None,
+        hosts: frozenset[str] = frozenset(),
+        tls: TlsFiles | None = None,
+    ) -> None:
+        """`reader_of` None: nobody is asked who they are, and `client`'s rights are those of every reader. `clock` gives Unix
+        seconds. `hosts`: names of the gateway, in lower case. `tls`: what it shows to single replicas; None: there is no TLS."""
         self._client = client
         self._clock = clock
-        self._feed = ClusterFeed(client, clock)
+        self._reader_of = reader_of
+        self._hosts = hosts
+        self._tls = tls
+        self._feeds = ReadersFeeds(clock)
         self._plans = PlanRunner(client.endpoints)
         self._assets = read_assets()
         self._streams = 0
         self._replica_clients: dict[str, AsyncClient] = {}
 
-    def add_to(self, application: web.Application) -> None:
-        """Before a route that takes everything."""
-        application.router.add_route("*", PLACE, self.handle)
+    def add_to(self, application: web.Application, handle: Handler) -> None:
+        """Before a route that takes everything. `handle`: that of this front, with what the gateway has around it."""
+        application.router.add_route("*", PLACE, handle)
         # A path may have line breaks in it, which `.` does not match.
-        application.router.add_route("*", PLACE + r"/{path:[\s\S]*}", self.handle)
+        application.router.add_route("*", PLACE + r"/{path:[\s\S]*}", handle)
 
     async def close(self) -> None:
-        await self._feed.close()
+        await self._feeds.close()
         for client in self._replica_clients.values():
             await client.close()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        refusal = refusal_of(request.method, request.scheme, request.headers)
+        refusal = refusal_of(request.method, request.scheme, request.headers, self._hosts)
         if refusal is not None:
             found = _failed(refusal.code, refusal.message)
             if refusal.code == 405:
@@ -86,7 +103,7 @@ class PageFront:
             return found
         try:
             return await self._served(request)
-        except _PageFailure as failure:
+        except (_PageFailure, ReaderRefused) as failure:
             return _failed(failure.code, str(failure))
         except ApiError as error:
             return _failed(_CODES.get(error.code, 502), str(error))
@@ -118,11 +135,15 @@ class PageFront:
                 return await self._stream(request)
             case ["api", *place], _:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    return _json(200, await self._asked(place, request.query))
+                    reader = await self._reader(request)
+                    return _json(200, await self._asked(reader.client, place, request.query))
         raise _PageFailure(404, "nothing is served there")
 
-    def _asked(self, place: list[str], query: Mapping[str, str]) -> Awaitable[dict[str, Any]]:
-        client = self._client
+    async def _reader(self, request: web.Request) -> PageReader:
+        """Raises ReaderRefused."""
+        return PageReader("", self._client) if self._reader_of is None else await self._reader_of(request)
+
+    def _asked(self, client: AsyncClient, place: list[str], query: Mapping[str, str]) -> Awaitable[dict[str, Any]]:
         match place:
             case ["queue"]:
                 return answers.queue(client, query.get("namespace", ""))
@@ -142,7 +163,7 @@ class PageFront:
         """Of one replica alone."""
         found = self._replica_clients.get(endpoint)
         if found is None:
-            found = self._replica_clients[endpoint] = AsyncClient([endpoint])
+            found = self._replica_clients[endpoint] = AsyncClient([endpoint], tls=self._tls, insecure=self._tls is None)
         return found
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
@@ -153,12 +174,19 @@ class PageFront:
             raise _PageFailure(503, f"{STREAMS_MAX} pages are open, which is as many as may be; close one")
         self._streams += 1
         try:
-            async with self._feed.watched():
-                return await PageStream(self._feed, topics, self._assets.version, self._clock).serve(request)
+            feed = self._feeds.of(await self._reader(request))
+            async with feed.watched():
+                return await PageStream(feed, topics, self._assets.version, self._clock).serve(request)
         finally:
             self._streams -= 1
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
+        if self._reader_of is not None:
+            await self._reader(request)
+            # Its process would ask with another's rights.
+            raise _PageFailure(
+                403, "what-if is not made here where replicas want certificates; `rayched plan` makes it in your name"
+            )
         try:
             body = await request.content.read(PLAN_BYTES_MAX + 1)
             while len(body) <= PLAN_BYTES_MAX and (more := await request.content.read(PLAN_BYTES_MAX + 1)):

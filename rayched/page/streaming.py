@@ -6,6 +6,7 @@
     leader    the terms, when they change
     usage     columns of all nodes, then rows that changed, at most four times a second
     events    Events, once each as they are now
+    denied    topics that the reader may not see, when they change: what was shown of them is to be forgotten
     problem   no replica answers: what is shown is old; "" when it is over
 
 Nothing is queued: what is new is put together after the socket took what was sent before, so that a slow reader costs one
@@ -43,6 +44,7 @@ class PageStream:
         self._clock = clock
         self._greeted = False
         self._problem = ""
+        self._denied: frozenset[str] = frozenset()
         self._usage: Any = None
         """The columns that the sequence counts in: they begin anew where nobody looked for a while."""
         self._usage_at = 0
@@ -52,13 +54,13 @@ class PageStream:
         self._events = 0
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Until the reader goes."""
+        """Until the reader goes, or is nobody any more."""
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        while True:
+        while not self._feed.over:
             news = b"".join(self.news(loop.time()))
             if not news and loop.time() - sent_at >= _SILENCE_SECONDS:
                 news = _COMMENT
@@ -67,6 +69,8 @@ class PageStream:
                 await response.write(news)
                 sent_at = loop.time()
             await asyncio.sleep(TICK_SECONDS)
+        await response.write_eof()
+        return response
 
     def news(self, now: float) -> Iterator[bytes]:
         """What has happened since it was asked last. `now`: seconds of any clock that only grows."""
@@ -79,6 +83,11 @@ class PageStream:
         if self._problem != feed.problem:
             self._problem = feed.problem
             yield _frame("problem", {"text": feed.problem})
+        if self._denied != feed.denied:
+            self._denied = feed.denied
+            if "events" in feed.denied:
+                self._events = 0
+            yield _frame("denied", {"topics": sorted(feed.denied & self._topics)})
         if "leader" in self._topics and self._terms != feed.timeline.sequence:
             self._terms = feed.timeline.sequence
             yield _frame("leader", {"terms": feed.timeline.plain()})

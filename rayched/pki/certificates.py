@@ -71,6 +71,18 @@ def facts_of(certificate: x509.Certificate) -> CertificateFacts:
     )
 
 
+def hosts_of(certificate: x509.Certificate) -> frozenset[str]:
+    """Names, in lower case, and addresses where its holder may be dialled. Raises PkiError where an extension cannot be read."""
+    try:
+        names = _extension(certificate.extensions, x509.SubjectAlternativeName)
+    except _UNREADABLE as error:
+        raise PkiError(f"a certificate whose extensions cannot be read ({error})") from error
+    if names is None:
+        return frozenset()
+    dns, places = names.get_values_for_type(x509.DNSName), names.get_values_for_type(x509.IPAddress)
+    return frozenset([*(one.lower() for one in dns), *map(str, places)])
+
+
 def read_certificates(pem: bytes, what: str) -> list[x509.Certificate]:
     """All certificates of a text in PEM, at least one. `what` names it in the error. Raises PkiError."""
     try:

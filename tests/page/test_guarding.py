@@ -66,3 +66,13 @@ def test_the_policy_allows_own_files_alone() -> None:
     assert {policy[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
     assert {policy[name] for name in ("frame-ancestors", "base-uri", "form-action")} == {"'none'"}
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.row("UI41")
+def test_names_of_the_certificate_are_the_pages_own() -> None:
+    hosts = frozenset({"gateway.example", "10.0.0.11"})
+    for host in ("gateway.example:7620", "GATEWAY.example", "10.0.0.11:7620", "127.0.0.1"):
+        assert refusal_of("GET", "https", {"Host": host}, hosts) is None
+    for host in ("x.gateway.example", "gateway.example.evil", "10.0.0.12", ""):
+        refusal = refusal_of("GET", "https", {"Host": host}, hosts)
+        assert refusal is not None and refusal.code == 421

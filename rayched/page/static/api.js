@@ -1,6 +1,13 @@
 // What the page asks for one by one. An answer that is no success is an Error with the gateway's words.
 
-async function answered(response) {
+import { headers, signIn } from "./session.js";
+
+async function answered(send) {
+  let response = await send();
+  while (response.status === 401) {
+    await signIn((await response.json()).error);
+    response = await send();
+  }
   const found = await response.json();
   if (!response.ok) throw new Error(found.error);
   return found;
@@ -9,10 +16,10 @@ async function answered(response) {
 export async function ask(parts, query = {}) {
   const text = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
   const place = parts.map(encodeURIComponent).join("/");
-  return answered(await fetch(`/ui/api/${place}${text ? `?${text}` : ""}`, { cache: "no-store" }));
+  return answered(() => fetch(`/ui/api/${place}${text ? `?${text}` : ""}`, { cache: "no-store", headers: headers() }));
 }
 
 export async function post(place, body) {
-  const headers = { "Content-Type": "application/json" };
-  return answered(await fetch(`/ui/api/${place}`, { method: "POST", headers, body: JSON.stringify(body) }));
+  const sent = () => headers({ "Content-Type": "application/json" });
+  return answered(() => fetch(`/ui/api/${place}`, { method: "POST", headers: sent(), body: JSON.stringify(body) }));
 }

@@ -29,6 +29,7 @@ export class PageState {
   terms = [];
   status = null;
   problem = "";
+  denied = [];
   since = null;
   #ahead = 0;
 
@@ -41,6 +42,18 @@ export class PageState {
     this.#ahead = now - Date.now() / 1000;
   }
 
+  // What the reader may not see, or may not any more.
+  forget(topics) {
+    this.denied = topics;
+    if (topics.includes("usage")) this.columns = new NodeColumns();
+    if (topics.includes("status")) {
+      this.samples = new Samples();
+      this.status = null;
+    }
+    if (topics.includes("events")) this.events.clear();
+    if (topics.includes("leader")) this.terms = [];
+  }
+
   // Takes a message of the stream, and gives what views are told of: a topic, and rows that changed.
   take(name, content) {
     if (name === "hello") {
@@ -49,6 +62,7 @@ export class PageState {
       this.problem = "";
     } else if (name === "history") this.samples.begin(content);
     else if (name === "problem") this.problem = content.text;
+    else if (name === "denied") this.forget(content.topics);
     else if (name === "leader") this.terms = content.terms;
     else if (name === "usage") return this.columns.take(content);
     else if (name === "status") {
@@ -89,6 +103,7 @@ function take(name, content) {
   if (name === "hello") renew(content.version);
   const rows = state.take(name, content);
   tellProblem();
+  if (name === "denied") show();
   if (name === "hello" && state.since) setText(document.getElementById("since"), `histories since ${clockTime(state.since)} UTC`);
   view?.update?.(name, rows);
 }
@@ -100,8 +115,9 @@ function down(text) {
 
 function tellProblem() {
   const place = document.getElementById("problem");
-  place.hidden = !state.problem;
-  setText(place, state.problem ? `What is shown may be old: ${state.problem}` : "");
+  place.hidden = !state.problem && !state.denied.length;
+  const denied = state.denied.length ? `Not shown, as your role does not allow it: ${state.denied.join(", ")}` : "";
+  setText(place, state.problem ? `What is shown may be old: ${state.problem}` : denied);
 }
 
 // A page that is older than the gateway loads itself anew, once for each version.

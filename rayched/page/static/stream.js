@@ -1,5 +1,6 @@
 // The stream of what is new: opened again whenever it breaks, closed while nobody looks.
 
+import { headers, signIn } from "./session.js";
 import { FrameReader } from "./sse.js";
 
 const PAUSE_MIN = 500;
@@ -38,7 +39,13 @@ export class Stream {
     };
     try {
       heard();
-      const response = await fetch(this.url, { signal: aborter.signal, cache: "no-store" });
+      const response = await fetch(this.url, { signal: aborter.signal, cache: "no-store", headers: headers() });
+      if (response.status === 401) {
+        clearTimeout(silence);
+        await signIn((await response.json()).error);
+        this.#pause = 0;
+        return;
+      }
       if (!response.ok) throw new Error((await response.json()).error);
       const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const frames = new FrameReader();
@@ -54,11 +61,14 @@ export class Stream {
     } finally {
       clearTimeout(silence);
       this.#aborter = null;
+      this.#again();
     }
-    if (this.#wanted) {
-      this.#timer = setTimeout(() => this.open(), this.#pause);
-      this.#pause = Math.min(PAUSE_MAX, this.#pause * 2);
-    }
+  }
+
+  #again() {
+    if (!this.#wanted) return;
+    this.#timer = setTimeout(() => this.open(), this.#pause);
+    this.#pause = Math.min(PAUSE_MAX, Math.max(PAUSE_MIN, this.#pause * 2));
   }
 
   close() {
