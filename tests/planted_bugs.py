@@ -149,9 +149,10 @@ GROUP_ROOMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "a group spares nobody": "rayched.core.groups.group_preemption:GroupPreemption.RULE_VICTIMS_ARE_NEEDED",
         "a unit ends in part": "rayched.core.groups.group_preemption:GroupPreemption.RULE_UNITS_STAY_WHOLE",
+        "victims end for nobody": "rayched.core.groups.deciding:GroupDecider.RULE_ROOM_IS_WANTED",
     }
 )
-"""Bugs of room that is made for groups, in the same form (core/test_group_preemption.py)."""
+"""Bugs of room that is made for groups, in the same form (core/test_group_preemption.py, core/test_victims_of_groups.py)."""
 
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})
 """Rules that may be broken without harm, in the same form: the guard refuses what they would have spared."""

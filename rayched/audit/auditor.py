@@ -10,7 +10,7 @@ order makes each check a matter of one pass:
 * **S5** epochs rise (terms.py).
 * **S8** hard constraints hold (bindings_judged.py).
 * **S9** a victim has a recorded preemptor (victims.py), which had no room without it (room_judged.py).
-* **P1** to **P14** groups are whole, and plans are kept (groups_judged.py, plans_judged.py).
+* **P1** to **P14** groups are whole, plans are kept, and victims needed (groups_judged.py, plans_judged.py, group_victims.py).
 * **S12** what was deleted does not come back, and what is being deleted stays so.
 
 The auditor is told which submissions were acknowledged, which deletions were asked for and which were acknowledged.
@@ -285,6 +285,7 @@ class Auditor:
             self.findings.add("bound_twice", f"revision {revision}: pod {name} was bound again, by attempt {write.attempt}")
         if is_new_write and self._victims.written(pod, before, revision, self.pods):
             self._evicted(write, revision, seconds)
+            self.groups.victims.ended(pod, write)
         node, earlier = pod.spec.node_name, self._node_of.get(uid)
         ended = pod.status.phase in _FINAL_PHASES
         if node and earlier is None:
@@ -320,11 +321,9 @@ class Auditor:
 
     def _evicted(self, write: LeaderWrite, revision: int, seconds: float) -> None:
         """Preemptor and victims are written in one revision, the preemptor first; for victims that follow it was judged then."""
-        if self._preemptor is None or self._preemptor[1].attempt != write.attempt:
-            return
-        pod, decision = self._preemptor
-        self._preemptor = None
-        self._room.preempted(pod, decision, revision, seconds, self.pods.values())
+        if self._preemptor is not None and self._preemptor[1].attempt == write.attempt:
+            (pod, decision), self._preemptor = self._preemptor, None
+            self._room.preempted(pod, decision, revision, seconds, self.pods.values())
 
     def _bound(self, pod: Pod, before: Pod | None, write: LeaderWrite, name: str, seconds: float) -> None:
         uid, node, revision = pod.metadata.uid, pod.spec.node_name, self.revision

@@ -27,6 +27,7 @@ INVARIANTS: Final = {
     "plan_broken": "P4",
     "condition_wrong": "P9",
     "unit_split": "P10",
+    "useless_victim": "P11",
     "group_mixed": "P13",
     "gate_passed": "P14",
     "unreadable": "the store",
@@ -68,7 +69,9 @@ class Findings:
     condition_wrong: int = 0
     """A group that says too early that it was scheduled, or says so no more."""
     unit_split: int = 0
-    """Members ended for want of members, while others of their group go on."""
+    """Members ended for want of members, or of a group that ends as a whole, while others of their group go on."""
+    useless_victim: int = 0
+    """Pods told to end for a group that waits for nothing any more."""
     group_mixed: int = 0
     """Members bound that differ in what they must have in common."""
     gate_passed: int = 0

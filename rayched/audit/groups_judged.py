@@ -3,7 +3,7 @@
 * **P1** whenever a leader binds a member of a gang, its minimum is bound, has succeeded, or waits with a place in a plan.
 * **P2** the first members are bound together, as many as the minimum needs, or after a plan that lists them.
 * **P9** that a group was scheduled is said once, and when its minimum is bound or has succeeded.
-* **P10** (of releases) where members are ended for want of members, all that run then are.
+* **P10** (of releases; of victims and P11: group_victims.py) where members are ended for want of members, all that run then are.
 * **P13** no member is bound while members differ in what they must have in common, or from their group in it.
 * **P14** no member is bound while one of them has scheduling gates.
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from rayched.audit.capacity import Capacity
 from rayched.audit.findings import Findings
+from rayched.audit.group_victims import GroupVictimJudge
 from rayched.audit.plans_judged import AuditedPlan, PlanJudge
 from rayched.v1.core_pb2 import Pod
 from rayched.v1.storage_pb2 import GroupPlan, LeaderWrite
@@ -80,6 +81,7 @@ class GroupJudge:
     def __init__(self, findings: Findings, capacity: Capacity, pods: Mapping[str, Pod]) -> None:
         self._findings, self._pods = findings, pods
         self.plans = PlanJudge(findings, capacity, pods)
+        self.victims = GroupVictimJudge(findings, pods, self.plans)
         self._gangs: defaultdict[str, _Gang] = defaultdict(_Gang)
         self._groups_of: dict[str, str] = {}
         self._bound: dict[str, _Bound] = {}
@@ -87,6 +89,7 @@ class GroupJudge:
         """Groups that say since this revision that they were scheduled."""
 
     def group_changed(self, name: str, group: PodGroup | None, write: LeaderWrite, revision: int) -> None:
+        self.victims.group_changed(name, group, write, revision)
         gang = self._gangs[name]
         uid = "" if group is None else group.metadata.uid
         said = _says(gang.group) if uid == gang.uid else ""
@@ -124,6 +127,7 @@ class GroupJudge:
         if not name:
             return
         self.plans.moved(uid, revision)
+        self.victims.pod_changed(name, uid, pod, revision)
         gang, plan = self._gangs[name], self.plans.of(name)
         if binding is not None and pod is not None:
             bound = self._bound.setdefault(name, _Bound(binding, len(gang.counted), plan))
@@ -165,6 +169,7 @@ class GroupJudge:
 
     def revision_over(self, revision: int) -> None:
         """All changes of the revision were told."""
+        self.victims.revision_over(revision)
         for name, bound in self._bound.items():
             for kind, problem in self._problems(self._gangs[name], bound, self.plans.of(name)):
                 self._findings.add(kind, f"revision {revision}: of pod group {name} {problem}, by attempt {bound.write.attempt}")
