@@ -337,6 +337,23 @@ def test_the_reason_of_members_is_that_of_their_group(leaders: list[Replica]) ->
     assert reason_of(leader, "train-0") == ("Unschedulable", scheduled(leader.store)[2])
 
 
+@pytest.mark.row("G51")
+def test_a_group_is_tried_once_its_victims_have_gone_whatever_member_failed_first(leaders: list[Replica]) -> None:
+    """That one was in nobody's way, so that no hint wakes the group."""
+    leader = leading(leaders, {"n1": full_of("a", cpu="3"), "n2": []})
+    put_group(leader.store, a_group(least=2, priority=10))
+    put_members(leader.store, 2, cpu="3", priority=10)
+    put_pod(leader.store, a_member("train-2", cpu="4", priority=10, selector={ZONE: "nowhere"}))
+    leader.settle()
+    assert ending(leader) == ["a"]
+    later(leader, 6.0)
+    assert bound_of(leader) == [], "while its victims end the group waits"
+    stop_ending(leader)
+    leader.settle()
+    later(leader, 6.0)
+    assert bound_of(leader) == ["train-0", "train-1"]
+
+
 @pytest.mark.parametrize("bug", [None, "a group spares nobody", "a unit ends in part"])
 def test_planted_bugs_of_victims_are_noticed(bug: str | None) -> None:
     leader = a_leader({"n1": [], "n2": [], "n3": full_of("spare", cpu="2", priority=5)})

@@ -13,7 +13,7 @@
 * Before each further batch all is asked anew of the snapshot as it is by then: who is not needed any more is spared, and so are
   all that are left where the group would not fit in spite of them.
 * The group is in flight meanwhile. Then it counts as failed, and waits for its victims; no more is preempted for it until they
-  have gone or their time is over: the longest grace among them, and a margin.
+  have gone, which wakes it, or their time is over: the longest grace among them, and a margin.
 * A leader that comes later knows the wait by the members' nominations.
 
 No I/O. Owner: PodGroups. Cost: about 20 µs for each pod that is written.
@@ -135,22 +135,23 @@ class GroupRooms:
         self._waits[uid] = wait
         return wait
 
-    def end_wait(self, uid: str) -> bool:
-        """The group is placed, or is not to be tried any more. False: it did not wait."""
-        return self._waits.pop(uid, None) is not None
+    def end_wait(self, uid: str) -> None:
+        """The group is placed, or is not to be tried any more."""
+        self._waits.pop(uid, None)
 
     def over(self, now: float) -> list[str]:
-        """Groups whose wait has passed its deadline: they count on those victims no more, and nothing is kept for them."""
-        late = [uid for uid, wait in self._waits.items() if wait.deadline <= now]
-        for uid in late:
+        """Groups that wait no more. Past the deadline they count on those victims no more, and nothing is kept for them."""
+        # No hint need wake these: the member that stands for the group in the queue may be one in whose way nobody was.
+        gone = [uid for uid, wait in self._waits.items() if not any(map(self._parts.snapshot.bound, wait.victims))]
+        self._waits = {uid: wait for uid, wait in self._waits.items() if uid not in gone}
+        for uid in (late := [uid for uid, wait in self._waits.items() if wait.deadline <= now]):
             wait = self._waits.pop(uid)
             self.overdue.update(wait.victims)
             for member in wait.nodes:
                 self._parts.scheduler.nominations.forget(member)
                 self._parts.statuses.want(member, NotScheduled(REASON_UNSCHEDULABLE, LATE, ""), now)
-        if late:
-            self.overdue = {uid for uid in self.overdue if self._parts.snapshot.bound(uid) is not None}
-        return late
+        self.overdue = {uid for uid in self.overdue if self._parts.snapshot.bound(uid) is not None}
+        return gone + late
 
     def next_due(self) -> float | None:
         return min((wait.deadline for wait in self._waits.values()), default=None)

@@ -319,9 +319,9 @@ class PodGroups:
         if ends:
             yield self._window.send(ends, guard, op=OP_RELEASE)
         self._held.say(now)
-        late = tuple(state.entry_name for state in map(self._membership.by_uid, self._rooms.over(now)) if state is not None)
-        if late and self._ends.link is not None:
-            self._ends.link.activate(late)
+        free = tuple(state.entry_name for state in map(self._membership.by_uid, self._rooms.over(now)) if state is not None)
+        if free and self._ends.link is not None:
+            self._ends.link.activate(free)
         writes = self._conditions.batch(guard.epoch, now, now_unix, WRITES_MAX) if self._window.room else []
         if writes:
             yield self._window.send(writes, guard, op=OP_GROUP, once=True)
