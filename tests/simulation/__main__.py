@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.planted_bugs import BUGS, SIMULATED
+from tests.planted_bugs import OF_WORLDS
 from tests.simulation.run import Report, simulate, simulate_many
 
 
@@ -16,9 +16,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, help="one run, with its story")
     parser.add_argument("--seeds", type=int, default=2000, help="so many runs (default 2000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed of many (default 0)")
-    parser.add_argument(
-        "--bug", choices=[*BUGS, *SIMULATED], metavar="NAME", help=f"with a bug planted: {'; '.join((*BUGS, *SIMULATED))}"
-    )
+    parser.add_argument("--bug", choices=OF_WORLDS, metavar="NAME", help=f"with a bug planted: {'; '.join(OF_WORLDS)}")
     parser.add_argument("--quiet", action="store_true", help="one run without its story")
     options = parser.parse_args(arguments)
     if options.seed is not None:

@@ -2,7 +2,8 @@
 
 | rule | what has to come true |
 |---|---|
-| L1 | no pod waits that fits a node |
+| L1 | no pod waits that fits a node, and no group whose members fit together (`groups.py`) |
+| P8 | no plan of a group is left |
 | L2 | one candidate believes to lead, under the epoch in the store, and no other does |
 | L3 | no attempt is under way: nothing is assumed, in flight, or waits for an answer |
 | L4 | buffers are empty: the window of writes, the log to the queue, what a watch holds back |
@@ -19,6 +20,7 @@ from typing import Final
 
 from rayched.audit.auditor import Auditor
 from rayched.v1.core_pb2 import Pod
+from tests.simulation.groups import Groups, group_of
 from tests.simulation.nodes import Nodes
 from tests.simulation.replica import KEYS, Replica
 from tests.simulation.world import World
@@ -39,9 +41,11 @@ def missing(world: World, auditor: Auditor, replicas: list[Replica], nodes: Node
         return "N3", words
     if words := nodes.budget.missing(auditor):
         return "N4", words
-    waiting = [pod for pod in auditor.pods.values() if _waits(pod)]
+    waiting = [pod for pod in auditor.pods.values() if _waits(pod) and not group_of(pod)]
+    if found := Groups.missing(auditor):
+        return found
     for pod, _ in auditor.pending():
-        if node := auditor.node_for(pod):
+        if not group_of(pod) and (node := auditor.node_for(pod)):
             return "L1", f"pod {pod.metadata.uid} waits and fits {node}"
     counts = leader.link.counts if leader.link is not None else {}
     if leader.scheduler.occupancy.n_assumed or counts.get("in_flight") or not leader.window.quiet:
@@ -49,8 +53,8 @@ def missing(world: World, auditor: Auditor, replicas: list[Replica], nodes: Node
     if leader.link is None or leader.link.backlog or leader.bindings.n_unsent:
         return "L4", "the log to the queue or the bindings have a backlog"
     queued = sum(counts.get(place, 0) for place in ("active", "backoff", "unschedulable", "gated"))
-    if queued != len(waiting):
-        return "L1", f"{len(waiting)} pods wait and {queued} are queued"
+    if queued != len(waiting) + (n_groups := Groups.queued(auditor)):
+        return "L1", f"{len(waiting)} pods and {n_groups} groups wait and {queued} are queued"
     return _not_converged(world, auditor, replicas)
 
 

@@ -32,6 +32,8 @@ _LOST: Final = (f"{_PREFIX}not-ready", f"{_PREFIX}unreachable")
 _PODS: Final = "/sim/cluster/pods/"
 _NODES: Final = "/sim/cluster/nodes/"
 _ENDED: Final = ("Succeeded", "Failed")
+_BY_SCHEDULERS: Final = ("PreemptionByScheduler", "GroupIncomplete")
+"""Reasons to end a pod that are not its node's."""
 
 
 class Nodes:
@@ -176,7 +178,7 @@ class Nodes:
         ends = after is None or (_is_ending(after) and not _is_ending(before)) or _failed(after) > _failed(before)
         if not ends or not before.spec.node_name or uid in self._ended_by_leaders:
             return
-        if after is not None and any(one.reason == "PreemptionByScheduler" for one in after.status.conditions):
+        if after is not None and any(one.reason in _BY_SCHEDULERS for one in after.status.conditions):
             return
         if after is None and _is_ending(before):
             return

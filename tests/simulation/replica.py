@@ -11,6 +11,7 @@ from typing import Final
 
 from leader.config import FAST, ElectionConfig
 from leader.etcd_requests import LockKeys
+from rayched.core.writes.window import Send
 from rayched.framework.profile import Profile
 from rayched.store.keys import Keys
 from rayched.store.list_watch_effects import Delivery
@@ -44,8 +45,11 @@ class Replica:
         cares_for_nodes: bool = False,
         wall_clocks_agree: bool = False,
         peers: Peers | None = None,
+        keys_max: int | None = None,
+        sending: Callable[[Replica, Send], None] = lambda replica, send: None,
     ) -> None:
         self.world, self.name = world, name
+        self._keys_max, self._sending = keys_max, sending
         parts = ("elector", "scheduler", "API", "care for nodes") if cares_for_nodes else ("elector", "scheduler", "API")
         self.links = [Link(f"{name}'s {what}") for what in parts]
         random = world.random
@@ -150,6 +154,8 @@ class Replica:
             delivered=lambda delivery: self._delivered(self, delivery),
             synced=self._synced,
             bound_since=self._bound_since,
+            keys_max=self._keys_max,
+            sending=lambda send: self._sending(self, send),
         )
         self.scheduling.start()
 

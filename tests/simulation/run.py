@@ -25,6 +25,7 @@ from tests.planted_bugs import planted
 from tests.simulation.api import simulated_time
 from tests.simulation.drift import Drift
 from tests.simulation.faults import Faults
+from tests.simulation.groups import Groups, small_parts
 from tests.simulation.liveness import missing
 from tests.simulation.nodes import Nodes
 from tests.simulation.peers import Peers
@@ -38,6 +39,7 @@ LIVE_NS_MAX: Final = 20 * SECOND
 """How long after the healing all that is promised has to have come true: two seconds to elect, ten of backoff, and some more."""
 LOOK_NS: Final = SECOND // 4
 SEEDS_A_TASK: Final = 10
+GROUP_OPS: Final = ("group", "group-plan", "group-release")
 
 
 @dataclass
@@ -67,7 +69,7 @@ def simulate(seed: int, bug: str | None = None, story: Callable[[str], None] | N
         world = World(seed)
         world.story = story
         try:
-            with simulated_time(world):
+            with simulated_time(world), small_parts(seed):
                 _run(world, report)
         except Violation as violation:
             report.rule, report.text = violation.rule, str(violation)
@@ -88,11 +90,19 @@ def _run(world: World, report: Report) -> None:
     random = world.random
     record = Record()
     safety = Safety(world, record)
-    world.committed = safety.committed
     troubled_ns = int(random.uniform(3.0, 10.0) * SECOND)
     replicas: list[Replica] = []
     users = Users(world, replicas, record, crowded=random.random() < 0.5)
     nodes = Nodes(world, users, report.counts, troubled_ns)
+    groups = Groups(world, users, report.counts, troubled_ns)
+    groups.members_fail = not nodes.is_on
+
+    def committed() -> None:
+        safety.committed()
+        if groups.is_on:
+            groups.committed()
+
+    world.committed = committed
     users.start(nodes=random.randint(3, 5))
 
     def believing(_: Replica) -> None:
@@ -124,9 +134,12 @@ def _run(world: World, report: Report) -> None:
                 cares_for_nodes=nodes.is_on,
                 wall_clocks_agree=clocks_agree,
                 peers=peers if peers.is_on else None,
+                keys_max=groups.keys_max,
+                sending=groups.sending,
             )
         )
     nodes.start(replicas)
+    groups.start(replicas)
     drift.start(replicas)
     peers.start(replicas)
     faults = Faults(world, replicas, safety, troubled_ns)
@@ -134,6 +147,7 @@ def _run(world: World, report: Report) -> None:
     faults.start()
     world.run_until(troubled_ns)
     users.rest()
+    groups.rest()
     faults.heal()
     drift.heal()
     peers.heal()
@@ -143,6 +157,8 @@ def _run(world: World, report: Report) -> None:
     safety.ended()
     report.counts.update(faults.counts)
     report.counts["bindings"] = len(safety.auditor.bindings)
+    report.counts.update({f"written for groups: {op}": safety.auditor.leader_writes[op] for op in GROUP_OPS})
+    report.counts["members of groups bound"] = sum(one.uid.startswith("uid-g") for one in safety.auditor.bindings)
     report.counts["terms"] = len(safety.auditor.epochs)
     report.counts.update({f"tolerated: {name}": count for name, count in safety.auditor.findings.tolerated.items()})
     report.counts["overlapping beliefs, where allowed"] = safety.overlaps

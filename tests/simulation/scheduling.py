@@ -55,9 +55,13 @@ class Scheduling(Role):
         delivered: Callable[[Delivery], None],
         synced: Callable[[], None],
         bound_since: Callable[[int, int], list[str]],
+        *,
+        keys_max: int | None = None,
+        sending: Callable[[Send], None] = lambda send: None,
     ) -> None:
+        """`keys_max`: it takes it that the store takes no more keys in one transaction. `sending` is told before each."""
         super().__init__(world, process, link, clock, keys, cell)
-        self._cell = cell
+        self._cell, self._sending = cell, sending
         self._profiles = profiles
         self._delivered, self._synced, self._bound_since = delivered, synced, bound_since
         self.core = SchedulerCore(
@@ -68,6 +72,8 @@ class Scheduling(Role):
             first_session=session,
             ports=Ports(self._epoch, self._time, self._wall_time, self._tick),
         )
+        if keys_max is not None:
+            self.core.groups.store_takes(keys_max)
         page_size = world.random.choice((3, 20, 2000))
         self._following = Following(world, process, link, clock, keys.cluster_prefix, page_size, self._deliver)
         self.watch = self._following.watch
@@ -128,6 +134,7 @@ class Scheduling(Role):
             if turn.sends:
                 self._is_about_to_write()
             for send in turn.sends:
+                self._sending(send)
                 # At once, unless the process was paused between its look at the belief and the sending.
                 self.process.deliver(partial(self._send, send))
             if turn.exchange is not None:
@@ -160,9 +167,11 @@ class Scheduling(Role):
         if any(core.preemptions.is_under_way(record.uid) for record in pending):
             # Its write is to be sent again; a queue that began meanwhile hears of the pod with the outcome.
             return
-        waiting, queued = len(pending), sum(link.counts.values())
+        # A group is one entry, and none while it is held back.
+        waiting = sum(not record.template.pod_group for record in pending) + core.groups.n_queued()
+        queued = sum(link.counts.values())
         if waiting != queued:
-            raise Violation("L1", f"{self.process.name} knows of {waiting} pods that wait, and its queue of {queued}")
+            raise Violation("L1", f"{self.process.name} knows of {waiting} entries that wait, and its queue of {queued}")
 
     def _check_what_is_bound_takes_room(self) -> None:
         """S2 before it is too late: an outcome that this scheduler cannot know yet stays assumed."""

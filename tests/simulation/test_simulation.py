@@ -43,6 +43,7 @@ def test_many_more_worlds() -> None:
     # Either is in one of six worlds, and some themes have neither.
     assert {"full etcd", "slow etcd"} & happened
     assert {"clock of another rate", "silence of a node", "lost nodes", "pods ended for their node's sake"} <= happened
+    assert {"groups", "members deleted", "plans written", "members of groups bound"} <= happened
     # About one in ten worlds has such a write, so in so few worlds no number of them can be demanded.
     assert "refused by the epoch" in happened
     assert counts["terms"] > 1.5 * SEEDS_LONG
@@ -67,9 +68,10 @@ def test_clocks_of_replicas_may_differ_by_the_ratio_of_lease_and_deadline_and_et
     assert tolerated(slowest=1.0, fastest=1.0, etcd=1.3) and not tolerated(slowest=1.0, fastest=1.0, etcd=1.31)
 
 
-@pytest.mark.parametrize("seed", [0, 7, 16])
+@pytest.mark.parametrize("seed", [0, 7, 16, 24])
 def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
-    """One in which two nodes are lost at once, one with clocks of changing rates, one with nodes that fall silent."""
+    """One in which two nodes are lost at once, one with clocks of changing rates, one with nodes that fall silent,
+    one with groups that are bound by plans."""
     hashes = {simulate(seed).trace_hash, simulate(seed).trace_hash}
     for hash_seed in ("1", "4"):
         told = subprocess.run(

@@ -54,10 +54,10 @@ class Users:
         """A namespace and nodes are there before anything else."""
         namespace = kinds.NAMESPACE.message()
         namespace.metadata.name, namespace.metadata.uid = "default", "uid-default"
-        self._put(KEYS.object_key(kinds.NAMESPACE, "", "default"), encode(kinds.wrap(namespace)))
+        self.put(KEYS.object_key(kinds.NAMESPACE, "", "default"), encode(kinds.wrap(namespace)))
         high = kinds.PRIORITY_CLASS.message()
         high.metadata.name, high.metadata.uid, high.value = "high", "uid-high", 100
-        self._put(KEYS.object_key(kinds.PRIORITY_CLASS, "", "high"), encode(kinds.wrap(high)))
+        self.put(KEYS.object_key(kinds.PRIORITY_CLASS, "", "high"), encode(kinds.wrap(high)))
         for _ in range(nodes):
             self._add_node()
         self.world.after(0, self._submit_next)
@@ -67,6 +67,16 @@ class Users:
 
     def rest(self) -> None:
         self.resting = True
+
+    # What further loads do in the users' name.
+
+    def submit(self, pods: list[Pod]) -> None:
+        if pods and not self.resting:
+            self._submit(pods, 1)
+
+    def delete(self, name: str, uid: str) -> None:
+        if (replica := self._replica()) is not None:
+            self._delete(replica, name, uid)
 
     def _pause(self, mean_seconds: float) -> int:
         return int(self.random.expovariate(1.0 / mean_seconds) * SECOND)
@@ -148,7 +158,7 @@ class Users:
     def _delete_next(self) -> None:
         if self.resting:
             return
-        pods = self._pods()
+        pods = self.pods()
         replica = self._replica()
         if pods and replica is not None:
             pod = self.random.choice(pods)[1].object.pod
@@ -172,7 +182,7 @@ class Users:
 
     def _agents(self) -> None:
         """They write without delay: what matters here is what others see of it."""
-        for key, stored in self._pods():
+        for key, stored in self.pods():
             pod = stored.object.pod
             if pod.spec.node_name in self.silent:
                 continue
@@ -181,7 +191,7 @@ class Users:
                     del pod.spec.scheduling_gates[:]
                     self._rewrite(key, stored)
             elif pod.metadata.HasField("deletion_timestamp"):
-                self._remove(key)
+                self.remove(key)
             elif pod.status.phase != "Succeeded" and self.random.random() < 0.08:
                 pod.status.phase = "Succeeded" if pod.status.phase == "Running" else "Running"
                 if self.agents_tell_ready:
@@ -201,7 +211,7 @@ class Users:
         if what < 0.25 and len(nodes) < 6:
             self._add_node()
         elif what < 0.4 and len(nodes) > 3:
-            self._remove(random.choice(nodes))
+            self.remove(random.choice(nodes))
         elif nodes:
             self._change_node(random.choice(nodes))
         self.world.after(self._pause(1.5), self._administrate)
@@ -216,7 +226,7 @@ class Users:
         for resource, amount in (("cpu", self._cpu()), ("memory", "64Gi"), ("pods", "110")):
             node.status.allocatable[resource].string = amount
             node.status.capacity[resource].string = amount
-        self._put(KEYS.object_key(kinds.NODE, "", node.metadata.name), encode(kinds.wrap(node)))
+        self.put(KEYS.object_key(kinds.NODE, "", node.metadata.name), encode(kinds.wrap(node)))
 
     def _cpu(self) -> str:
         return str(self.random.randint(1, 3) if self._crowded else self.random.randint(2, 6))
@@ -235,19 +245,19 @@ class Users:
 
     # ---------------------------------------------------------------------------------------------------------- the store
 
-    def _pods(self) -> list[tuple[bytes, Stored]]:
+    def pods(self) -> list[tuple[bytes, Stored]]:
         return [(pair.key, Stored.FromString(pair.value)) for pair in self.world.etcd.under(KEYS.prefix(kinds.POD))]
 
     def _node_keys(self) -> list[bytes]:
         return [pair.key for pair in self.world.etcd.under(KEYS.prefix(kinds.NODE))]
 
     def _rewrite(self, key: bytes, stored: Stored) -> None:
-        self._put(key, stored.SerializeToString())
+        self.put(key, stored.SerializeToString())
 
-    def _put(self, key: bytes, value: bytes) -> None:
+    def put(self, key: bytes, value: bytes) -> None:
         self._serve(lambda: self.world.etcd.put(rpc.PutRequest(key=key, value=value)))
 
-    def _remove(self, key: bytes) -> None:
+    def remove(self, key: bytes) -> None:
         self._serve(lambda: self.world.etcd.delete_range(rpc.DeleteRangeRequest(key=key)))
 
     def _serve(self, handle: Callable[[], Any]) -> None:
