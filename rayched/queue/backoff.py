@@ -48,12 +48,12 @@ class BackoffPolicy:
                 f" ({self.initial_seconds})"
             )
 
-    def duration(self, failures: int) -> float:
-        """Seconds to wait after so many failures; 0 after none."""
+    def duration(self, failures: int, members: int = 1) -> float:
+        """Seconds to wait after so many failures; 0 after none. That of a pod group is longer by the root of its members."""
         if failures <= 0:
             return 0.0
         doublings = min(failures - 1, _DOUBLINGS_MAX)
-        return min(self.initial_seconds * 2.0**doublings, self.max_seconds)
+        return min(self.initial_seconds * 2.0**doublings, self.max_seconds * math.sqrt(members))
 
 
 class BackoffQueue:
@@ -80,7 +80,7 @@ class BackoffQueue:
             failures = pod.consecutive_errors or pod.unschedulable_count
             if not failures:
                 return -math.inf
-            pod.backoff_until = _window(pod.timestamp + self._policy.duration(failures))
+            pod.backoff_until = _window(pod.timestamp + self._policy.duration(failures, pod.members))
         return pod.backoff_until
 
     def is_backing_off(self, pod: QueuedPodInfo, now: float) -> bool:
@@ -116,7 +116,7 @@ class BackoffQueue:
 
     def ends_at_most(self, pod: QueuedPodInfo) -> float:
         """No wait of a pod that failed last at its timestamp is longer."""
-        return pod.timestamp + self._policy.max_seconds
+        return pod.timestamp + self._policy.max_seconds * math.sqrt(pod.members)
 
     def pop(self) -> QueuedPodInfo:
         """The rejected pod whose wait ends first, however long that is."""

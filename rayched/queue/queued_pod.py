@@ -47,6 +47,8 @@ class PendingPod(NamedTuple):
     template: Hashable | None = None
     """None: nothing is shared with other pods."""
     nominated_node_name: str = ""
+    members: int = 1
+    """More where it stands for a pod group."""
 
     @classmethod
     def of(cls, pod: Pod, template: Hashable | None = None) -> PendingPod:
@@ -88,6 +90,7 @@ class QueuedPodInfo:
         "gating_reasons",
         "initial_attempt",
         "key",
+        "members",
         "nominated_node_name",
         "pending_plugins",
         "place",
@@ -111,6 +114,7 @@ class QueuedPodInfo:
         self.priority = pending.priority
         self.scheduler_name = pending.scheduler_name
         self.template = pending.template
+        self.members = pending.members
         self.nominated_node_name = pending.nominated_node_name
         """What the pod's own status says; the nominator may know more."""
         self.timestamp = now
@@ -157,6 +161,7 @@ class QueuedPodInfo:
         self.pod = pending.pod
         self.priority = pending.priority
         self.template = pending.template
+        self.members = pending.members
         self.nominated_node_name = pending.nominated_node_name
 
     def __repr__(self) -> str:

@@ -185,3 +185,16 @@ def test_a_group_that_failed_goes_behind_equal_ones_that_wait(leader: Replica) -
     leader.settle()
     assert bound_of(leader, "new") == ["new-0", "new-1"]
     assert bound_of(leader, "old") == []
+
+
+@pytest.mark.row("G17")
+def test_the_queue_knows_how_many_members_wait_as_of_the_last_failure(leader: Replica) -> None:
+    put_group(leader.store, a_group(least=4))
+    put_members(leader.store, 4, cpu="9")
+    leader.settle()
+    (entry,) = leader.queue.queue.places.queued.values()
+    assert entry.members == 4
+    put_members(leader.store, 5, first=4, cpu="9")
+    later(leader, 10 * MINUTES)
+    (entry,) = leader.queue.queue.places.queued.values()
+    assert entry.members == 9

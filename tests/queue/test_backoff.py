@@ -132,3 +132,18 @@ def test_flushing_looks_no_further_than_the_first_pod_that_still_waits() -> None
         queue.add(failed(f"p{i}", float(i), rejections=1))
     assert names(queue.completed(4.0)) == ["p0", "p1", "p2"]
     assert queue.asked == ["p0", "p1", "p2", "p3"]
+
+
+@pytest.mark.row("G17")
+@pytest.mark.parametrize(
+    ("failures", "members", "seconds"), [(3, 100, 4.0), (5, 1, 10.0), (5, 4, 16.0), (9, 4, 20.0), (9, 100, 100.0)]
+)
+def test_the_longest_wait_of_a_group_grows_by_the_root_of_its_members(failures: int, members: int, seconds: float) -> None:
+    assert BackoffPolicy().duration(failures, members) == seconds
+    one = pending("g")._replace(members=members)
+    pod = QueuedPodInfo(one, 0.0)
+    pod.unschedulable_count = failures
+    assert a_backoff().ends(pod) == seconds
+    pod.absorb(one._replace(members=1))
+    pod.backoff_until = None
+    assert a_backoff().ends(pod) == min(seconds, 10.0)

@@ -53,6 +53,8 @@ class PendingPodSeen(NamedTuple):
     timestamp: float
     nominated_node_name: str = ""
     is_new: bool = True
+    members: int = 1
+    """Of a pod group: those that wait."""
 
 
 class PendingPodGone(NamedTuple):

@@ -297,6 +297,7 @@ class QueueCore:
             scheduler_name=pod.spec.scheduler_name,
             template=entry.template,
             nominated_node_name=entry.nominated_node_name,
+            members=entry.members,
         )
 
     def _template(self, number: int) -> Pod:

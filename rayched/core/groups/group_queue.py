@@ -21,7 +21,9 @@ def enter(state: GroupState, record: PodRecord | None, link: QueueLink, now: flo
     state.since = now if state.since is None else state.since
     state.template = record.template.id
     priority = state.group.spec.priority
-    link.tell(PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, state.since), (record.template,))
+    state.size = max(1, len(state.waiting))
+    seen = PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, state.since, members=state.size)
+    link.tell(seen, (record.template,))
 
 
 def leave(state: GroupState, link: QueueLink) -> None:
@@ -33,9 +35,12 @@ def leave(state: GroupState, link: QueueLink) -> None:
 
 
 def stand_in(state: GroupState, record: PodRecord, link: QueueLink, now: float) -> None:
-    """This member stands for the group from now on: its plugins decide what may help."""
-    if record.template.id == state.template or not link.is_known(state.uid) or state.group is None:
+    """This member stands for the group from now on: its plugins decide what may help. The queue also hears how many wait by now,
+    which bounds the back-off."""
+    size = max(1, len(state.waiting))
+    if (record.template.id, size) == (state.template, state.size) or not link.is_known(state.uid) or state.group is None:
         return
-    state.template = record.template.id
+    state.template, state.size = record.template.id, size
     priority = state.group.spec.priority
-    link.tell(PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, now, is_new=False), (record.template,))
+    seen = PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, now, is_new=False, members=size)
+    link.tell(seen, (record.template,))

@@ -62,6 +62,7 @@ class GroupState:
         "plan_problem",
         "released",
         "since",
+        "size",
         "template",
         "terms",
         "uid",
@@ -92,6 +93,8 @@ class GroupState:
         """Nothing has woken it since its last attempt."""
         self.since: float | None = None
         """When it entered the queue, for members that are left over."""
+        self.size = 1
+        """How many members wait, as the queue was told."""
         self.template = -1
         """The template that stands for the group in the queue."""
         self.released: set[str] = set()
