@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Pod
+from tests.chaos.gangs import gang_of, gangs_in, group_for, members_missing, with_gangs
 
 _DUPLICATES = 3
 _BREAK_OFF_SECONDS = 0.003
@@ -92,20 +93,26 @@ class ChurningLoad:
         batch: int = 5,
         phase: float = 0.0,
         odd_share: float = 0.05,
+        gangs: bool = False,
     ) -> None:
         """`phase`: the part of the time between two batches to wait before the first.
 
-        `odd_share` of the batches are sent twice and more, or broken off at first.
+        `odd_share` of the batches are sent twice and more, or broken off at first. `gangs`: there are gangs among the pods.
         """
         self._client = client
         self._draw = random.Random(seed)
         self._pods = (crowding_pods if crowded else pods_of_many_kinds)(prefix, self._draw)
+        if gangs:
+            self._pods = with_gangs(self._pods, prefix, self._draw)
+        self._gangs: set[str] = set()
+        """Those whose PodGroup is there, as far as the API has said."""
         self._batch = batch
         self._period = batch / rate
         self._first_seconds = phase * self._period
         self._live_max = live_max
         self._odd_share = odd_share
-        self._live: deque[tuple[str, str]] = deque()
+        self._live: deque[tuple[str, str, str]] = deque()
+        """Name, uid and gang of pods that were acknowledged, the oldest first."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self.acknowledged: list[str] = []
@@ -143,8 +150,12 @@ class ChurningLoad:
         while not self._stopped.is_set():
             began = time.monotonic()
             try:
-                self._submit(list(itertools.islice(self._pods, self._batch)))
-                self._delete_oldest()
+                pods = list(itertools.islice(self._pods, self._batch))
+                # A gang comes as a whole: one whose other members never come would wait for ever.
+                pods += itertools.islice(self._pods, members_missing(pods))
+                self._make_groups(gangs_in(pods))
+                self._submit(pods)
+                self._delete_oldest(len(pods))
             except Exception as error:
                 # A bug of the load itself makes the run void, whatever else it shows.
                 self.wrong_answers.append(f"the load ended: {type(error).__name__}: {error}")
@@ -152,6 +163,16 @@ class ChurningLoad:
             self.longest_call_seconds = max(self.longest_call_seconds, time.monotonic() - began)
             due = max(due + self._period, time.monotonic() - self._period)
             self._stopped.wait(max(0.0, due - time.monotonic()))
+
+    def _make_groups(self, gangs: list[str]) -> None:
+        """One that is not answered for is tried again with its next members; those that there are wait for it."""
+        wanted = [name for name in gangs if name not in self._gangs]
+        made = self._client.submit_many(map(group_for, wanted), timeout_seconds=30.0) if wanted else ()
+        for name, outcome in zip(wanted, made, strict=True):
+            if outcome.error is None:
+                self._gangs.add(name)
+            else:
+                self.errors.append(str(outcome.error))
 
     def _submit(self, pods: list[Pod]) -> None:
         sendings = 1
@@ -171,14 +192,17 @@ class ChurningLoad:
                     self.wrong_answers.append(f"{pod.metadata.name} was submitted as {uid} and acknowledged as {outcome.uid}")
                 elif sending == 0:
                     self.acknowledged.append(uid)
-                    self._live.append((pod.metadata.name, uid))
+                    self._live.append((pod.metadata.name, uid, gang_of(pod)))
 
-    def _delete_oldest(self) -> None:
-        for _ in range(min(self._batch, len(self._live) - self._live_max)):
-            name, uid = self._live.popleft()
+    def _delete_oldest(self, most: int) -> None:
+        for _ in range(min(most, len(self._live) - self._live_max)):
+            name, uid, gang = self._live.popleft()
             self.deletions_asked.append(uid)
             try:
                 self._client.delete("pods", name, uid=uid, timeout_seconds=30.0)
+                if gang and not any(other == gang for _, _, other in itertools.islice(self._live, _GROUP_PODS)):
+                    self._gangs.discard(gang)
+                    self._client.delete("podgroups", gang, timeout_seconds=30.0)
             except ApiError as error:
                 self.errors.append(str(error))
             else:

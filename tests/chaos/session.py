@@ -22,6 +22,7 @@ from rayched.replica.etcd.etcd_binary import EtcdBinary
 from rayched.v1.workloads_pb2 import PriorityClass
 from tests.chaos.faults import ENDS_THE_TERM, UNTIL_A_LATER_EPOCH, WANTS_REST, Fault, Struck, strike
 from tests.chaos.flood import Flood
+from tests.chaos.gangs import feasible_pending
 from tests.chaos.load import HIGH_CLASS, ChurningLoad, SpreadLoad
 from tests.chaos.plan import Session
 from tests.chaos.stage import Stage, StageFailed
@@ -211,7 +212,7 @@ def _judge_liveness(stage: Stage, load: SpreadLoad, before: dict[str, int] | Non
     except StageFailed as failure:
         report.violate("L2", str(failure))
     deadline = time.monotonic() + BOUND_SECONDS_MAX
-    while (left := stage.ask(_feasible_pending)) and time.monotonic() < deadline:
+    while (left := stage.ask(feasible_pending)) and time.monotonic() < deadline:
         time.sleep(0.1)
     if left:
         report.violate("L1", f"{len(left)} feasible pods wait {BOUND_SECONDS_MAX:.0f} s after healing, first {left[0]}")
@@ -293,6 +294,7 @@ def _judge_safety(stage: Stage, load: SpreadLoad, report: SessionReport) -> None
         "repeated submissions": load.repeated,
         "unanswered": len(load.unanswered),
         "bindings": stage.ask(lambda auditor: len(auditor.bindings)),
+        "writes of pod groups": stage.ask(lambda auditor: auditor.leader_writes["group"]),
         "epochs": stage.ask(lambda auditor: len(auditor.epochs)),
         "leader writes": stage.ask(lambda auditor: dict(auditor.leader_writes)),
         "found": findings.counts() | {"lost": len(lost)},
@@ -308,10 +310,6 @@ def _levels(stage: Stage) -> dict[str, int]:
     pending = dict(status.pending_pods)
     in_flight = pending.pop("in_flight", pending.pop("in flight", 0))
     return {"assumed": status.assumed_pods, "in flight": in_flight, "waiting": sum(pending.values())}
-
-
-def _feasible_pending(auditor: Auditor) -> list[str]:
-    return [pod.metadata.name for pod, _ in auditor.pending() if auditor.node_for(pod) is not None]
 
 
 def _first_later(auditor: Auditor, struck: Struck) -> Binding | None:
@@ -353,6 +351,7 @@ def _load(stage: Stage, session: Session, rate: float) -> SpreadLoad:
                 session.seed + number,
                 crowded=session.crowded,
                 phase=number / len(clients),
+                gangs=True,
             )
             for number, client in enumerate(clients)
         ]
