@@ -32,8 +32,9 @@ moment, before it takes over.
     RELEASING  committed, refused, or tried long enough          FOLLOWER    or STOPPED
 
 One request is waited for at most, until its own deadline, and no deadline of the state waits for an answer; what the answer to a
-renewal says is heard also when it is late (flight.py). Nothing is released that has not drained, and a release is guarded, so it
-never touches the record of a successor.
+renewal says is heard also when it is late (flight.py). Who believes to lead, or may by an answer that is awaited, takes in what
+any answer shows of the keys, however late. Nothing is released that has not drained, and a release is guarded, so it never
+touches the record of a successor.
 
 Source: client-go 0.34 leaderelection. Cost: microseconds a step.
 """
@@ -82,6 +83,8 @@ class Election(LeadingEnds):
                     self._answered(sent, outcome)
                 elif (sent := self._flight.land_late(number)) is not None:
                     self._answered_late(sent, outcome)
+                elif isinstance(outcome, ev.Found | ev.Refused) and self._may_believe:
+                    self._observe(outcome.view)  # the request is given up, and the keys were so all the same
             case ev.RecordChanged(record, revision):
                 if self._seen.see_record(record, revision, self._at):
                     self._look()

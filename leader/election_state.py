@@ -131,6 +131,11 @@ class ElectionState:
         """Whether a belief that began with this sending is not over yet."""
         return self._at.boot_ns < sent_ns + self._config.renew_deadline_ns
 
+    @property
+    def _may_believe(self) -> bool:
+        """Whether it leads, or may by an answer that is still heard."""
+        return self._state in (State.LEADING, State.SUSPENDED) or not self._flight.empty
+
     # time
 
     def _follower_due_ns(self) -> int:

@@ -2,8 +2,8 @@
 
 A request is waited for until its deadline; then another one may be sent. An answer to a renewal or a new term that comes later is
 heard all the same, for as long as its request's timeout lasts: the guard that the store checked says as much as it did in time,
-and belief counts from the sending. So whoever leads keeps the lease though its store takes a second for an answer. What was given
-up is not heard.
+and belief counts from the sending. So whoever leads keeps the lease though its store takes a second for an answer. The answer to
+what was given up is no outcome any more; only the keys that it shows count, where they may end a belief (election.py).
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class Flight:
     @property
     def next_number(self) -> int:
         return self._last_number + 1
+
+    @property
+    def empty(self) -> bool:
+        """No answer is heard any more."""
+        return self.sent is None and not self._late
 
     def launch(self, request: Request, now_ns: int, patience_ns: int) -> None:
         """`patience_ns`: how long it is waited for."""

@@ -118,6 +118,46 @@ def test_a_late_refusal_that_shows_another_holder_ends_leading() -> None:
     assert not desk.leads and desk.texts[-1] == "baz stopped leading"
 
 
+def test_a_refusal_later_than_the_lease_ends_leading_too_where_it_shows_another_holder() -> None:
+    desk = slow()
+    desk.pass_time(1.2)
+    renewals = [request for request in desk.requests if isinstance(request, fx.Renew)]
+    answer(desk, renewals[-1])
+    desk.pass_time(1.1)
+    answer(desk, [request for request in desk.requests if isinstance(request, fx.Renew)][-1])
+    desk.pass_time(0.5)
+    assert desk.leads and round(max(one.since_ns / 1e9 for one in desk.of(fx.NotRenewed)), 3) >= FAST.lease_duration
+    desk.store.put(a_record("bing"), Epoch(1, "bing", "of-bing"))
+    answer(desk, renewals[0], ev.Refused(desk.store.view()))
+    assert not desk.leads and desk.texts[-1] == "baz stopped leading"
+
+
+def test_a_new_term_is_not_believed_in_where_the_answer_to_a_renewal_given_up_for_it_shows_another_holder() -> None:
+    desk = slow()
+    desk.pass_time(0.7)
+    renewal = next(request for request in desk.requests if isinstance(request, fx.Renew))
+    desk.do(ev.NewTermRequested())
+    begin, begun = desk.requests[-1], desk.store.revision
+    assert isinstance(begin, fx.BeginTerm)
+    desk.store.put(a_record("bing"), Epoch(2, "bing", "of-bing"))
+    answer(desk, renewal, ev.Refused(desk.store.view()))
+    answer(desk, begin, ev.Written(begun))
+    assert not desk.leads and desk.texts[-1] == "baz stopped leading" and desk.of(fx.TermFailed)
+
+
+def test_an_acquisition_is_not_believed_in_where_the_answer_to_an_earlier_call_shows_another_holder() -> None:
+    desk = Desk(config=ElectionConfig.of(FAST, identity="baz"))
+    desk.script.extend(["hangs", "answer", "hangs committed"])
+    desk.start().pass_time(1.9)
+    read, _, acquire = desk.requests
+    assert isinstance(acquire, fx.Acquire)
+    acquired = desk.store.revision
+    desk.store.put(a_record("bing"), Epoch(1, "bing", "of-bing"))
+    desk.do(ev.Answered(read.number, ev.Found(desk.store.view())))
+    answer(desk, acquire, ev.Written(acquired))
+    assert not desk.leads and desk.state == "follower" and not desk.of(fx.PublishBelief)
+
+
 def test_a_new_term_that_was_begun_twice_is_not_lost_by_the_second_ones_refusal() -> None:
     desk = slow()
     desk.do(ev.NewTermRequested()).pass_time(1.15)
