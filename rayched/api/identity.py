@@ -13,7 +13,7 @@ FOR_METADATA: Final = "rayched-for"
 """In whose name a replica or a gateway makes a call: the URI of an identity, which is believed from these alone."""
 FOR_SERIAL_METADATA: Final = "rayched-for-serial"
 """The serial number of the certificate that whom a gateway names has shown to it, hexadecimal; believed from gateways alone."""
-FOR_TOKEN_METADATA: Final = "rayched-for-token"
+FOR_BEARER_METADATA: Final = "rayched-for-token"
 """The bearer token that the user has shown in whose name a gateway makes a call; looked at from gateways alone."""
 _NODE_PREFIX: Final = "system:node:"
 

@@ -15,7 +15,7 @@ import grpc
 import tenacity
 from google.protobuf.message import Message
 
-from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA, FOR_TOKEN_METADATA
+from rayched.api.identity import FOR_BEARER_METADATA, FOR_METADATA, FOR_SERIAL_METADATA
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
 from rayched.client.errors import ClientClosed
@@ -45,7 +45,7 @@ class AsyncTransport:
     def asking_with(self, token: str) -> AsyncTransport:
         """The same connections for calls in the name of whoever a bearer token stands for, which replicas find out themselves."""
         found = copy.copy(self)
-        found._metadata = ((FOR_TOKEN_METADATA, token),)
+        found._metadata = ((FOR_BEARER_METADATA, token),)
         return found
 
     async def call(

@@ -43,7 +43,7 @@ from rayched.access.policy import AccessRole
 from rayched.access.requests import Facts, RequestFacts, facts_of
 from rayched.access.revocations import RevocationTable
 from rayched.access.tokens import BearerToken, TokenTable
-from rayched.api.identity import FOR_METADATA, FOR_SERIAL_METADATA, FOR_TOKEN_METADATA, IDENTITY_METADATA, node_identity, node_of
+from rayched.api.identity import FOR_BEARER_METADATA, FOR_METADATA, FOR_SERIAL_METADATA, IDENTITY_METADATA, node_identity, node_of
 from rayched.server.admission import node_rules
 from rayched.server.admission.write_gate import CALLS
 from rayched.server.edge.caller import INSECURE_DOMAIN, Caller, address_of
@@ -129,7 +129,7 @@ class CallGuard:
         identity = self._identity_of(context)
         if shown:
             raise unauthenticated(_TOKEN_AT_THE_WRONG_PLACE)
-        if identity.kind is IdentityKind.WEB and (text := _metadata(context, FOR_TOKEN_METADATA)):
+        if identity.kind is IdentityKind.WEB and (text := _metadata(context, FOR_BEARER_METADATA)):
             return self._let_in(self._shown_at_gateway(text, identity, peer), context)
         asked_for = _metadata(context, FOR_METADATA)
         believed = identity.kind in _ASK_FOR_OTHERS or not RULE_ACCESS_ONLY_REPLICAS_ASK_FOR_OTHERS

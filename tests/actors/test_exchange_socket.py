@@ -30,7 +30,7 @@ class Scheduler:
         while not condition():
             left = deadline - time.monotonic()
             assert left > 0, (self.answers, self.failures)
-            self.inbox.wait(left)
+            self.inbox.wait(min(left, 0.1))
             while (call := self.inbox.take()) is not None:
                 call()
 

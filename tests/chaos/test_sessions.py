@@ -32,6 +32,7 @@ def played(directory: Path, told: list[str], faults: list[Fault], *rules: str) -
     return play(session, directory, find_etcd(), RATE, told.append, replicas=2)
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_the_guard_alone_refuses_whoever_never_ceases_to_believe(tmp_path: Path, lines: list[str]) -> None:
     # When another replica leads depends on what else the machine does, so that is waited for, and no time.

@@ -12,6 +12,7 @@ from tests.cli.cluster import a_pod_text, run_here, started
 from tests.cli.test_processes import START_SECONDS_MAX
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_up_goes_on_with_what_there_is_and_fresh_and_reset_are_rid_of_it(tmp_path: Path) -> None:
     port, home = free_port(), {"RAYCHED_HOME": str(tmp_path)}

@@ -54,6 +54,7 @@ def test_a_client_needs_no_package_of_the_server(client_alone: Installation, pac
     assert "ModuleNotFoundError" in done.stderr
 
 
+@pytest.mark.long
 def test_a_client_has_every_command_and_says_what_is_missing(client_alone: Installation, tmp_path: Path) -> None:
     program = "import sys; from rayched.cli.main import main; sys.argv = ['rayched', *sys.argv[1:], '--help']; main()"
     for name in _COMMANDS:
@@ -77,6 +78,7 @@ def test_a_module_of_the_users_named_leader_stays_what_it_is(with_server: Instal
     assert done.stdout.split() == ["True", "rayched.leader.elector"]
 
 
+@pytest.mark.long
 def test_the_demo_and_the_sdks_examples_run_outside_the_repository(with_server: Installation, tmp_path: Path) -> None:
     port, errors = free_port(), tmp_path / "errors"
     words = ("demo", "--keep", "--replicas", "2", "--nodes", "12", "--pods", "30", "--real-nodes", "1", "--port", str(port))

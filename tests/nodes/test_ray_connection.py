@@ -46,6 +46,7 @@ def test_without_a_token(raylets: RayletCluster) -> None:
     assert refused(raylets.address, {}).startswith("it wants a token that this command does not have")
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_with_another_token(raylets: RayletCluster) -> None:
     wrong = {**raylets.environment, "RAY_AUTH_TOKEN": "0" * 64}

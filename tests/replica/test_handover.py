@@ -36,8 +36,10 @@ def test_a_scheduler_that_hangs_costs_its_replica_the_lead_and_is_replaced(pair:
     os.kill(scheduler, signal.SIGSTOP)
     pair.submit(20)
     pair.wait_until_all_bound()
-    assert pair.leader() is not first
-    assert left_alive({scheduler}, 1.0) == {}
+    (other,) = (replica for replica in pair.local.replicas if replica is not first)
+    # On a host that is busy that one may have lost the lead again since.
+    assert "became leader" in log_of(other)
+    assert left_alive({scheduler}, 30.0) == {}
     assert first.running
     until_true(lambda: log_of(first).count("has read the cluster") == 2, START_SECONDS_MAX, "the scheduler is not replaced")
 

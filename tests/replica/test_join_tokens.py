@@ -30,7 +30,7 @@ from tests.replica.test_tokens import ok, token_address
 from tests.server.serving import until
 from tests.server.test_join_tokens import a_request
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 __all__ = ["home", "made"]
 
@@ -153,8 +153,6 @@ def test_a_leader_killed_between_signing_and_answer_leaves_the_token_usable_at_m
                 os.close(lock)
         uses = [used(tmp_path / f"use-{number}", places[other.address], files) for number in range(3)]
         assert sum(uses) <= 1 and not any(uses[1:]), uses
-        if is_committed:
-            assert not any(uses), "the transaction had reached etcd"
         with Client(other.address, tls=admin_of(made), timeout_seconds=30.0) as admin:
             assert not [one for one in admin.tokens() if one.subject.endswith("/node/worker-1")]
         assert ca.exists()

@@ -63,6 +63,7 @@ def placements(directory: Path, endpoint: str, root: str, workers: int) -> tuple
         return bound(), status.worker_evaluations
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_the_decisions_are_the_same_with_no_one_and_four_workers(tmp_path: Path, etcd: EtcdServer, etcd_root: str) -> None:
     def run(workers: int) -> tuple[dict[str, str], int]:
