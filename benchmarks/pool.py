@@ -136,7 +136,8 @@ def _rows_met(chosen: Sequence[Row], given: argparse.Namespace) -> bool:
     missed = False
     for row in chosen:
         sized = row if given.nodes_max is None else replace(row, workload=smaller(row.workload, given.nodes_max))
-        pairs, ceilings = list[tuple[Measured, Measured]](), list[float]()
+        pairs: list[tuple[Measured, Measured]] = []
+        ceilings: list[float] = []
         for number in range(given.rounds):
             if row.plugins is not None:
                 ceilings.append(calibration.of_processes(given.workers))

@@ -19,7 +19,7 @@ from rayched.cli.context_option import with_context_option
 from rayched.cli.options import Server, seconds_of
 from rayched.cli.printing import counted, fail, note, out, plain_table, wrong
 from rayched.cli.short_options import KubectlCommand
-from rayched.cli.token_commands import hand_out
+from rayched.cli.token_commands import OutFile, hand_out
 from rayched.client.contexts import CONTEXT_FILE, ClientContext, ContextError, write_context, write_context_file
 from rayched.client.endpoints import endpoints_of
 from rayched.pki.errors import PkiError
@@ -160,10 +160,7 @@ def join_token(
     kind: Annotated[JoinKind, typer.Argument(metavar="node", hidden=True)],
     name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
     ttl: Annotated[str, typer.Option("--ttl", metavar="DURATION", help="How long it counts, at most 24h.")] = "1h",
-    file: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="A new file for it, which others cannot read.", show_default=False),
-    ] = None,
+    file: OutFile = None,
     server: Server = None,
 ) -> None:
     """Make a token by which one node gets its certificate, once.

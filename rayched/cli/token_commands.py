@@ -21,6 +21,10 @@ from rayched.v1.access_pb2 import IssueTokenResponse, Token
 token = typer.Typer(cls=KubectlGroup, help="Make, show and revoke bearer tokens.", no_args_is_help=True, rich_markup_mode=None)
 
 For = Annotated[str, typer.Option("--for", metavar="SUBJECT", help="Whom it stands for; none: who asks.", show_default=False)]
+OutFile = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="A new file for it, which others cannot read.", show_default=False)
+]
+"""Of a token."""
 
 
 @token.command("create", cls=KubectlCommand)
@@ -29,10 +33,7 @@ def create(
     subject: For = "",
     days: Annotated[int, typer.Option(metavar="N", help="How long it counts.", min=1, max=365)] = 30,
     words: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.", show_default=False)] = "",
-    file: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="A new file for it, which others cannot read.", show_default=False),
-    ] = None,
+    file: OutFile = None,
     server: Server = None,
 ) -> None:
     """Make a token, and print it: it cannot be shown again.

@@ -20,10 +20,8 @@ def enter(state: GroupState, record: PodRecord | None, link: QueueLink, now: flo
     state.uid, state.is_told, state.has_failed = state.group.metadata.uid, True, False
     state.since = now if state.since is None else state.since
     state.template = record.template.id
-    priority = state.group.spec.priority
     state.size = max(1, len(state.waiting))
-    seen = PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, state.since, members=state.size)
-    link.tell(seen, (record.template,))
+    _tell(state, record, link, state.group.spec.priority, state.since, is_new=True)
 
 
 def leave(state: GroupState, link: QueueLink) -> None:
@@ -41,6 +39,10 @@ def stand_in(state: GroupState, record: PodRecord, link: QueueLink, now: float) 
     if (record.template.id, size) == (state.template, state.size) or not link.is_known(state.uid) or state.group is None:
         return
     state.template, state.size = record.template.id, size
-    priority = state.group.spec.priority
-    seen = PendingPodSeen(state.uid, state.entry_name, record.template.id, priority, now, is_new=False, members=size)
+    _tell(state, record, link, state.group.spec.priority, now, is_new=False)
+
+
+def _tell(state: GroupState, record: PodRecord, link: QueueLink, priority: int, since: float, *, is_new: bool) -> None:
+    """What the queue has to know of the group, with this member's template."""
+    seen = PendingPodSeen(state.uid, state.entry_name, state.template, priority, since, is_new=is_new, members=state.size)
     link.tell(seen, (record.template,))

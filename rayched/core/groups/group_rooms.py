@@ -142,8 +142,8 @@ class GroupRooms:
     def over(self, now: float) -> list[str]:
         """Groups that wait no more. Past the deadline they count on those victims no more, and nothing is kept for them."""
         # No hint need wake these: the member that stands for the group in the queue may be one in whose way nobody was.
-        gone = [uid for uid, wait in self._waits.items() if not any(map(self._parts.snapshot.bound, wait.victims))]
-        self._waits = {uid: wait for uid, wait in self._waits.items() if uid not in gone}
+        for uid in (gone := [uid for uid, wait in self._waits.items() if not any(map(self._parts.snapshot.bound, wait.victims))]):
+            del self._waits[uid]
         for uid in (late := [uid for uid, wait in self._waits.items() if wait.deadline <= now]):
             wait = self._waits.pop(uid)
             self.overdue.update(wait.victims)

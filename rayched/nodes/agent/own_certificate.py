@@ -62,12 +62,14 @@ class NodeCertificate:
 
     def is_there(self) -> bool:
         """One of this node, which counts as far as its time goes."""
-        return any(self._held.counts_for(one) for one in self._identities())
+        try:
+            return self._held.counts_for(self._named_by(self._held.files.ca))
+        except (PkiError, JoinFault):
+            return False
 
     def join(self, servers: Sequence[str], files: TokenFiles) -> None:
         """`servers`: where tokens are taken, host:port each. Raises JoinFault, PkiError."""
-        found = _identity(private_files.read(files.ca), str(files.ca), self._node)
-        self._ask(found, servers, files)
+        self._ask(self._named_by(files.ca), servers, files)
         log.info("node %s has joined, with a certificate of its own", self._node)
 
     def write_context(self, servers: Sequence[str]) -> None:
@@ -85,8 +87,7 @@ class NodeCertificate:
 
     def renew(self) -> None:
         """Raises JoinFault, PkiError."""
-        identity = _identity(private_files.read(self._held.files.ca), str(self._held.files.ca), self._node)
-        self._ask(identity, self._endpoints, self._held.files)
+        self._ask(self._named_by(self._held.files.ca), self._endpoints, self._held.files)
         log.info("node %s has a new certificate", self._node)
 
     def _keep(self) -> None:
@@ -108,11 +109,9 @@ class NodeCertificate:
                 # A bug here must not end the renewals of an agent that runs for months.
                 log.exception("node %s: its certificate could not be renewed", self._node)
 
-    def _identities(self) -> list[Identity]:
-        try:
-            return [_identity(private_files.read(self._held.files.ca), str(self._held.files.ca), self._node)]
-        except (PkiError, JoinFault):
-            return []
+    def _named_by(self, authority: Path) -> Identity:
+        """The node, in the trust domain of this ca.crt. Raises PkiError, JoinFault."""
+        return _identity(private_files.read(authority), str(authority), self._node)
 
     def _ask(self, identity: Identity, servers: Sequence[str], files: CallerFiles) -> None:
         """Of one after another. Raises JoinFault where nobody has signed."""
