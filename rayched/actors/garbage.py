@@ -1,4 +1,4 @@
-"""How often the long-lived processes (replica, scheduler, queue) collect garbage."""
+"""How often the long-lived processes (replica, scheduler, queue, workers) collect garbage."""
 
 from __future__ import annotations
 

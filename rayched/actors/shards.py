@@ -113,8 +113,8 @@ class RayShards:
         self._answered = answered
         self._local = {name: ShardAnswers(snapshot, column_plugins(profile)) for name, profile in profiles.items()}
         self._workers: list[_Worker] = []
-        self._busy_until = 0.0
-        """When workers should have answered all that is under way."""
+        self._under_way: list[_ShardedWork] = []
+        """Works that were not over when it was looked last."""
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -140,16 +140,21 @@ class RayShards:
     ) -> _ShardedWork | None:
         """Ask for a column for each request, some `seconds` of work. None: there is nobody to ask, or nothing to ask about."""
         workers, now = self._askable(), self.clock()
-        if not workers or not n_rows or (ahead and self._busy_until - now > BACKLOG_SECONDS_MAX):
+        # Of what should have been answered before and was not, all is still to come.
+        self._under_way = [work for work in self._under_way if not work.is_over]
+        backlog = sum(work.expected for work in self._under_way)
+        if not workers or not n_rows or (ahead and backlog > BACKLOG_SECONDS_MAX):
             return None
         is_alone = all([worker.is_idle for worker in workers])  # noqa: C419 - each looks
-        self._busy_until = (now if is_alone else max(now, self._busy_until)) + self.handover_seconds + seconds / len(workers)
         expected = self.handover_seconds + seconds / len(workers)
-        until = self._busy_until + min(LATE_SECONDS_MAX, max(ANSWER_SECONDS_MAX, (LATE_FACTOR - 1.0) * expected))
+        due = backlog + expected
+        until = now + due + min(LATE_SECONDS_MAX, max(ANSWER_SECONDS_MAX, (LATE_FACTOR - 1.0) * due))
         shards = shards_of(n_rows, len(workers))
         # One shard for each worker; with few rows the last workers get none.
         calls = [self._call(profile, requests, rows, worker) for worker, rows in zip(workers, shards, strict=False)]
-        return _ShardedWork(self, profile, requests, shards, calls, now, until, is_alone=is_alone)
+        work = _ShardedWork(self, profile, requests, shards, calls, now, until, expected, is_alone=is_alone)
+        self._under_way.append(work)
+        return work
 
     def pool(self) -> tuple[WorkerCounts, ...]:
         """What each worker has done."""
@@ -232,10 +237,11 @@ class _ShardedWork:
         calls: Sequence[_Call | None],
         began: float,
         until: float,
+        expected: float,
         *,
         is_alone: bool,
     ) -> None:
-        """`is_alone`: nothing else keeps the workers from answering at once."""
+        """`expected`: seconds that it should take by itself. `is_alone`: nothing else keeps workers from answering at once."""
         self._shards = shards
         self._profile = profile
         self._requests = requests
@@ -243,6 +249,7 @@ class _ShardedWork:
         self._calls = calls
         self._began = began
         self.until = until
+        self.expected = expected
         self._is_alone = is_alone
         self._found: tuple[Sequence[Answer] | None] | None = None
         self.seconds: Sequence[float] | None = None

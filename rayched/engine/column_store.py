@@ -51,6 +51,10 @@ class ColumnStore:
         entry.users += 1
         return cast(S, entry)
 
+    def find(self, key: Hashable) -> CacheEntry | None:
+        """The entry of this key, if somebody holds one."""
+        return self._entries.get(key)
+
     def release(self, entries: Iterable[CacheEntry]) -> None:
         """Give entries back; those that nobody uses any more are forgotten."""
         for entry in entries:

@@ -44,6 +44,7 @@ from rayched.engine.plugin_calls import NORMALIZE_SCORE, SCORE
 from rayched.engine.plugin_facts import VOLATILE
 from rayched.engine.prefiltered_rows import PrefilteredRows
 from rayched.engine.prepared import FILTER_HALF, PreparedPlugin
+from rayched.engine.rejection_counts import first_rejections
 from rayched.engine.resource_filter import ResourceFilter
 from rayched.engine.row_evaluation import Filtered, evaluate_rows, filter_rows
 from rayched.engine.scale import scale_for
@@ -120,9 +121,13 @@ class Engine:
         """Have workers evaluate what the template's first evaluation will ask for, where that pays. Nothing shows of it."""
         try:
             plan = self._plan(template)
-            if plan.status.ok and plan.narrowed is None and plan.scoring is None:
+            if not plan.status.ok or plan.narrowed is not None:
+                return
+            if plan.scoring is None:
                 plan.scoring = self._planner.stage(plan, with_scores=True)
-                self._builder.give(plan.scoring.kept())
+            if not plan.scoring.was_built():
+                # Also again: workers that have much to do leave what is asked ahead.
+                self._builder.give(plan.scoring.kept(), ahead=True)
         except PluginError:
             # The template's attempt will meet it.
             return
@@ -168,12 +173,13 @@ class Engine:
             return self._narrowed(plan, left_out)
         if plan.scoring is None:
             plan.scoring = self._planner.stage(plan, with_scores=True)
-            self._builder.give(plan.scoring.kept())
         scoring = plan.scoring
+        is_built = scoring.was_built()
+        if not is_built:
+            # Scores too, or workers would be asked for them behind what was asked ahead meanwhile.
+            self._builder.give(scoring.kept(), ahead=False)
         try:
-            if scoring.was_built() or (
-                plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out))
-            ):
+            if is_built or (plan.filtering is None and (self._can_join(scoring) or self._are_many_feasible(scoring, left_out))):
                 return self._added_up(plan, scoring, left_out)
             filtered = self._filtered(plan, left_out)
             if filtered.n_feasible > 1:
@@ -272,16 +278,14 @@ class Engine:
         return Explanation(plan.status, plan.narrowed, tuple(plan.narrowing), found, tuple(reasons))
 
     def rejections(self, template: PodTemplate) -> dict[str, int]:
-        """How many nodes each plugin is the first to keep the template off, of those that PreFilter leaves. Raises PluginError.
+        """How many nodes each plugin is the first to keep the template off, of those that PreFilter leaves.
 
-        Nothing is kept for it.
+        Nothing is kept for it. Raises PluginError, AttemptOverBudget.
         """
         plan = self._plan(template)
         if not plan.status.ok:
             return {plan.status.plugin: self._table.n_nodes}
-        failing = filter_rows(plan.filters, Rows(self._table, self._looked_at(plan))).failing
-        counts = np.bincount(failing[failing >= 0], minlength=len(plan.filters)).tolist()
-        return {asked.plugin.name: count for asked, count in zip(plan.filters, counts, strict=True) if count}
+        return first_rejections(self._table, plan.filters, self._looked_at(plan), self._planner.kept_codes, self._builder.build)
 
     def diagnose(self, template: PodTemplate, nominated: Sequence[Nomination] = (), own_row: int | None = None) -> Diagnosis:
         """Why nodes are not feasible; `nominated` as for `evaluate`. Raises PluginError.

@@ -222,6 +222,11 @@ class Planner:
             ]
         return plan.codes
 
+    def kept_codes(self, asked: PreparedPlugin) -> FilterColumn | None:
+        """The column of a filter's codes that some plan holds; nobody has to give it back."""
+        found = self._store.find(_column_key(ColumnKey(asked, FILTER_HALF)))
+        return found if isinstance(found, FilterColumn) else None
+
     def room(self, plan: Plan) -> tuple[PreparedPlugin, ResourceNeeds] | None:
         """The only one of the plan's filters that bindings change, counting ones apart, with what it asks for in numbers.
 
@@ -292,7 +297,7 @@ class Planner:
         return CountedScore(asked, weight, by_group)
 
     def _column(self, entries: list[CacheEntry], kind: Callable[[Hashable, NodeTable, ColumnKey], C], question: ColumnKey) -> C:
-        key = ("column", question)
+        key = _column_key(question)
         column = self._store.take(key, lambda: kind(key, self._table, question))
         entries.append(column)
         return column
@@ -333,3 +338,7 @@ class Planner:
         found = self._store.take(key, lambda: StaticSum(key, self._table, self._scale, filters, scores, raw_scores))
         entries.append(found)
         return found
+
+
+def _column_key(question: ColumnKey) -> Hashable:
+    return "column", question

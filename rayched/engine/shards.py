@@ -182,13 +182,13 @@ class ColumnBuilder:
         self._revision = self._table.revision
         return [found[question] for question in questions]
 
-    def give(self, kept: Iterable[CachedColumn]) -> None:
-        """Ask workers for what pays of these, and wait for nothing; whoever builds them later finds it."""
+    def give(self, kept: Iterable[CachedColumn], *, ahead: bool) -> None:
+        """Ask workers for what pays of these, and wait for nothing; whoever builds them later finds it. `ahead`: see `begin`."""
         if self._shards is not None:
             questions = [question for one in kept if not one.was_built for question in one.questions]
             under_way = sum(not given.work.is_over for given in self._given.values())
             if under_way + len(questions) <= GIVEN_MAX:
-                self._give(list(dict.fromkeys(questions)), ahead=True)
+                self._give(list(dict.fromkeys(questions)), ahead=ahead)
 
     def forget(self) -> None:
         """The table begins anew."""

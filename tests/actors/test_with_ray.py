@@ -30,11 +30,14 @@ from rayched.actors.scheduler_values import SchedulerActorConfig
 from rayched.actors.shards import RayShards
 from rayched.actors.worker import create_workers, worker_names
 from rayched.api import kinds
+from rayched.engine.prepared import PluginHalf
+from rayched.engine.shards import ColumnRequest
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.scheduler.attempt import Attempt
 from rayched.scheduler.scheduler import PodToSchedule, Scheduler
 from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
+from rayched.snapshot.transfer import export_rows
 from rayched.store.io.client import StoreClient
 from rayched.store.keys import Keys, KeyTextError
 from rayched.v1.core_pb2 import Node, Pod
@@ -158,6 +161,25 @@ def test_decisions_are_the_same_with_no_worker_one_and_four(
     assert decisions[0] == decisions[1] == decisions[2]
     assert [run.shards.counts.evaluations > 10 for run in runs] == [False, True, True]
     assert [run.shards.counts.local_evaluations for run in runs] == [0, 0, 0]
+
+
+def test_a_worker_takes_updates_in_their_order_though_nobody_asks_whether_it_lives(local_ray: Any) -> None:
+    (worker,) = create_workers(["worker-0"], PROFILES).values()
+    snapshot, rows = Snapshot(), slice(0, 300)
+    for number in range(300):
+        snapshot.add_node(random_node(Random(number), f"n{number}"))
+    asked = [ColumnRequest("TaintToleration", PluginHalf.FILTER, a_pod("asked").SerializeToString())]
+    calls, position = [], None
+    for number in range(200):
+        update = export_rows(snapshot, rows, position)
+        position = update.upto
+        calls.append(worker.evaluate.remote("default-scheduler", update, asked, 0, 300))
+        if number == 0:
+            local_ray.get(calls)
+        snapshot.update_node(random_node(Random(number), f"n{number}"))
+    # One that does not fit raises OutOfStep.
+    assert len(local_ray.get(calls)) == 200
+    local_ray.kill(worker)
 
 
 def test_the_rows_of_a_dead_or_hung_worker_are_evaluated_locally_until_it_is_replaced(

@@ -87,7 +87,7 @@ def test_what_was_answered_ahead_is_not_asked_again_until_the_table_changes() ->
 
 def test_an_answer_that_waited_is_repaired_where_rows_changed_since() -> None:
     bench = Bench()
-    bench.builder.give([FinalScoreColumn("score", bench.snapshot, bench.question)])
+    bench.builder.give([FinalScoreColumn("score", bench.snapshot, bench.question)], ahead=True)
     assert len(bench.workers.asked) == 1
     bench.spy.asked.clear()
     bench.snapshot.remove_node("n3")
@@ -140,7 +140,7 @@ def test_a_plugin_that_raises_on_the_first_rows_raises_where_its_column_is_built
     question = ColumnKey(PreparedPlugin("spy", spy, None, a_pod().SerializeToString()), PluginHalf.SCORE)
     spy.failing_rows = {3}
     column = FinalScoreColumn("score", snapshot, question)
-    builder.give([column])
+    builder.give([column], ahead=True)
     assert workers.asked == []
     with pytest.raises(PluginError, match="Score"):
         builder.build([column])
