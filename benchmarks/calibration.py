@@ -3,8 +3,9 @@
 `seconds`: the CPU time of a loop of what rayched does most, small numpy calls and dictionaries. It never changes, so that
 ratios to it can be compared over versions.
 
-`of_processes`: what several processes do at once, in units of what one does alone. Virtual processors share cores with each other
-and with strangers, so it is between 1 and the number of processes, and nothing that computes in several processes can gain more.
+`of_processes`: how much of what the pool's workers do several processes do at once, in units of what one does alone; they have
+nothing in common. Virtual processors share cores and caches with each other and with strangers, so it is between 1 and the number
+of processes, and nothing that computes in several processes can gain more.
 """
 
 from __future__ import annotations
@@ -12,18 +13,31 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+_CHECKOUT: Final = Path(__file__).parents[1]
 _ROUNDS: Final = 4_000
 _ROWS: Final = 5_000
 _LOOP: Final = """
 import sys, time
+from benchmarks.pool_plugins import SimpleFilter, SimpleScore
+from rayched.framework.simple_plugin import NodeView
+from rayched.v1.core_pb2 import Node, Pod
+pod, filtering, scoring = Pod(), SimpleFilter(None), SimpleScore(None)
 sys.stdin.readline()
-found, began = 0, time.perf_counter()
-for step in range(12_000_000):
-    found = (found * 17 + step) % 1_000_003
+began = time.perf_counter()
+for _ in range(20):
+    views = []
+    for number in range(5_000):
+        node = Node()
+        node.metadata.name = f"node-{number}"
+        node.metadata.labels["kubernetes.io/hostname"] = node.metadata.name
+        views.append(NodeView(node))
+    fits = [filtering.filter_node(pod, view) for view in views]
+    scores = [scoring.score_node(pod, view) for view in views]
 print(time.perf_counter() - began)
 """
 
@@ -48,15 +62,15 @@ def _once() -> float:
 
 
 def of_processes(n: int) -> float:
-    """Between 1 and `n`, mostly; takes some seconds."""
-    alone = _at_once(1)
-    return n * alone / _at_once(n)
+    """Between 1 and `n`, mostly; takes some 20 seconds."""
+    before, together, after = _at_once(1), _at_once(n), _at_once(1)
+    return n * (before + after) / 2 / together
 
 
 def _at_once(n: int) -> float:
     """Seconds that so many loops take which begin together, on the mean."""
     loops = [
-        subprocess.Popen([sys.executable, "-c", _LOOP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", _LOOP], cwd=_CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(n)
     ]
     for loop in loops:

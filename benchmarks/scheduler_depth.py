@@ -10,6 +10,7 @@ are submitted to the idle cluster, one at a time.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -39,7 +40,7 @@ from rayched.store.keys import Keys
 ROOT: Final = "/bench"
 PUT_BATCH: Final = 100
 """Pods that arrive at one revision: a batch of submissions."""
-SECONDS_MAX: Final = 300.0
+SECONDS_MAX: Final = 900.0
 SINGLE_PODS: Final = 100
 _EPOCH_SECONDS: Final = 1e6
 _CONFIGURATION: Final = """apiVersion: kubescheduler.config.k8s.io/v1
@@ -191,13 +192,16 @@ class Load(MemoryCluster):
 
 @contextmanager
 def a_ray() -> Iterator[None]:
-    """A Ray of this run's own."""
+    """A Ray of this run's own. What it sets in the environment ends with it."""
+    before = dict(os.environ)
     local = LocalRay()
     local.start()
     try:
         yield
     finally:
         local.stop()
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def run(workload: Workload, percentage: int, templates: int, workers: int, profiles: ProfilesText | None = None) -> Result:

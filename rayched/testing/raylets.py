@@ -138,7 +138,8 @@ class RayletCluster:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | self.environment,
+                # What a Ray of this process's own was told, such as to stay on loopback, is not for these.
+                env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | self.environment,
                 start_new_session=True,
             )
         # What it prints last, when the node runs.
