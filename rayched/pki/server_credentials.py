@@ -44,8 +44,10 @@ class ServerCertificate:
         return self._trusted_until
 
     def credentials(self, *, asks_callers: bool = True) -> Any:
-        """For `add_secure_port`. `asks_callers`: for certificates; else they show none, and prove who they are in other ways."""
-        return grpc.dynamic_ssl_server_credentials(self._configuration, self._fetch, require_client_authentication=asks_callers)
+        """For one `add_secure_port`. `asks_callers`: for certificates; else they prove who they are in other ways."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration, _Offer(self, self._configuration).fetch, require_client_authentication=asks_callers
+        )
 
     def look(self) -> bool:
         """Reads the files again where they have changed; whether something new is in force."""
@@ -62,10 +64,32 @@ class ServerCertificate:
             _log.info("the server's certificate was read anew: serial %x", self._facts.serial)
             return True
 
-    def _fetch(self) -> Any:
-        """None: nothing has changed."""
+    def in_force(self) -> Any:
+        """The configuration that a handshake which begins now is made with. Looks at the files."""
         self.look()
         return self._configuration
+
+
+class _Offer:
+    """What one port was given last.
+
+    gRPC takes a configuration that it is given for a new one, and makes a new TLS context of it, while handshakes in its other
+    threads may be using the one before, which ends then: given at each handshake it crashes the process after some hundred. So a
+    port is given each configuration once.
+    """
+
+    def __init__(self, certificate: ServerCertificate, given: Any) -> None:
+        """`given`: what the port begins with."""
+        self._certificate = certificate
+        self._given = given
+
+    def fetch(self) -> Any:
+        """None: nothing has changed. gRPC asks for one port at a time."""
+        found = self._certificate.in_force()
+        if found is self._given:
+            return None
+        self._given = found
+        return found
 
 
 def _read(files: TlsFiles) -> tuple[Any, CertificateFacts, float]:
