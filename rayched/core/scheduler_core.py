@@ -231,7 +231,8 @@ class SchedulerCore:
                 continue
             self._decide_pod(uid, record, link, now_unix)
             count += 1
-            if not count % CLOCK_EVERY and clock() >= began + BATCH_SECONDS:
+            is_long = self.snapshot.work.took >= BATCH_SECONDS
+            if (is_long or not count % CLOCK_EVERY) and clock() >= began + BATCH_SECONDS:
                 break
         ended = clock()
         if count:

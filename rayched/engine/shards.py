@@ -37,6 +37,8 @@ from rayched.v1.core_pb2 import Pod
 
 PROBE_ROWS: Final = 64
 """A column that nobody knows the price of is asked for on so many rows first."""
+CHUNK_SECONDS: Final = 0.02
+"""What the rows between two signs of life take at most, as far as is known."""
 GIVEN_MAX: Final = 64
 """Answers that are under way or wait for their attempts; those that were asked for first are let go."""
 STATES_MAX: Final = 4_096
@@ -271,16 +273,24 @@ class ColumnBuilder:
         return known
 
     def _locally(self, questions: Sequence[ColumnKey]) -> dict[ColumnKey, Answer]:
-        """All rows of the table, in chunks whose columns all plugins share."""
+        """All rows of the table, in chunks whose columns all plugins share, with signs of life in between."""
+        if not questions:
+            return {}
         table, work = self._table, self._table.work
         pieces: dict[ColumnKey, list[Answer]] = {question: [] for question in questions}
         took = dict.fromkeys(questions, 0.0)
-        for start in range(0, table.n_rows, CHUNK_ROWS):
-            rows = Rows(table, slice(start, min(start + CHUNK_ROWS, table.n_rows)))
+        prices = [self._prices.of(question) for question in questions]
+        size = PROBE_ROWS if None in prices else _chunk_rows(sum(price or 0.0 for price in prices))
+        stop = 0
+        while stop < table.n_rows:
+            start, stop = stop, min(stop + size, table.n_rows)
+            rows = Rows(table, slice(start, stop))
             for question, answers in pieces.items():
                 began = work.now()
                 answers.append(question.ask(rows))
                 took[question] += work.now() - began
+            work.breathe()
+            size = _chunk_rows(sum(took.values()) / stop)
         for question, seconds in took.items():
             self._prices.note(question, table.n_rows, seconds)
         self._refused.difference_update(questions)
@@ -300,6 +310,11 @@ class _AllWork:
     @property
     def until(self) -> float:
         return max(work.until for work in self.works)
+
+
+def _chunk_rows(price: float) -> int:
+    """How many rows of so many seconds each are evaluated between two signs of life."""
+    return CHUNK_ROWS if price * CHUNK_ROWS <= CHUNK_SECONDS else max(PROBE_ROWS, int(CHUNK_SECONDS / price))
 
 
 def request_for(question: ColumnKey) -> ColumnRequest:

@@ -111,3 +111,10 @@ class WorkBudget:
         if now - self._ticked >= TICK_SECONDS:
             self._ticked = now
             self._progress()
+
+    def breathe(self) -> None:
+        """Between two steps of work that has to be done whole, or would have to begin anew."""
+        now = self._clock()
+        if now - self._ticked >= TICK_SECONDS:
+            self._ticked = now
+            self._progress()

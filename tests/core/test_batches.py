@@ -88,6 +88,19 @@ def test_a_batch_ends_when_its_time_is_up() -> None:
     assert 1 <= assumed(replica) <= 8
 
 
+def test_a_batch_ends_after_one_long_attempt() -> None:
+    reading = iter(range(10**6))
+    replica = a_replica("n1", stopwatch=lambda: next(reading) / 100)
+    for i in range(50):
+        put_pod(replica.store, a_pod(f"p{i}", cpu="10m"))
+    replica.watch()
+    replica.turn()
+    replica.exchange()
+    replica.exchanged()
+    replica.core.decide()
+    assert assumed(replica) == 1
+
+
 def test_one_pod_is_decided_when_one_is_there() -> None:
     replica = having_decided(a_pod("web"))
     assert assumed(replica) == 1

@@ -68,6 +68,23 @@ class Spy:
         return asked
 
 
+class SlowSpy(Spy):
+    """Takes so many seconds a row, of a clock of its own."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("Slow")
+        self.seconds = seconds
+        self.now = 0.0
+
+    def filter(self, state: Any, rows: Rows) -> CodeColumn | None:
+        self.now += self.seconds * rows.n
+        return super().filter(state, rows)
+
+    def score(self, state: Any, rows: Rows) -> ScoreColumn | None:
+        self.now += self.seconds * rows.n
+        return super().score(state, rows)
+
+
 class NormalizingSpy(Spy):
     def normalize(self, raw: ScoreColumn, low: int, high: int) -> ScoreColumn:
         self.asked.append((f"normalize {low}..{high}", []))

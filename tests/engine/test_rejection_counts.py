@@ -13,7 +13,7 @@ from rayched.framework.status import Code
 from rayched.snapshot.columns import CodeColumn
 from rayched.snapshot.rows import Rows
 from rayched.snapshot.work_budget import AttemptOverBudget
-from tests.engine.spies import Spy, a_snapshot, a_template
+from tests.engine.spies import SlowSpy, Spy, a_snapshot, a_template
 from tests.engine.toy_plugins import a_profile
 
 NODES = 3 * ROWS_AT_ONCE + 7
@@ -64,23 +64,14 @@ def test_each_node_is_counted_for_the_first_filter_that_rejects_it(seed: int, de
     assert max(map(len, asked), default=0) <= ROWS_AT_ONCE
 
 
-class Slow(Picky):
-    """Takes 20 ms a call, of a clock of its own."""
-
-    now = 0.0
-
-    def filter(self, state: object, rows: Rows) -> CodeColumn | None:
-        self.now += 0.02
-        return super().filter(state, rows)
-
-
 def test_counting_gives_signs_of_life_and_ends_with_its_budget() -> None:
-    snapshot, slow = a_snapshot(NODES), Slow("slow", {1})
+    snapshot, slow = a_snapshot(NODES), SlowSpy(20e-6)
+    slow.code = Code.UNSCHEDULABLE
     signs: list[float] = []
     snapshot.work.use(lambda: slow.now, lambda: signs.append(slow.now))
     engine = Engine(snapshot, a_profile(filters=(slow,)))
     with snapshot.work.of(10.0):
-        assert engine.rejections(a_template()) == {"slow": 1}
-    assert len(signs) == 4
-    with snapshot.work.of(0.05), pytest.raises(AttemptOverBudget):
+        assert engine.rejections(a_template()) == {"Slow": NODES}
+    assert signs == pytest.approx([0.0, 0.01024, 0.02048, 0.03072])
+    with snapshot.work.of(0.03), pytest.raises(AttemptOverBudget):
         engine.rejections(a_template())

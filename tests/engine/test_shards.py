@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rayched.engine.cached_columns import FinalScoreColumn
 from rayched.engine.prepared import Answer, ColumnKey, PluginHalf, PreparedPlugin
-from rayched.engine.shards import PROBE_ROWS, ColumnBuilder, ColumnRequest, ShardAnswers, join_shards, request_for
+from rayched.engine.shards import CHUNK_SECONDS, PROBE_ROWS, ColumnBuilder, ColumnRequest, ShardAnswers, join_shards, request_for
 from rayched.framework.plugin_error import PluginError
+from rayched.snapshot.columns import ScoreColumn
+from rayched.snapshot.rows import Rows
 from rayched.snapshot.snapshot import Snapshot
+from rayched.snapshot.work_budget import TICK_SECONDS
 from tests.conformance.sharded import AnsweredWork
-from tests.engine.spies import Spy, a_snapshot
+from tests.engine.spies import SlowSpy, Spy, a_snapshot
 from tests.snapshot.objects import a_pod
 
 
@@ -95,15 +100,14 @@ def test_an_answer_that_waited_is_repaired_where_rows_changed_since() -> None:
     assert bench.spy.asked == [("score", [3])], "only the row that changed is asked about here"
 
 
-class Clock:
-    """A second a look."""
+class WarmingSpy(Spy):
+    """Takes a second for the first question, and 50 ms for any other."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
-    def __call__(self) -> float:
-        self.now += 1.0
-        return self.now
+    def score(self, state: Any, rows: Rows) -> ScoreColumn | None:
+        self.now += 0.05 if self.asked else 1.0
+        return super().score(state, rows)
 
 
 class Buyers(Workers):
@@ -118,8 +122,8 @@ class Buyers(Workers):
 
 
 def test_a_column_of_unknown_price_is_asked_for_on_a_few_rows_first_and_given_away_where_that_pays() -> None:
-    snapshot, spy = a_snapshot(10 * PROBE_ROWS), Spy()
-    snapshot.work.use(Clock(), lambda: None)
+    snapshot, spy = a_snapshot(10 * PROBE_ROWS), WarmingSpy()
+    snapshot.work.use(lambda: spy.now, lambda: None)
     workers = Buyers(snapshot, spy)
     builder = ColumnBuilder(snapshot, workers)
     question = ColumnKey(PreparedPlugin("spy", spy, None, a_pod().SerializeToString()), PluginHalf.SCORE)
@@ -130,7 +134,7 @@ def test_a_column_of_unknown_price_is_asked_for_on_a_few_rows_first_and_given_aw
     workers.limit, workers.offered = 0.0, []
     builder.build([FinalScoreColumn("there", snapshot, question)])
     assert workers.asked == [request_for(question)]
-    assert 1.0 < workers.offered[0] < 10.0, "all rows took one second: the price has come down towards that"
+    assert 1.0 < workers.offered[0] < 10.0, "all rows took half a second: the price has come down towards that"
 
 
 def test_a_plugin_that_raises_on_the_first_rows_raises_where_its_column_is_built() -> None:
@@ -158,3 +162,22 @@ def test_a_column_at_which_workers_failed_is_asked_for_here_until_its_plugin_ans
     assert bench.built() == [50] * 10 and len(bench.workers.asked) == 1
     bench.workers.answers = ()
     assert bench.built() == [50] * 10 and len(bench.workers.asked) == 2
+
+
+@pytest.mark.parametrize(("us_a_row", "largest"), [(20, 1_000), (1_000, PROBE_ROWS), (0.05, 5_000 - PROBE_ROWS)])
+def test_rows_that_are_evaluated_here_take_20_ms_at_most_between_two_signs_of_life(us_a_row: float, largest: int) -> None:
+    slow, signs = SlowSpy(us_a_row * 1e-6), [0.0]
+    snapshot = a_snapshot(5_000)
+    snapshot.work.use(lambda: slow.now, lambda: signs.append(slow.now))
+    builder = ColumnBuilder(snapshot, None)
+    question = ColumnKey(PreparedPlugin("slow", slow, None, a_pod().SerializeToString()), PluginHalf.SCORE)
+    for number in range(2):
+        slow.asked.clear()
+        builder.build([FinalScoreColumn(f"score-{number}", snapshot, question)])
+        rows = [row for _, asked in slow.asked for row in asked]
+        assert rows == list(range(5_000))
+        # The second time the price is known from the beginning.
+        assert max(len(asked) for _, asked in slow.asked) == pytest.approx(largest, abs=PROBE_ROWS)
+    assert max(after - before for before, after in itertools.pairwise(signs)) <= TICK_SECONDS + max(
+        CHUNK_SECONDS, us_a_row * 1e-6 * PROBE_ROWS
+    )
