@@ -19,11 +19,14 @@ from grpc.experimental import ChannelOptions
 from rayched.api.identity import IDENTITY_METADATA
 from rayched.client.channels import CallUse, EndpointChannels
 from rayched.client.endpoints import CHANNEL_OPTIONS, EndpointFailures, Endpoints, Patience, retry_rules
-from rayched.client.errors import ClientClosed
+from rayched.client.errors import ApiError, ClientClosed
 from rayched.pki.client_token import ShownByCaller
 
 # The thread that reads a stream takes its messages from the connection by itself.
 _OPTIONS: Final = (*CHANNEL_OPTIONS, (ChannelOptions.SingleThreadedUnaryStream, 1))
+_UNCONNECTED_MAX: Final = 2
+"""Attempts of one call without TLS that came to no connection."""
+_HANDSHAKE_SECONDS_MAX: Final = 0.5
 
 
 class Transport:
@@ -52,7 +55,7 @@ class Transport:
         """The response to one unary call; raises ApiError."""
         total = self.patience.total_seconds if total_seconds is None else total_seconds
         ends_at = time.monotonic() + total
-        failures = EndpointFailures()
+        failures, unconnected = EndpointFailures(), 0
         for attempt in self.attempts(total):
             with attempt:
                 endpoint = self.endpoints.current()
@@ -62,8 +65,24 @@ class Transport:
                         return call(request, timeout=min(left, self.patience.attempt_seconds), metadata=self._metadata())
                 except grpc.RpcError as error:
                     failure = self.endpoints.failed(endpoint, error)
+                if self.certificate is None and failure.no_connection:
+                    unconnected += 1
+                    if unconnected == _UNCONNECTED_MAX:
+                        self._ask_for_tls()
                 raise failures.told_of(failure)
         raise AssertionError("an attempt returns or raises")
+
+    def _ask_for_tls(self) -> None:
+        """Raises ApiError where a certificate is wanted at all endpoints: gRPC does not say so, and patience is of no use."""
+        # Not at the top: whoever is answered needs none of it.
+        from rayched.pki.diagnosis import server_fault
+
+        told = ""
+        for endpoint in self.endpoints.all:
+            if not (why := server_fault(endpoint, None, _HANDSHAKE_SECONDS_MAX)):
+                return
+            told = told or f"{endpoint}: {why}"
+        raise ApiError(grpc.StatusCode.UNAUTHENTICATED, told)
 
     def attempts(self, total_seconds: float, repeat: Callable[[BaseException], bool] | None = None) -> tenacity.Retrying:
         """Attempts as long as the time lasts and `repeat` says so; the last one's error is raised."""

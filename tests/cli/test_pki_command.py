@@ -202,11 +202,13 @@ class TestContext:
 
     @pytest.mark.row("B2", "B23")
     def test_without_a_context_the_command_says_what_is_missing(self, server: Serving) -> None:
+        began = time.monotonic()
         found = run_here(["leader", "--server", server.address])
         assert (found.code, found.out) == (1, "")
         assert found.errors == [
             f"error: {server.address}: it wants a certificate, and no context lists it: name one with --context"
         ]
+        assert time.monotonic() - began < 8.0, "it is not tried for all of the client's time"
 
     @pytest.mark.row("B14", "B24")
     def test_an_own_certificate_that_does_not_count_is_told_at_once(
