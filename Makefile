@@ -32,8 +32,9 @@ run: $(STAMP) ## the demo: etcd, three replicas, 100 nodes, 1,000 pods, the lead
 test: $(STAMP) ## all tests, with the real etcd, Ray and gRPC, several files at a time
 	@$(BIN)/python -m pytest -q -n auto -m "not long and not planted"
 
-test-long: $(STAMP) ## what takes a minute and more each: short forms of soak, flood, storage and pool, bugs planted into simulated worlds
+test-long: $(STAMP) ## what takes a minute and more each: short forms of soak, flood, storage and pool, bugs planted into simulated worlds, all examples of properties
 	@$(BIN)/python -m pytest -q -n auto -m "long"
+	@RAYCHED_ALL_EXAMPLES=1 $(BIN)/python -m pytest -q -n auto -m "sampled and not long"
 
 test-chaos: $(STAMP) ## each of twelve bugs planted into real replicas, which then show it; and nothing without it
 	@$(BIN)/python -m pytest -q -m planted

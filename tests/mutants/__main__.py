@@ -26,6 +26,7 @@ import pytest
 from tests.mutants import trial
 from tests.mutants.operators import Mutant
 from tests.mutants.rooms import ROOMS, ROOT
+from tests.sampling import ALL_EXAMPLES
 
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 TARGET_PERCENT: Final = 85.0
@@ -188,5 +189,5 @@ def _tail(result: Path, lines: int) -> str:
 
 
 if __name__ == "__main__":
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ[ALL_EXAMPLES] = "1"
     sys.exit(main(sys.argv[1:]))

@@ -13,14 +13,16 @@ from rayched.snapshot.rows import Rows
 from tests.oracle.naive import GOOD, NEVER, NO, Attempt
 from tests.plugins.clusters import World
 from tests.plugins.random_worlds import seeds, state_of, world_of
+from tests.sampling import part_of
 
 CODES = {GOOD: Code.SUCCESS, NO: Code.UNSCHEDULABLE, NEVER: Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("K2.2", "K2.3", "K5.2")
 @given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=part_of(60), deadline=None, derandomize=True)
 def test_each_filter_gives_the_naive_code_and_reasons_on_every_node(seed: int) -> None:
     world, profile = world_of(seed)
     snapshot = world.snapshot
@@ -42,9 +44,10 @@ def test_each_filter_gives_the_naive_code_and_reasons_on_every_node(seed: int) -
                 assert found == (CODES[wanted], why), f"seed {seed}, {plugin.name}, {name}"
 
 
+@pytest.mark.sampled
 @pytest.mark.row("K2.4", "K8.1", "K8.3")
 @given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=part_of(60), deadline=None, derandomize=True)
 def test_each_score_plugin_gives_the_naive_raw_and_normalised_scores(seed: int) -> None:
     world, profile = world_of(seed)
     for _ in range(4):
@@ -71,9 +74,10 @@ def test_each_score_plugin_gives_the_naive_raw_and_normalised_scores(seed: int) 
             assert normalized.tolist() == list(expected.normalized[plugin.name].values()), where
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=part_of(60), deadline=None, derandomize=True)
 def test_prefilter_narrows_as_the_naive_one(seed: int) -> None:
     world, profile = world_of(seed)
     for _ in range(10):
@@ -88,10 +92,11 @@ def test_prefilter_narrows_as_the_naive_one(seed: int) -> None:
             assert answer == expected.narrowed and expected.prefilter[0] == GOOD, f"seed {seed}"
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("K6.4")
 @given(seed=seeds)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=part_of(40), deadline=None, derandomize=True)
 def test_the_default_profile_in_the_engine_equals_the_naive_scheduler_while_the_cluster_changes(seed: int) -> None:
     world, profile = world_of(seed)
     engine = Engine(world.snapshot, profile)

@@ -24,6 +24,7 @@ from rayched.snapshot.rows import Rows, WhatIfRows
 from rayched.v1.core_pb2 import Pod
 from tests.plugins.clusters import World, random_pod, tweaked
 from tests.plugins.random_worlds import seeds, world_of
+from tests.sampling import part_of
 
 Column = NDArray[Any] | None
 Evaluate = Callable[[Any, Rows], Column]
@@ -69,9 +70,10 @@ def assert_equal(found: Column, expected: Column, where: str) -> None:
         assert found.tolist() == expected.tolist(), where
 
 
+@pytest.mark.sampled
 @pytest.mark.row("F6")
 @given(seed=seeds, pieces=st.integers(1, 5))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=part_of(30), deadline=None, derandomize=True)
 def test_shards_and_any_rows_give_what_the_whole_table_gives(seed: int, pieces: int) -> None:
     world, profile = world_of(seed)
     n_rows = world.snapshot.n_rows
@@ -91,8 +93,9 @@ def test_shards_and_any_rows_give_what_the_whole_table_gives(seed: int, pieces: 
                 assert_equal(picked, column[some], where)
 
 
+@pytest.mark.sampled
 @given(seed=seeds)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=part_of(30), deadline=None, derandomize=True)
 def test_rows_as_they_would_be_give_what_the_changed_cluster_gives(seed: int) -> None:
     world, profile = world_of(seed)
     snapshot = world.snapshot
@@ -111,8 +114,9 @@ def test_rows_as_they_would_be_give_what_the_changed_cluster_gives(seed: int) ->
             assert_equal(found[alive], column[alive], f"seed {seed}, {plugin.name}")
 
 
+@pytest.mark.sampled
 @given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=part_of(60), deadline=None, derandomize=True)
 def test_a_state_that_stands_for_many_answers_for_each_of_them(seed: int) -> None:
     world, profile = world_of(seed)
     snapshot = world.snapshot
@@ -137,8 +141,9 @@ def test_a_state_that_stands_for_many_answers_for_each_of_them(seed: int) -> Non
 ASPECTS = (Log.USAGE, Log.LABELS, Log.TAINTS, Log.UNSCHEDULABLE, Log.IMAGES, Log.PORTS)
 
 
+@pytest.mark.sampled
 @given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=part_of(60), deadline=None, derandomize=True)
 def test_a_column_changes_only_when_an_aspect_changes_that_the_plugin_declares(seed: int) -> None:
     world, profile = world_of(seed)
     snapshot = world.snapshot
@@ -163,8 +168,9 @@ def test_a_column_changes_only_when_an_aspect_changes_that_the_plugin_declares(s
                     assert found[row] == column[row], f"seed {seed}, {plugin.name}, row {row}"
 
 
+@pytest.mark.sampled
 @given(seed=seeds)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=part_of(40), deadline=None, derandomize=True)
 def test_pods_with_equal_keys_get_equal_columns(seed: int) -> None:
     """What does not matter is left out of the keys: the order of tolerations, preferences and containers' images."""
     world, profile = world_of(seed)
@@ -186,9 +192,10 @@ def test_pods_with_equal_keys_get_equal_columns(seed: int) -> None:
         assert_equal(other_evaluate(other_state, whole(world)), evaluate(state, whole(world)), f"seed {seed}, {plugin.name}")
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @given(seed=seeds)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=part_of(80), deadline=None, derandomize=True)
 def test_pods_with_different_columns_have_different_keys(seed: int) -> None:
     world, profile = world_of(seed)
     pod = random_pod(world.random)

@@ -22,6 +22,7 @@ from tests.conformance.sharded import Shards
 from tests.plugins.clusters import World
 from tests.plugins.random_worlds import profile_with, seeds, world_of
 from tests.plugins.test_topology_against_naive import roomy
+from tests.sampling import part_of
 
 _DEFAULT = default_profile(IN_TREE)
 PLUGINS = sorted({plugin.name for plugin in (*_DEFAULT.filter, *_DEFAULT.score)})
@@ -53,6 +54,7 @@ def drawn(seed: int, name: str) -> tuple[World, Profile]:
     return world, alone(profile, name)
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("F6")
 @pytest.mark.parametrize("name", PLUGINS)
@@ -60,7 +62,7 @@ def test_a_plugin_says_the_same_in_full_in_shards_and_after_any_changes(name: st
     varied = set()
 
     @given(seed=seeds)
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=part_of(40), deadline=None, derandomize=True, database=None)
     def play(seed: int) -> None:
         world, profile = drawn(seed, name)
         keeping = Engine(world.snapshot, profile)

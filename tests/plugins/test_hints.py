@@ -30,6 +30,7 @@ from rayched.v1.core_pb2 import NodeAffinity as NodeAffinityTerms
 from tests.plugins.builders import PodBuilder, a_node, a_pod, a_term
 from tests.plugins.clusters import World, random_node
 from tests.plugins.random_worlds import seeds, world_of
+from tests.sampling import part_of
 
 NODE_LOCAL = (
     names.NODE_UNSCHEDULABLE,
@@ -87,10 +88,11 @@ def changed_node(world: World) -> tuple[str, Node | None, Node]:
     return name, old, node
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("Q53", "D1")
 @given(seed=seeds)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=part_of(80), deadline=None, derandomize=True)
 def test_no_change_of_a_node_that_makes_a_filter_pass_is_skipped(seed: int) -> None:
     world, profile = world_of(seed)
     plugins = [plugin for plugin in profile.filter if plugin.name in NODE_LOCAL]
@@ -109,10 +111,11 @@ def test_no_change_of_a_node_that_makes_a_filter_pass_is_skipped(seed: int) -> N
                     assert Hint.QUEUE in heard, f"seed {seed}: {plugin.name} would pass {name} after {events}"
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("Q53", "Q56")
 @given(seed=seeds)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=part_of(80), deadline=None, derandomize=True)
 def test_no_departure_and_no_shrinking_of_a_pod_that_makes_a_filter_pass_is_skipped(seed: int) -> None:
     world, profile = world_of(seed)
     plugins = [plugin for plugin in profile.filter if plugin.name in NODE_LOCAL]

@@ -15,11 +15,13 @@ from tests.oracle.naive import GOOD, NEVER, NO, Attempt
 from tests.plugins.clusters import World
 from tests.plugins.random_worlds import seeds, world_of
 from tests.plugins.test_topology_against_naive import roomy
+from tests.sampling import part_of
 
 CODES = {GOOD: Code.SUCCESS, NO: Code.UNSCHEDULABLE, NEVER: Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 NARROWED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("F8")
 @pytest.mark.parametrize("draw", [world_of, roomy], ids=["full", "roomy"])
@@ -27,7 +29,7 @@ def test_the_message_counts_each_nodes_reasons_and_the_first_plugin_that_rejects
     messages = set()
 
     @given(seed=seeds)
-    @settings(max_examples=30, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=part_of(30), deadline=None, derandomize=True, database=None)
     def play(seed: int) -> None:
         world, profile = draw(seed)  # type: ignore[operator]
         kept, sharded = Engine(world.snapshot, profile), Engine(world.snapshot, profile, Shards(world.snapshot, profile, 3))

@@ -27,6 +27,7 @@ from rayched.snapshot.rows import Rows
 from rayched.v1.core_pb2 import TopologySpreadConstraint
 from tests.plugins.builders import PodBuilder, a_node, a_pod, a_term, pods_with
 from tests.plugins.engine_case import Case
+from tests.sampling import part_of
 
 capacities = st.sampled_from((0, 1, 2, 3, 7, 10, 1_000))
 amounts = st.sampled_from((0, 1, 2, 3, 5, 9, 10, 333, 999, 1_000, 1_200))
@@ -42,8 +43,9 @@ def tables(n_resources: int, n_rows: int) -> st.SearchStrategy[tuple[list[list[i
 drawn = st.tuples(st.integers(1, 4), st.integers(1, 3)).flatmap(lambda shape: tables(*shape))
 
 
+@pytest.mark.sampled
 @given(table=drawn)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=part_of(150), deadline=None, derandomize=True)
 def test_allocated_shares_are_weighted_over_what_a_node_has(table: tuple[list[list[int]], list[list[int]], list[int]]) -> None:
     used, capacity, weights = table
     columns = (np.array(used, np.int64), np.array(capacity, np.int64), np.array(weights, np.int64))
@@ -77,8 +79,9 @@ def score_at(shape: tuple[tuple[int, int], ...], utilization: int) -> int:
     return 10 * shape[-1][1]
 
 
+@pytest.mark.sampled
 @given(table=drawn, shape=st.sampled_from(SHAPES))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=part_of(200), deadline=None, derandomize=True)
 def test_ratios_are_those_of_the_shape_and_what_scores_nothing_has_no_weight(
     table: tuple[list[list[int]], list[list[int]], list[int]], shape: tuple[tuple[int, int], ...]
 ) -> None:

@@ -23,6 +23,7 @@ from tests.oracle.naive_topology import AffinitySettings
 from tests.plugins.clusters import World, random_spread_settings
 from tests.plugins.random_worlds import profile_with, seeds
 from tests.plugins.topology_parts import add_domains, add_topology
+from tests.sampling import part_of
 
 PLUGINS = ("PodTopologySpread", "InterPodAffinity")
 CODES = {GOOD: Code.SUCCESS, NO: Code.UNSCHEDULABLE, NEVER: Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
@@ -63,10 +64,11 @@ def roomy(seed: int) -> tuple[RoomyWorld, Profile]:
     return RoomyWorld(seed, plain, n_nodes=random.choice((2, 5, 9)), n_pods=random.choice((0, 4, 12))), profile_with(plain)
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("K2.9", "K4.3", "K4.6")
 @given(seed=seeds)
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=part_of(120), deadline=None, derandomize=True)
 def test_both_plugins_follow_every_change_as_if_counted_anew(seed: int) -> None:
     world, profile = roomy(seed)
     engine = Engine(world.snapshot, profile)
@@ -109,10 +111,11 @@ def _codes(found: PluginColumns | None, n: int) -> list[Code]:
     return [Code(code) for code in found.codes.tolist()]
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("F7")
 @given(seed=seeds)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=part_of(200), deadline=None, derandomize=True)
 def test_a_row_as_it_would_be_is_judged_as_a_cluster_with_those_pods_on_that_node(seed: int) -> None:
     """A plugin that PreFilter skips stays skipped, whatever would come."""
     world, profile = roomy(seed)

@@ -16,6 +16,7 @@ from tests.plugins.builders import PodBuilder, a_node, a_pod
 from tests.plugins.engine_case import Case
 from tests.plugins.random_worlds import seeds
 from tests.plugins.test_topology_against_naive import CODES, PLUGINS, RoomyWorld, roomy
+from tests.sampling import part_of
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 
@@ -44,9 +45,10 @@ def selects_all(pod: Pod) -> bool:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @given(seed=seeds)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=part_of(100), deadline=None, derandomize=True)
 def test_a_row_without_one_of_its_pods_is_judged_as_a_cluster_without_it(seed: int) -> None:
     world, profile = roomy(seed)
     bound = [one for one, where in world.naive.pods.values() if where in world.naive.nodes]

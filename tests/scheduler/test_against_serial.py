@@ -21,8 +21,9 @@ from rayched.snapshot.snapshot import Snapshot
 from rayched.snapshot.templates import TemplateTable
 from rayched.v1.core_pb2 import Node, Pod, PodAffinityTerm
 from tests.plugins.clusters import random_node, random_pod
+from tests.sampling import part_of
 
-SEQUENCES = 200
+SEQUENCES = part_of(200)
 SEQUENCES_A_TEST = 25
 STEPS = 24
 SEED = 7
@@ -138,6 +139,7 @@ def play(seed: int) -> tuple[int, int]:
     return placed, refused
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.row("F6")
 @pytest.mark.parametrize("first", range(0, SEQUENCES, SEQUENCES_A_TEST))

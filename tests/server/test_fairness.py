@@ -26,6 +26,7 @@ from rayched.server.edge.fairness import (
     cost_of,
     patience,
 )
+from tests.sampling import part_of
 
 LEVELS = tuple(WEIGHTS)
 MANY = 1 << 20
@@ -104,7 +105,8 @@ def test_what_was_lent_comes_back_until_all_have_their_shares() -> None:
     assert all(abs(used[level] - played.queues.share(level)) <= 1 for level in LEVELS), used
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=part_of(60), deadline=None)
 @given(costs=st.lists(st.integers(1, COST_MAX), min_size=2, max_size=6), steps=st.integers(20, 60))
 def test_callers_who_always_want_more_get_equal_seats_however_large_their_calls_are(costs: list[int], steps: int) -> None:
     played = Played(FairQueues(seats=16))
@@ -118,7 +120,8 @@ def test_callers_who_always_want_more_get_equal_seats_however_large_their_calls_
     assert max(found) - min(found) <= 16 + QUANTUM + 2 * COST_MAX, (costs, found)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=part_of(60), deadline=None)
 @given(st.data())
 def test_nobody_starves_beside_callers_who_flood(data: st.DataObject) -> None:
     """A call is served within as many turns as there are callers, each as long as its dearest call needs."""
@@ -140,7 +143,8 @@ def test_nobody_starves_beside_callers_who_flood(data: st.DataObject) -> None:
     assert between <= (n_floods + 1) * (cost + QUANTUM + COST_MAX) + SEATS
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.sampled
+@settings(max_examples=part_of(100), deadline=None)
 @given(st.data())
 def test_seats_are_conserved_and_bounded_whatever_happens(data: st.DataObject) -> None:
     played = Played(FairQueues(flows_max=4))
