@@ -30,13 +30,14 @@ NOBODY = 65534
 LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
 CANARY = "canary-4f1d9a"
 SECONDS_MAX = 180.0
+ADVERTISED = "replica-0.rayched.example:7420"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("seen")
     pki = LocalPki(directory / "pki", 1)
-    options = ("--workers", "0", "--log-level", "debug")
+    options = ("--workers", "0", "--log-level", "debug", "--advertise-address", ADVERTISED)
     with LocalCluster(directory / "up", 1, unsafe_no_fsync=True, options=options, pki=pki) as found:
         with found.client() as client:
             wait_until_up(found, client, SECONDS_MAX, print)
@@ -155,6 +156,14 @@ def test_metrics_and_configuration_are_not_for_who_asks_by_another_name(cluster:
         assert http_get(cluster.replicas[0].http_address, path)[0] == 200
         status, body = http_get(cluster.replicas[0].http_address, path, host="page.example")
         assert status == 421 and b"rayched_" not in body
+
+
+def test_the_leader_is_named_by_its_advertised_address_and_not_by_where_it_listens(cluster: LocalCluster) -> None:
+    with cluster.client() as client:
+        assert client.leader().address == ADVERTISED
+    status = http_get(cluster.replicas[0].http_address, "/statusz")[1].decode()
+    assert f"at {ADVERTISED}, epoch" in status
+    assert f"API: {cluster.addresses[0]}\n" in status
 
 
 @pytest.mark.row("B108")
