@@ -145,6 +145,7 @@ def a_stopping_pod(node: str, name: str, notes: Path, tag: str, after: str) -> P
     return pod
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.row("N73", "N74")
 def test_a_pod_that_its_node_stops_is_replaced_only_when_it_is_gone(world: LedCluster, tmp_path: Path) -> None:
@@ -209,6 +210,7 @@ def test_without_the_margin_its_name_would_be_free_while_it_runs(world: LedClust
         until(lambda: all_gone(pids), "the node ends what has no object")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.row("N73")
 def test_an_agent_that_is_cut_off_ends_such_a_pod_itself_and_says_so_later(world: LedCluster, tmp_path: Path) -> None:
