@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,20 @@ from tests.cli.conftest import client, cluster, cordoned, name, namespace, nodes
 __all__ = ["client", "cluster", "cordoned", "name", "namespace", "nodes", "rayched"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without a browser no cluster is started for it."""
+    if item.get_closest_marker("browser") is not None:
+        if importlib.util.find_spec("playwright") is None:
+            pytest.skip("Playwright is not installed (make test-browser)")
+        if _program() is None:
+            pytest.skip("there is no Chromium on this host")
+
+
+def _program() -> str | None:
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="package")
@@ -31,10 +46,9 @@ def url(gateway: tuple[Running, str]) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, by Playwright, whose event loop runs in this thread for as long as it is there: no longer than its module."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (make test-browser)")
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("there is no Chromium on this host")
+    from playwright import sync_api as playwright
+
+    program = _program()
     with playwright.sync_playwright() as running:
         found = running.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         try:
