@@ -17,6 +17,9 @@ PROCESSES: Final = "processes"
 INCARNATION_ANNOTATION: Final = "rayched.dev/incarnation"
 """Of the agent that registered last. Written after that registration, so whoever has seen it has seen all that was before."""
 
+SHUT_DOWN_MESSAGE: Final = "node is shutting down, and all its pods have ended"
+"""Of the condition Ready, as the agent's last word: nothing runs on the node, nor begins there unless it is ready again."""
+
 
 def runs_processes(node: Node) -> bool:
     return node.metadata.annotations.get(AGENT_ANNOTATION) == PROCESSES

@@ -15,12 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rayched.access.identity import Identity, IdentityKind
 from rayched.pki.directory import PkiDirectory
 from rayched.pki.errors import PkiError
 from rayched.pki.issuing import leaf_request
+from rayched.raynodes.actor_calls import ActorCall, ReservationHandle
 
 LOOK_SECONDS: Final = 3600.0
 """Between two looks at a certificate that has time."""
@@ -54,7 +55,7 @@ def node_identity(trust_domain: str, node: str) -> Identity:
 class _PendingCall:
     """An unfinished call of an actor."""
 
-    call: Any
+    call: ActorCall[object]
     is_answer: bool
     """Whether the actor is given a certificate, or is asked for its request."""
 
@@ -63,7 +64,11 @@ class AgentCertificates:
     """`turn` again and again. Times are of any monotonic clock."""
 
     def __init__(
-        self, signer: NodeSigner, log: logging.Logger, finished: Callable[[list[Any]], list[Any]], result: Callable[[Any], Any]
+        self,
+        signer: NodeSigner,
+        log: logging.Logger,
+        finished: Callable[[list[ActorCall[object]]], list[ActorCall[object]]],
+        result: Callable[[ActorCall[object]], object],
     ) -> None:
         """`finished`: which of some calls are, without a wait; `result` of one that is, or raises what it failed of."""
         self._signer = signer
@@ -76,7 +81,7 @@ class AgentCertificates:
         self._signed: dict[str, int] = {}
         """In a row, without one that was taken."""
 
-    def turn(self, now: float, actors: Mapping[str, Any]) -> None:
+    def turn(self, now: float, actors: Mapping[str, ReservationHandle]) -> None:
         """`actors`: those that run, by the names of their nodes."""
         for name in [name for name in (*self._asked, *self._due) if name not in actors]:
             self._asked.pop(name, None)
@@ -94,7 +99,7 @@ class AgentCertificates:
                 del self._asked[name]
                 self._take(name, asked, actors[name], now)
 
-    def _take(self, name: str, asked: _PendingCall, actor: Any, now: float) -> None:
+    def _take(self, name: str, asked: _PendingCall, actor: ReservationHandle, now: float) -> None:
         import ray
 
         self._due[name] = now + LOOK_SECONDS
@@ -135,5 +140,5 @@ class AgentCertificates:
         return min(LOOK_SECONDS, AGAIN_SECONDS * 2.0 ** min(doubled, 16))
 
 
-def _unusable(answer: Any) -> str:
+def _unusable(answer: object) -> str:
     return f"its actor answered with {type(answer).__name__}, want bytes of a request and then a text"

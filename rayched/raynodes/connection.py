@@ -21,6 +21,7 @@ from rayched.replica.ray.open_ray import OPEN_RAY, takes_whoever_comes
 from rayched.replica.ray.processes import dying_with_us
 
 _DIAL_SECONDS: Final = 5.0
+"""A GCS that is there takes a connection within a round trip. Where packets are dropped, the system would try for two minutes."""
 _TRY_SECONDS_MAX: Final = 120.0
 """A driver connects within two seconds, on a busy machine within one minute."""
 _POLL_SECONDS: Final = 0.1

@@ -12,7 +12,6 @@ Owner: one thread. Every wait for Ray and for the replicas has an end.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -25,6 +24,7 @@ import grpc
 from rayched.api.quantity import milli_value, value
 from rayched.client.client import Client
 from rayched.client.errors import ApiError
+from rayched.raynodes.actor_calls import ActorCall, ReservationHandle, answer_of, finished, kill
 from rayched.raynodes.agent_certificates import AgentCertificates, NodeSigner
 from rayched.raynodes.agent_plan import AgentPlan
 from rayched.raynodes.departed import DepartedNodes
@@ -64,13 +64,17 @@ class RayNodesSettings:
     """Of the agents' certificates; None: the replicas want none."""
 
 
+HeldCall = ActorCall[AgentPlan | tuple[int, list[str]]]
+"""What it was started with, or what it has to tell."""
+
+
 @dataclass(slots=True)
 class _HeldNode:
     """A node of Ray with an actor. `call`: the unfinished one; it fails when the actor dies."""
 
     node: RayNode
-    handle: Any
-    call: Any
+    handle: ReservationHandle
+    call: HeldCall | None
     """None: it was not taken, and is made again at `again_at`."""
     since: float
     plan: AgentPlan | None = None
@@ -98,7 +102,7 @@ class RayNodes:
         """By Ray's id of the node."""
         self._memory: dict[str, _NodeMemory] = {}
         self._departed = DepartedNodes(client, log)
-        self._certificates = None if settings.signer is None else AgentCertificates(settings.signer, log, _finished, _result)
+        self._certificates = None if settings.signer is None else AgentCertificates(settings.signer, log, finished, _result)
         self._dead: set[str] = set()
         """Ray's ids of all that were ever in it."""
         self._answered_at = time.monotonic()
@@ -202,7 +206,7 @@ class RayNodes:
         capacity = node.status.capacity
         return {key: milli_value(one.string) // 1000 if key == CPU else value(one.string) for key, one in capacity.items()}
 
-    def _new_actor(self, node: RayNode, offer: RayNodeOffer) -> Any:
+    def _new_actor(self, node: RayNode, offer: RayNodeOffer) -> ReservationHandle:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -220,14 +224,16 @@ class RayNodes:
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
             **offer.reservation(),
         )
-        return options.remote(plan)
+        handle: ReservationHandle = options.remote(plan)
+        return handle
 
     def _take(self, held: _HeldNode) -> None:
         import ray
 
+        assert held.call is not None
         now = time.monotonic()
         try:
-            answer = ray.get(held.call, timeout=_TURN_SECONDS)
+            answer = answer_of(held.call, _TURN_SECONDS)
         except ray.exceptions.ActorUnavailableError:
             # The way to it may be cut for a moment. Where it is more, Ray says so in time.
             held.call, held.again_at = None, now + _TURN_SECONDS
@@ -235,7 +241,7 @@ class RayNodes:
         except ray.exceptions.RayError as error:
             self._lost(held, f"its actor has died ({_line(error)}); its guard ends the pods", now)
             return
-        if held.plan is None:
+        if isinstance(answer, AgentPlan):
             if self._is_strange(held, answer, now):
                 return
             held.plan = answer
@@ -245,7 +251,7 @@ class RayNodes:
                 self._log.info("%s: %s", held.node.name, line)
         held.call = self._question(held)
 
-    def _question(self, held: _HeldNode) -> Any:
+    def _question(self, held: _HeldNode) -> HeldCall:
         return held.handle.plan.remote() if held.plan is None else held.handle.told.remote(held.seen)
 
     def _is_strange(self, held: _HeldNode, plan: AgentPlan, now: float) -> bool:
@@ -268,13 +274,13 @@ class RayNodes:
         memory.deaths = 1 if now - held.since > _LIFE_SECONDS_MIN else memory.deaths + 1
         memory.due = now + _PAUSES_SECONDS[min(memory.deaths, len(_PAUSES_SECONDS)) - 1]
         self._log.warning("%s: %s; it is made again in %g s if Ray still has the node", held.node.name, why, memory.due - now)
-        _kill(held.handle)
+        kill(held.handle)
 
     def _left(self, ray_id: str) -> None:
         del self._memory[ray_id]
         self._log.info("%s: Ray has lost the node", node_name(ray_id))
         if (held := self._held.pop(ray_id, None)) is not None:
-            _kill(held.handle)
+            kill(held.handle)
 
     def _say_once(self, memory: _NodeMemory, name: str, text: str, level: int) -> None:
         if text not in memory.told:
@@ -295,7 +301,7 @@ class RayNodes:
             for call in done:
                 name = calls.pop(call).node.name
                 try:
-                    in_time = ray.get(call, timeout=_TURN_SECONDS)
+                    in_time = answer_of(call, _TURN_SECONDS)
                 except ray.exceptions.RayError as error:
                     self._log.warning("%s: its actor has died (%s); its guard ends the pods", name, _line(error))
                 else:
@@ -303,41 +309,25 @@ class RayNodes:
         for held in calls.values():
             self._log.warning("%s: did not answer in time; its guard ends the pods", held.node.name)
         for held in self._held.values():
-            _kill(held.handle)
+            kill(held.handle)
 
 
 def _actor_name(name: str) -> str:
     return f"rayched-node-{name}"
 
 
-def _actor_of(name: str) -> Any | None:
+def _actor_of(name: str) -> ReservationHandle | None:
     import ray
 
     try:
-        return ray.get_actor(_actor_name(name), namespace=NAMESPACE)
+        found: ReservationHandle = ray.get_actor(_actor_name(name), namespace=NAMESPACE)
     except ValueError:
         return None
+    return found
 
 
-def _finished(calls: list[Any]) -> list[Any]:
-    import ray
-
-    done, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
-    return list(done)
-
-
-def _result(call: Any) -> Any:
-    import ray
-
-    return ray.get(call, timeout=_TURN_SECONDS)
-
-
-def _kill(handle: Any) -> None:
-    import ray
-
-    # Who is dead already needs no killing.
-    with contextlib.suppress(ray.exceptions.RayError):
-        ray.kill(handle)
+def _result(call: ActorCall[object]) -> object:
+    return answer_of(call, _TURN_SECONDS)
 
 
 def _line(error: Exception) -> str:

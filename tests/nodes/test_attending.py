@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rayched.access.identity import IdentityKind
+from rayched.api.kinds import NODE
 from rayched.client.node_agent import NodeAgentClient
 from rayched.nodes.agent.streams.attending import AgentStreaming
 from rayched.nodes.agent.streams.targets import StreamTargets
@@ -20,7 +21,7 @@ from rayched.pki.tls_files import TlsFiles
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.peers import ServerTls
 from rayched.server.server_options import ServerOptions
-from rayched.store.keys import Keys
+from rayched.store.keys import Keys, ObjectKey
 from rayched.v1.core_pb2 import Node
 from rayched.v1.services_pb2 import RegisterNodeRequest
 from tests.nodes.real_node import settings, until
@@ -112,3 +113,29 @@ def test_with_certificates_it_attends_as_the_node_and_again_with_a_new_certifica
         finally:
             streaming.stop(4.0)
             client.close()
+
+
+@pytest.mark.row("N7")
+def test_an_agent_that_was_replaced_since_it_attends_is_told_of_no_session(replica: Serving, tmp_path: Path) -> None:
+    streaming, node, incarnation = begun(replica, tmp_path)
+    running = replica.server._running
+    assert running is not None
+    try:
+        streaming.registered(incarnation)
+        until(lambda: attending(replica, node), "it attends")
+        found = Node()
+        found.metadata.name = node
+        with NodeAgentClient(replica.address, timeout_seconds=20.0) as client:
+            request = RegisterNodeRequest(node=found, agent_id="another", take_over=True)
+            again = client.begin(request).incarnation
+
+        def seen() -> bool:
+            node_now = running.sources.cluster().feed.hub.find(ObjectKey(NODE.name, "", node))
+            return node_now is not None and node_now.mod_revision > again > incarnation
+
+        until(seen, "the replica has read of the other agent")
+        assert attending(replica, node), "nothing was to be told meanwhile"
+        replica.loop.call_soon_threadsafe(running.streams._agents[node].offers.offer, "a-session")
+        until(lambda: not attending(replica, node), "its stream has ended")
+    finally:
+        streaming.stop(4.0)

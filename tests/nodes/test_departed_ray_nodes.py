@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rayched.api.agents import SHUT_DOWN_MESSAGE
 from rayched.client import Client
 from rayched.raynodes.departed import LOOK_SECONDS, DepartedNodes
 from rayched.replica.etcd.etcd_server import EtcdServer
@@ -75,6 +76,47 @@ def test_a_node_goes_when_all_its_pods_have_ended_and_its_agent_is_gone(client: 
     client.register_node(a_node("lost"))
     is_ready(client, "lost", "False")
     assert turn() == {"lost", "other"}, "whoever comes by that name later is not meant"
+
+
+def says(client: Client, name: str, ready: str, message: str) -> None:
+    node = client.get("node", name)
+    assert isinstance(node, Node)
+    node.status.conditions[0].status, node.status.conditions[0].message = ready, message
+    client.update_node_status(name, node.status)
+
+
+@pytest.mark.parametrize("last_word", [SHUT_DOWN_MESSAGE, "node is shutting down"])
+def test_what_never_began_on_a_node_that_has_shut_down_holds_it_no_longer(client: Client, last_word: str) -> None:
+    client.register_node(a_node("lost"))
+    for name in ("began", "never"):
+        client.submit(a_pod("lost", name, "sleep", "1000"))
+    becomes(client, "began", "Running")
+    says(client, "lost", "False", last_word)
+    departed, now = DepartedNodes(client, logging.getLogger("test")), 100.0
+    departed.add("lost")
+    departed.turn(now)
+    assert names(client) == {"lost"}, "one has begun, and nobody has said that it has ended"
+    # What the cluster says of a node that is silent takes the place of what its agent has said.
+    says(client, "lost", "Unknown", "Kubelet stopped posting node status.")
+    becomes(client, "began", "Failed")
+    departed.turn(now + LOOK_SECONDS)
+    assert names(client) == (set() if last_word == SHUT_DOWN_MESSAGE else {"lost"})
+
+
+def test_a_node_whose_agent_came_again_after_its_last_word_keeps_what_it_may_have_begun(client: Client) -> None:
+    client.register_node(a_node("lost"))
+    client.submit(a_pod("lost", "one", "sleep", "1000"))
+    departed, now = DepartedNodes(client, logging.getLogger("test")), 100.0
+    departed.add("lost")
+    becomes(client, "one", "Running")
+    words = [("False", SHUT_DOWN_MESSAGE), ("True", "kubelet is posting ready status"), ("Unknown", "Kubelet stopped posting.")]
+    for number, (ready, message) in enumerate(words):
+        says(client, "lost", ready, message)
+        departed.turn(now + number * LOOK_SECONDS)
+    becomes(client, "one", "Failed")
+    client.submit(a_pod("lost", "two", "sleep", "1000"))
+    departed.turn(now + 9 * LOOK_SECONDS)
+    assert names(client) == {"lost"}, "another agent may have begun it"
 
 
 def test_a_node_that_never_was_is_forgotten_and_one_that_cannot_be_read_is_not(

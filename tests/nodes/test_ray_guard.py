@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rayched.api.agents import SHUT_DOWN_MESSAGE
 from rayched.client import Client
 from rayched.nodes.agent.shim import proc_table
 from rayched.nodes.agent.shutdown import MESSAGE
@@ -120,7 +121,7 @@ def test_the_end_of_the_pipe_ends_pods_and_then_the_agent(
     found = status(client, "asked")
     assert (found.phase, found.reason, found.message) == ("Failed", "Terminated", MESSAGE)
     (ready,) = [one for one in registered(client, node).status.conditions if one.type == "Ready"]
-    assert (ready.status, ready.message) == ("False", "node is shutting down")
+    assert (ready.status, ready.message) == ("False", SHUT_DOWN_MESSAGE)
     assert node in (tmp_path / "node.log").read_text()
 
 

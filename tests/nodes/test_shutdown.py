@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rayched.api.agents import SHUT_DOWN_MESSAGE
 from rayched.client import Client
 from rayched.nodes.agent.container_life import ContainerExit
 from rayched.nodes.agent.oom_scores import CRITICAL_PRIORITY
@@ -112,7 +113,7 @@ def test_a_node_that_shuts_down_ends_its_pods_in_order_and_takes_none(client: Cl
             (target,) = [one for one in found.conditions if one.type == "DisruptionTarget"]
             assert (target.status, target.reason) == ("True", "TerminationByKubelet")
         until(lambda: ready_condition(client, node).status == "False", "it is not ready")
-        assert ready_condition(client, node).message == "node is shutting down"
+        until(lambda: ready_condition(client, node).message == SHUT_DOWN_MESSAGE, "that was its last word")
         until(lambda: _events(client, node) >= {"NodeShutdown", "NodeNotReady"}, "the node's events")
         client.submit(a_pod(node, "late", "sleep", "1000"))
         late = in_phase(client, "late", "Failed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from rayched.api.agents import SHUT_DOWN_MESSAGE
 from rayched.nodes.agent.actions import PodEvent
 from rayched.nodes.agent.agent_metrics import AgentMetrics
 from rayched.nodes.agent.intake import PodIntake
@@ -69,15 +70,18 @@ class ShutdownManager:
 
     def turn(self, now: float) -> None:
         plan = self._plan
-        if plan is None or plan.is_over:
+        if plan is None:
             return
+        was_over = plan.is_over
         for uid, ending in plan.advance(now, [runner.life for runner in self._runners.values()]):
             runner = self._runners[uid]
             runner.life.tell(PodEvent("Normal", "Killing", ending.message))
             runner.life.end(ending)
             runner.step()
-        self._note_end(plan)
-
-    def _note_end(self, plan: ShutdownPlan) -> None:
-        if plan.is_over:
+        if not plan.is_over:
+            return
+        if not was_over:
             self._metrics.shutdown_ended.set_to_current_time()
+        if all(runner.has_ended for runner in self._runners.values()):
+            # Not at the end of the time that they have: a process that hangs is one that runs.
+            self._report.fault(_WHAT, SHUT_DOWN_MESSAGE)

@@ -1,6 +1,7 @@
 """Streams from this replica to the agents of nodes. Agents dial, so they need no open port, and may stand behind a firewall.
 
-    agent ── Attend ──▶ replica                 it waits for offers; its registration proves that the node is its own
+    agent ── Attend ──▶ replica                 it waits for offers; its registration proves that the node is its own, and has to
+                                                be in force before each of them
     agent ◀─ offer of a session ── replica      a client wants something of a pod of the node
     agent ── Serve, with that session ──▶ replica          one call a session carries frames both ways
     agent ◀─ that session has hung up ── replica           the client has left, which a call that nobody reads does not tell
@@ -29,6 +30,8 @@ from rayched.api.kinds import NODE
 from rayched.server.errors import ApiFailure, Code, forbidden_by_state, not_now, over_limit, superseded
 from rayched.server.objects import Objects, read_entry
 from rayched.server.rpc import Call
+from rayched.server.services.incarnations import Incarnations
+from rayched.server.services.watch_fence import NodeWatchFence
 from rayched.server.watching.open_streams import OpenStreams, shutting_down
 from rayched.server.watching.watch_hub import WatchHub
 from rayched.store.keys import ObjectKey
@@ -225,9 +228,13 @@ class NodeStreams:
         if before is not None:
             before.offers.end()
         agent = self._agents[request.node] = _Attendance(request.incarnation)
+        target = self.objects.target_of(NODE, "", request.node)
+        fence = NodeWatchFence(Incarnations(self.objects), target, request.incarnation)
         try:
             await call.write(StreamOffer())
             while (offer := await agent.offers.next()) is not None:
+                # It was let in a while ago, and a session is for whoever has the node now.
+                await fence.check(self._hub)
                 await call.write(offer)
         finally:
             if self._agents.get(request.node) is agent:
