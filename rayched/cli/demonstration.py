@@ -20,7 +20,7 @@ from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.real_nodes import RealNodes
 from rayched.cli.real_work import RUNS_PODS, RealWork, WorkFound
 from rayched.cli.rehearsal import Rehearsal, RehearsalFailed, apply_all, scratch_directory
-from rayched.cli.up_command import kubeconfig_command
+from rayched.cli.up_command import kubeconfig_command, page_address, ui_command
 from rayched.client.contexts import ContextError
 from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
@@ -99,6 +99,7 @@ class Demonstration:
                 contextlib.ExitStack() as owned,
             ):
                 note(f"{self.replicas} replicas are up; starting what runs pods")
+                note(f"the page is at {page_address(rehearsal.cluster)}: {ui_command(rehearsal.cluster)} opens it")
                 begun = _begin(rehearsal, directory, work, self.real_nodes, pki, owned)
                 if failed := _run(rehearsal, manifests, begun, self.pods, began):
                     raise RehearsalFailed("; ".join(failed))

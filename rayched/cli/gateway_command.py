@@ -115,11 +115,11 @@ def kubeconfig(
     if gateway_addresses is None and isinstance(chosen.files, TokenFiles):
         wrong(f"--gateway: is needed, as context {chosen.context} has a token, and its servers say where that is shown alone")
     if gateway_addresses is None:
-        urls = [_beside(endpoint, "http" if chosen.files is None else "https") for endpoint in chosen.endpoints]
+        urls = [gateway_beside(endpoint, "http" if chosen.files is None else "https") for endpoint in chosen.endpoints]
     else:
         urls = [part.strip().rstrip("/") for part in gateway_addresses.split(",")]
     for url in urls:
-        _check(url)
+        check_gateway(url)
     text = text_of(urls, namespace, chosen.files if urls[0].startswith("https") else None)
     if output is None:
         out(text.rstrip("\n"))
@@ -135,13 +135,14 @@ def kubeconfig(
     note(f"wrote {output}; use it with: kubectl --kubeconfig {output} get pods")
 
 
-def _beside(endpoint: str, scheme: str) -> str:
+def gateway_beside(endpoint: str, scheme: str) -> str:
     """The URL of the gateway beside a replica."""
     host, _, port = endpoint.rpartition(":")
     return f"{scheme}://{host}:{int(port) + GATEWAY_PORT_DISTANCE}"
 
 
-def _check(url: str) -> None:
+def check_gateway(url: str) -> None:
+    """Ends the command where it is no place of a gateway."""
     try:
         found = urlsplit(url)
         has_place = bool(found.hostname) and (found.port is None or found.port > 0)

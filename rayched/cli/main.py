@@ -65,6 +65,7 @@ _COMMANDS: dict[str, CommandPlace] = {
     "replica": CommandPlace("cluster_commands", "replica", "Run one replica in the foreground."),
     "gateway": CommandPlace("gateway_command", "gateway", "Serve the Kubernetes API, and a page to look at."),
     "kubeconfig": CommandPlace("gateway_command", "kubeconfig", "Print a kubeconfig for gateways."),
+    "ui": CommandPlace("ui_command", "ui", "Open the page in a browser, signed in as you."),
     "access": CommandPlace("access_commands", "access", "Show and change who has which role, and who is refused."),
     "token": CommandPlace("token_commands", "token", "Make, show and revoke bearer tokens."),
     "pki": CommandPlace("pki_commands", "pki", "Issue and revoke certificates."),

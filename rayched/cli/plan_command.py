@@ -68,6 +68,7 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    handed_over: Annotated[int | None, typer.Option("--handed-over", metavar="FD", min=0, hidden=True)] = None,
     output: Annotated[
         PlanOutput | None, typer.Option("--output", "-o", metavar="json", help="Print JSON.", show_default=False)
     ] = None,
@@ -91,7 +92,7 @@ def plan(
         if bool(add_nodes) != bool(like):
             fail("--add-nodes and --like belong together: how many nodes, and of which one's shape")
         results = read_manifests(filename, recursive=recursive, namespace=namespace) if filename else []
-        start = _start(server, kubectl)
+        start = _start(server, kubectl, handed_over)
         found = _planned(results, start, config, add_nodes or 0, like, drain or ())
         text = json.dumps({"revision": start.revision, **asdict(found)}, indent=2)
         if saved_as is not None:
@@ -112,10 +113,12 @@ def planned(results: Sequence[ReadResult], client: Client) -> WhatIfPlan:
     return _planned(results, from_cluster(client), None, 0, "", ())
 
 
-def _start(server: str | None, kubectl: list[str] | None) -> Start:
+def _start(server: str | None, kubectl: list[str] | None, descriptor: int | None) -> Start:
     # See _planned.
-    from rayched.cli.plan_inputs import from_cluster, from_kubectl
+    from rayched.cli.plan_inputs import from_cluster, from_descriptor, from_kubectl
 
+    if descriptor is not None:
+        return from_descriptor(descriptor)
     if kubectl:
         return from_kubectl(kubectl)
     with connected(server) as client:

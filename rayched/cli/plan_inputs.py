@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from rayched.actors.entry_points import load_entry_points
 from rayched.api import kinds
 from rayched.api.admission import admit_pod
@@ -17,6 +19,7 @@ from rayched.cli.manifests import read_manifests
 from rayched.cli.printing import fail, fail_all
 from rayched.cli.references import label_of
 from rayched.client.client import Client
+from rayched.client.plan_handover import PLAN_KINDS, PlanIncomplete, taken_over
 from rayched.configuration.configuration_file import ConfigurationErrors, load
 from rayched.framework.profile import Profile
 from rayched.framework.registry import RegistryError, merge
@@ -24,10 +27,9 @@ from rayched.plugins.in_tree import IN_TREE
 from rayched.replica.scheduler_settings import SchedulerSettingsError, read_scheduler_settings
 from rayched.scheduler.scheduler import Draws
 from rayched.v1.core_pb2 import Node, Pod
+from rayched.v1.services_pb2 import GetPlanBasisResponse
 from rayched.v1.workloads_pb2 import PriorityClass, RuntimeClass
 from rayched.whatif.cluster import Basis
-
-_KINDS = tuple(kind for kind in kinds.KINDS if kind is not kinds.EVENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,21 @@ class Start:
 def from_cluster(client: Client) -> Start:
     """Everything at the revision up to which the leader's scheduler has seen it."""
     found = client.plan_basis()
+    objects = [item for kind in PLAN_KINDS for item in client.list_all(kind, revision=found.revision).objects]
+    return _begun(found, objects)
+
+
+def from_descriptor(descriptor: int) -> Start:
+    """The same, as whoever started this process hands it over through an open file."""
+    try:
+        with open(descriptor, "rb") as file:
+            return _begun(*taken_over(file))
+    except (OSError, PlanIncomplete, DecodeError) as error:
+        fail(f"--handed-over {descriptor}: {error}")
+
+
+def _begun(found: GetPlanBasisResponse, objects: list[AnyObject]) -> Start:
     draws = Draws(found.seed, found.decisions, found.search_start)
-    objects = [item for kind in _KINDS for item in client.list_all(kind, revision=found.revision).objects]
     return Start(objects, Basis(draws, tuple(found.rows)), found.revision, found.configuration)
 
 

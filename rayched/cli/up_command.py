@@ -138,6 +138,7 @@ def _serve(cluster: LocalCluster, pki: LocalPki | None, start_seconds_max: float
         out(f"rayched is up at {','.join(cluster.addresses)}, etcd at {','.join(cluster.etcd_endpoints)}")
         if cluster.gateways:
             note(f"kubectl works with it, at {','.join(cluster.gateways)}: {kubeconfig_command(cluster)}")
+            note(f"the page is at {page_address(cluster)}: {ui_command(cluster)} opens it")
         if cluster.etcd is not None and (warning := cluster.etcd.binary.warning()):
             note(f"warning: {warning}")
         _stay(cluster, pki)
@@ -157,11 +158,30 @@ def kubeconfig_command(cluster: LocalCluster) -> str:
     words = ["rayched kubeconfig"]
     if cluster.tls is None:
         words += [f"--context {NO_CONTEXT}", f"--server {','.join(cluster.addresses)}"]
-    beside = [f"{_HOST}:{int(address.rpartition(':')[2]) + GATEWAY_PORT_DISTANCE}" for address in cluster.addresses]
-    if list(cluster.gateways) != beside:
+    if list(cluster.gateways) != _gateways_beside(cluster):
         scheme = "http" if cluster.tls is None else "https"
         words.append("--gateway " + ",".join(f"{scheme}://{address}" for address in cluster.gateways))
     return " ".join([*words, "-o rayched.kubeconfig"])
+
+
+def page_address(cluster: LocalCluster) -> str:
+    """Of the first replica's gateway."""
+    return f"{'http' if cluster.tls is None else 'https'}://{cluster.gateways[0]}/ui/"
+
+
+def ui_command(cluster: LocalCluster) -> str:
+    """What to type to see it, where the context of the cluster is current."""
+    words = ["rayched ui"]
+    if cluster.tls is None:
+        words += [f"--context {NO_CONTEXT}", f"--server {cluster.addresses[0]}"]
+    if cluster.gateways[0] != _gateways_beside(cluster)[0]:
+        words.append(f"--gateway {page_address(cluster).removesuffix('/ui/')}")
+    return " ".join(words)
+
+
+def _gateways_beside(cluster: LocalCluster) -> list[str]:
+    """Where they are unless somebody has said otherwise."""
+    return [f"{_HOST}:{int(address.rpartition(':')[2]) + GATEWAY_PORT_DISTANCE}" for address in cluster.addresses]
 
 
 def _local_pki(directory: Path, replicas: int) -> LocalPki:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import secrets
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from rayched.gateway.statuses import StatusFailure
 from rayched.gateway.token_judge import TokenJudge
 from rayched.page.page_front import Handler, PageFront
 from rayched.page.readers import PageReader, ReaderRefused
+from rayched.page.sign_in_codes import SignInCodes
 from rayched.pki.errors import PkiError
 from rayched.pki.tls_files import TlsFiles
 
@@ -31,6 +34,8 @@ DEFAULT_LISTEN: Final = "127.0.0.1:7620"
 _SHUTDOWN_SECONDS: Final = 2.0
 """What requests under way have; watches end at once."""
 _PORT_MAX: Final = 65_535
+_CODE_BYTES: Final = 32
+"""Random ones, of a code that signs in."""
 
 
 class GatewayError(Exception):
@@ -154,9 +159,10 @@ def _secured_page(
         except StatusFailure as failure:
             raise ReaderRefused(failure.code, failure.message) from None
         shown = hashlib.sha256(found.token.encode()).hexdigest() if found.token else found.serial
-        return PageReader(f"{found.uri} {shown}", client_of(found))
+        return PageReader(f"{found.uri} {shown}", client_of(found), found.token)
 
-    return PageFront(client, time.time, reader_of, tls.hosts, tls.files)
+    codes = SignInCodes(time.monotonic, partial(secrets.token_urlsafe, _CODE_BYTES))
+    return PageFront(client, time.time, reader_of, tls.hosts, tls.files, codes)
 
 
 def _application(tls: GatewayTls | None, page: PageFront, front: GatewayFront) -> web.Application:

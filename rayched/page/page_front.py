@@ -5,6 +5,7 @@
     GET  /ui/api/queue?namespace=      /ui/api/pod/NS/NAME     /ui/api/explain/NS/NAME
          /ui/api/node/NAME             /ui/api/select?selector=     /ui/api/replicas
     POST /ui/api/plan                  what-if (planning.py)
+    POST /ui/code    /ui/session       a one-time code for a token, and the token for the code (sign_in_codes.py)
 
 Everything reads. The page itself is told to everybody; what is below /ui/api/ and the stream is asked in the name of its reader
 (readers.py), and is 401 for whoever is nobody. All else is 404, and every answer has the headers of guarding.py.
@@ -28,6 +29,7 @@ from rayched.page.assets import PageAsset, read_assets
 from rayched.page.guarding import HEADERS, METHODS, refusal_of
 from rayched.page.planning import PlanRefused, PlanRunner, PlanWish
 from rayched.page.readers import PageReader, ReaderOf, ReaderRefused, ReadersFeeds
+from rayched.page.sign_in_codes import CODES_MAX, CodesFull, SignInCodes
 from rayched.page.streaming import TOPICS, PageStream
 from rayched.pki.tls_files import TlsFiles
 
@@ -36,6 +38,7 @@ _log = logging.getLogger(__name__)
 PLACE: Final = "/ui"
 STREAMS_MAX: Final = 64
 PLAN_BYTES_MAX: Final = 1 << 20
+_CODE_BYTES_MAX: Final = 1_024
 ANSWER_SECONDS: Final = 30.0
 _CACHED: Final = "public, max-age=31536000, immutable"
 _CODES: Final = {
@@ -69,16 +72,19 @@ class PageFront:
         reader_of: ReaderOf | None = None,
         hosts: frozenset[str] = frozenset(),
         tls: TlsFiles | None = None,
+        codes: SignInCodes | None = None,
     ) -> None:
         """`reader_of` None: nobody is asked who they are, and `client`'s rights are those of every reader. `clock` gives Unix
-        seconds. `hosts`: names of the gateway, in lower case. `tls`: what it shows to single replicas; None: there is no TLS."""
+        seconds. `hosts`: names of the gateway, in lower case. `tls`: what it shows to single replicas; None: there is no TLS.
+        `codes` None: nobody signs in."""
         self._client = client
         self._clock = clock
         self._reader_of = reader_of
         self._hosts = hosts
         self._tls = tls
+        self._codes = codes
         self._feeds = ReadersFeeds(clock)
-        self._plans = PlanRunner(client.endpoints)
+        self._plans = PlanRunner()
         self._assets = read_assets()
         self._streams = 0
         self._replica_clients: dict[str, AsyncClient] = {}
@@ -123,10 +129,14 @@ class PageFront:
         match parts, request.method:
             case ["api", "plan"], "POST":
                 return await self._plan(request)
+            case ["code"], "POST":
+                return await self._code(request)
+            case ["session"], "POST":
+                return await self._session(request)
             case ["api", "plan"], _:
                 raise _PageFailure(405, "a plan is asked for by POST")
             case _, "POST":
-                raise _PageFailure(405, "nothing but a plan is asked for by POST")
+                raise _PageFailure(405, "nothing but a plan and a sign-in is asked for by POST")
             case [""], _:
                 return _asset(self._assets.index, HEADERS["Cache-Control"])
             case ["static", version, *name], _ if version == self._assets.version and "/".join(name) in self._assets.files:
@@ -181,23 +191,47 @@ class PageFront:
             self._streams -= 1
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
-        if self._reader_of is not None:
-            await self._reader(request)
-            # Its process would ask with another's rights.
-            raise _PageFailure(
-                403, "what-if is not made here where replicas want certificates; `rayched plan` makes it in your name"
-            )
+        reader = await self._reader(request)
+        document = await _document(request, PLAN_BYTES_MAX)
         try:
-            body = await request.content.read(PLAN_BYTES_MAX + 1)
-            while len(body) <= PLAN_BYTES_MAX and (more := await request.content.read(PLAN_BYTES_MAX + 1)):
-                body += more
-            if len(body) > PLAN_BYTES_MAX:
-                raise _PageFailure(413, f"the body has more than {PLAN_BYTES_MAX} bytes")
-            return _json(200, await self._plans.run(PlanWish.of(json.loads(body))))
+            return _json(200, await self._plans.run(PlanWish.of(document), reader.client))
         except PlanRefused as error:
             raise _PageFailure(400, str(error)) from None
-        except (ValueError, RecursionError):
-            raise _PageFailure(400, "the body: want JSON") from None
+
+    async def _code(self, request: web.Request) -> web.StreamResponse:
+        reader = await self._reader(request)
+        if self._codes is None or not reader.token:
+            raise _PageFailure(409, "a code carries a token to the page, and this request has shown none")
+        try:
+            return _json(200, {"code": self._codes.issue(reader.token)})
+        except CodesFull:
+            raise _PageFailure(503, f"{CODES_MAX} codes wait for their pages, which is as many as may; try again") from None
+
+    async def _session(self, request: web.Request) -> web.StreamResponse:
+        document = await _document(request, _CODE_BYTES_MAX)
+        code = document.get("code") if isinstance(document, dict) else None
+        token = self._codes.redeem(code) if self._codes is not None and isinstance(code, str) else None
+        if token is None:
+            text = "the code has served already, is older than a minute, or is of another gateway; `rayched ui` makes a new one"
+            raise _PageFailure(403, text)
+        return _json(200, {"token": token})
+
+
+async def _document(request: web.Request, bytes_max: int) -> Any:
+    """The JSON of a body. Raises _PageFailure."""
+    body = b""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while len(body) <= bytes_max and (more := await request.content.read(bytes_max + 1)):
+                body += more
+    except TimeoutError:
+        raise _PageFailure(408, f"the body did not come within {ANSWER_SECONDS:g} s") from None
+    if len(body) > bytes_max:
+        raise _PageFailure(413, f"the body has more than {bytes_max} bytes")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise _PageFailure(400, "the body: want JSON") from None
 
 
 def _asset(asset: PageAsset, cached: str) -> web.Response:

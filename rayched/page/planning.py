@@ -1,7 +1,13 @@
 """What-if: `rayched plan` as a process of its own, of low priority, with a time and a memory of its own.
 
-What the page shows is what the command prints, since it is the command. Neither the gateway nor a replica waits for it, and it
-can be ended at any moment: it changes nothing.
+    replica ── pages of lists, asked for in the reader's name ──▶ gateway ── the same, by a socket ──▶ rayched plan
+
+What the page shows is what the command prints, since it is the command. What it starts from is asked for as the reader, so each
+of these calls is judged as theirs, and whoever may not plan is refused as by the command. The process reaches no replica: it
+needs no secret, and has no rights. Neither the loop nor a replica waits for it, it can be ended at any moment, and it changes
+nothing.
+
+Cost: a page of the cluster at a time; the rest is the process's.
 """
 
 from __future__ import annotations
@@ -9,11 +15,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from rayched.client.async_client import AsyncClient
+from rayched.client.plan_handover import handed_over
+from rayched.v1.services_pb2 import GetPlanBasisResponse
 
 PLAN_SECONDS: Final = 10.0
 ROWS_MAX: Final = 2_000
@@ -75,43 +85,76 @@ class PlanWish:
 class PlanRunner:
     """Makes one plan at a time."""
 
-    def __init__(self, endpoints: Sequence[str], seconds: float = PLAN_SECONDS) -> None:
-        self._endpoints = ",".join(endpoints)
+    def __init__(self, seconds: float = PLAN_SECONDS) -> None:
         self._seconds = seconds
         self._busy = False
 
-    async def run(self, wish: PlanWish) -> dict[str, Any]:
-        """What the command found, or the lines of its errors. Raises PlanRefused while another plan is being made."""
+    async def run(self, wish: PlanWish, client: AsyncClient) -> dict[str, Any]:
+        """What the command finds on the cluster as `client` may read it, or the lines of its errors. Raises ApiError, as where
+        the reader may not plan, and PlanRefused while another plan is being made."""
         if self._busy:
             raise PlanRefused("another plan is being made; try again when it is done")
         self._busy = True
+        command = " ".join(["rayched plan", *(option.replace("--filename=-", "-f FILE") for option in wish.options)])
         try:
-            return await self._run(wish)
+            async with asyncio.timeout(self._seconds) as limit:
+                # Before anything is started: who may not ask costs no process.
+                basis = await client.plan_basis()
+                return {"command": command, **await _planned(wish, client, basis)}
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return {"command": command, "errors": [f"the plan took longer than {self._seconds:g} s and was ended"]}
         finally:
             self._busy = False
 
-    async def _run(self, wish: PlanWish) -> dict[str, Any]:
-        command = " ".join(["rayched plan", *(option.replace("--filename=-", "-f FILE") for option in wish.options)])
+
+async def _planned(wish: PlanWish, client: AsyncClient, basis: GetPlanBasisResponse) -> dict[str, Any]:
+    """What the process made of it; ended with this, however this ends. Raises ApiError."""
+    own, its = socket.socketpair()
+    with own, its:
+        own.setblocking(False)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rayched.page.plan_process", "--output=json", f"--server={self._endpoints}", *wish.options),
+            *(sys.executable, "-m", "rayched.page.plan_process", "--output=json", f"--handed-over={its.fileno()}", *wish.options),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            pass_fds=(its.fileno(),),
         )
+        # Its end alone: once the process is gone nobody reads, and whoever writes finds out.
+        its.close()
+        telling = asyncio.create_task(_hand_over(own, client, basis))
+        ending = asyncio.create_task(process.communicate(wish.manifest.encode()))
         try:
-            async with asyncio.timeout(self._seconds):
-                out, errors = await process.communicate(wish.manifest.encode())
-        except TimeoutError:
-            return {"command": command, "errors": [f"the plan took longer than {self._seconds:g} s and was ended"]}
+            await asyncio.wait((telling, ending), return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                # What the process would say of it is that something is missing.
+                telling.result()
+            out, errors = await ending
         finally:
+            telling.cancel()
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        lines = errors.decode(errors="replace").splitlines()
-        if process.returncode not in _PLANNED:
-            lines = lines or [f"the plan ended with {process.returncode}"]
-            return {"command": command, "errors": [line.removeprefix("error: ") for line in lines[:_ERRORS_MAX]]}
-        return {"command": command, "exit_code": process.returncode, "notes": lines[:_ERRORS_MAX], **_bounded(json.loads(out))}
+            ending.cancel()
+            await asyncio.gather(telling, ending, return_exceptions=True)
+    lines = errors.decode(errors="replace").splitlines()
+    if process.returncode not in _PLANNED:
+        lines = lines or [f"the plan ended with {process.returncode}"]
+        return {"errors": [line.removeprefix("error: ") for line in lines[:_ERRORS_MAX]]}
+    return {"exit_code": process.returncode, "notes": lines[:_ERRORS_MAX], **_bounded(json.loads(out))}
+
+
+async def _hand_over(own: socket.socket, client: AsyncClient, basis: GetPlanBasisResponse) -> None:
+    """Writes what the plan starts from, a page after the other. Raises ApiError."""
+    loop = asyncio.get_running_loop()
+    with own:
+        async for piece in handed_over(client, basis):
+            try:
+                await loop.sock_sendall(own, piece)
+            except ConnectionError:
+                # The process has ended, and says why.
+                return
 
 
 def _bounded(plan: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Owner: the event loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
@@ -40,6 +40,8 @@ class PageReader:
     """Differs for each credential; no secret is in it."""
     client: AsyncClient
     """Asks in the reader's name."""
+    token: str = field(default="", repr=False)
+    """That the reader has shown; empty: a certificate, or nothing."""
 
 
 ReaderOf = Callable[[web.Request], Awaitable[PageReader]]

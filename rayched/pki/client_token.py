@@ -95,9 +95,14 @@ ShownByCaller: TypeAlias = ClientCertificate | ClientToken
 
 
 def _credentials(files: TokenFiles) -> Any:
-    ca, token = private_files.read(files.ca), private_files.read_private(files.token).decode(errors="replace").strip()
+    ca, call = private_files.read(files.ca), grpc.access_token_call_credentials(token_in(files))
+    return grpc.composite_channel_credentials(grpc.ssl_channel_credentials(root_certificates=ca), call)
+
+
+def token_in(files: TokenFiles) -> str:
+    """The token. Raises PkiError where it cannot be read, is none, or others can read it."""
+    token = private_files.read_private(files.token).decode(errors="replace").strip()
     if not any(token.startswith(begins) and len(token) == count for begins, count in _BEGINNINGS.items()) or not token.isascii():
         # Not what it has: whatever it is, it may be a secret.
         raise PkiError(f"{files.token}: holds no token; `rayched token create` makes one")
-    call = grpc.access_token_call_credentials(token)
-    return grpc.composite_channel_credentials(grpc.ssl_channel_credentials(root_certificates=ca), call)
+    return token

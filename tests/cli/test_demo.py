@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rayched.replica.cluster.free_ports import free_port
+from rayched.replica.settings import GATEWAY_PORT_DISTANCE
 from tests.cli.cluster import run_here, started, wait_until
 from tests.cli.test_processes import processes_with
 from tests.docs.markdown import ROOT
@@ -19,7 +20,7 @@ SECONDS_MAX = 240.0
 """Two replicas start, one is killed and started again."""
 
 
-@pytest.mark.row("B11")
+@pytest.mark.row("B11", "UI1")
 def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
     tmp_path: Path, configuration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +59,10 @@ def test_the_demo_that_keeps_its_cluster_names_commands_that_work_there(
             assert (result.code, bool(result.out)) == (0, True), (command, result.errors)
         for name in ("real-0", "real-1", "real-2"):
             assert processes_with(f"/pki/node/{name}/context.yaml"), "its agent has a certificate of its own"
+        (told,) = [line for line in errors.read_text().splitlines() if line.startswith("the page is at")]
+        assert told == f"the page is at https://127.0.0.1:{port + GATEWAY_PORT_DISTANCE}/ui/: rayched ui opens it"
+        signed_in = run_here(["ui", "--print"])
+        assert signed_in.code == 0 and "/ui/#code=" in signed_in.lines[0], signed_in.errors
         whose = "of two replicas and their gateways, an administrator, hollow nodes, and three agents"
         assert len([*tmp_path.rglob("tls.key")]) == 9, whose
         assert demo.end(signal.SIGINT, SECONDS_MAX) == 0

@@ -80,7 +80,7 @@ def test_a_reader_of_one_namespace_sees_nothing_of_another_though_others_look_as
     assert get("pod/team-b/web")[1]["error"].replace("/web", "/none") == get("pod/team-b/none")[1]["error"]
     assert ask(secured.url, "/ui/api/node/node-of-all", tls=operator).document["name"] == "node-of-all"
     plan = ask(secured.url, "/ui/api/plan", "POST", {}, headers={**headers, "Content-Type": "application/json"}, tls=nobody)
-    assert plan.status == 403 and "rayched plan" in plan.document["error"]
+    assert plan.status == 403 and "may not Scheduling.GetPlanBasis" in plan.document["error"]
 
 
 @pytest.mark.row("UI37")

@@ -192,14 +192,14 @@ def test_an_event_that_counts_further_is_one_event() -> None:
 @pytest.mark.row("UI28")
 def test_a_plan_that_takes_too_long_is_ended_and_says_so() -> None:
     async def play() -> None:
-        runner = PlanRunner([nobody()], seconds=0.05)
-        first = asyncio.create_task(runner.run(PlanWish(manifest="x")))
+        runner, client = PlanRunner(seconds=0.05), AsyncClient([nobody()])
+        first = asyncio.create_task(runner.run(PlanWish(manifest="x"), client))
         await asyncio.sleep(0)
         with pytest.raises(PlanRefused, match="another plan is being made"):
-            await runner.run(PlanWish())
+            await runner.run(PlanWish(), client)
         found = await first
         assert found["errors"] == ["the plan took longer than 0.05 s and was ended"]
         # And the next one may come.
-        assert (await runner.run(PlanWish(drain=("a",))))["command"] == "rayched plan --drain=a"
+        assert (await runner.run(PlanWish(drain=("a",)), client))["command"] == "rayched plan --drain=a"
 
     asyncio.run(play())

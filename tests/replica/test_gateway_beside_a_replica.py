@@ -7,6 +7,7 @@ import os
 import signal
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from rayched.cli.own_gateway_options import OwnGatewayOptions
 from rayched.client.client import Client
+from rayched.client.errors import ApiError
 from rayched.nodes.shapes import NodeShape, hollow_nodes
 from rayched.pki.tls_files import TlsFiles
 from rayched.replica.cluster.free_ports import free_port
@@ -25,8 +27,10 @@ from rayched.replica.cluster.local_start import wait_until_up
 from rayched.replica.gateway_keeper import GatewayKeeper, GatewayPlace
 from rayched.replica.ray.processes import alive, descendants
 from rayched.replica.settings import SettingsError
+from rayched.v1.access_pb2 import RoleBinding
 from rayched.v1.core_pb2 import Pod
-from tests.gateway.requests import ask
+from tests.cli.cluster import a_pod_text
+from tests.gateway.requests import HttpAnswer, ask
 from tests.replica.clusters import until_true
 
 pytestmark = pytest.mark.cluster
@@ -165,6 +169,54 @@ def test_a_gateway_without_memory_ends_and_begins_anew_by_itself(beside: Beside)
     finally:
         fed.stop()
     assert fed.pid is None and urlsplit(beside.url).port != port
+
+
+@pytest.mark.row("UI27")
+def test_a_plan_on_the_page_is_made_in_its_readers_name(beside: Beside) -> None:
+    tls = beside.cluster.tls
+    assert tls is not None
+    without_certificate = ssl.create_default_context(cafile=tls.ca)
+    domain = beside.client.who_am_i().identity.rpartition("/")[0]
+
+    def reader(name: str, role: str, *namespaces: str) -> dict[str, str]:
+        beside.client.grant(RoleBinding(subject=f"{domain}/{name}", role=role, namespaces=namespaces))
+        secret = beside.client.issue_token(f"{domain}/{name}").secret
+        return {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+
+    manifest = a_pod_text("planned", cpu="100m")
+
+    def planned(headers: dict[str, str], context: ssl.SSLContext = without_certificate) -> HttpAnswer:
+        return ask(beside.url, "/ui/api/plan", "POST", {"manifest": manifest}, headers, context)
+
+    def once_known(headers: dict[str, str]) -> HttpAnswer:
+        """A token that was just made is known once the replica has read of it; wrong ones are counted, so it is asked seldom."""
+        for _ in range(15):
+            answer = planned(headers)
+            if answer.status != 401:
+                return answer
+            time.sleep(0.5)
+        raise AssertionError(answer.document)
+
+    refused = once_known(reader("vera", "viewer", "default"))
+    assert refused.status == 403 and f"{domain}/vera may not Scheduling.GetPlanBasis" in refused.document["error"]
+    # Who may ask what a plan begins with, and may not read nodes.
+    refused = once_known(reader("vito", "viewer", "*"))
+    assert refused.status == 403 and f"{domain}/vito may not Submission.List" in refused.document["error"]
+    operator = reader("olga", "operator")
+    once_known(operator)
+    (node,) = [one.metadata.name for one in beside.client.list("nodes")]
+    for headers, context in ((operator, without_certificate), ({"Content-Type": "application/json"}, beside.tls)):
+        found: dict[str, Any] = {}
+        deadline = time.monotonic() + 240.0
+        while "exit_code" not in found and time.monotonic() < deadline:
+            # A busy host takes longer than a plan of the page may.
+            found = planned(headers, context).document
+        assert [(one["pod"], one["node_name"]) for one in found["placements"]] == [("default/planned", node)]
+    gateway = beside.pid()
+    assert gateway is not None
+    until_true(lambda: not [pid for pid in descendants(gateway) if alive(pid)], WAIT_SECONDS, "a plan's process goes on")
+    with pytest.raises(ApiError, match="not found"):
+        beside.client.get("pod", "planned")
 
 
 TLS = TlsFiles.within(Path("/tls"))

@@ -5,6 +5,7 @@ import { NodeColumns } from "./columns.js";
 import { toggleAll } from "./figure.js";
 import { address, parse } from "./route.js";
 import { Samples } from "./series.js";
+import { signInByCode } from "./session.js";
 import { Stream } from "./stream.js";
 import { clockTime } from "./text.js";
 import { EventsView } from "./views/events.js";
@@ -120,6 +121,12 @@ function tellProblem() {
   setText(place, state.problem ? `What is shown may be old: ${state.problem}` : denied);
 }
 
+// What has come by an address with a code is signed in before it asks for anything.
+async function arrive() {
+  await signInByCode();
+  show();
+}
+
 // A page that is older than the gateway loads itself anew, once for each version.
 function renew(version) {
   const own = document.querySelector('meta[name="rayched-version"]').content;
@@ -150,8 +157,8 @@ replace(document.getElementById("views"), LINKS.map(([text, name]) => el("a", { 
 
 const stream = new Stream("/ui/stream?topics=usage,status,leader,events", take, down);
 globalThis.rayched = { state, view, stream };
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => (location.hash.startsWith("#code=") ? arrive() : show()));
 addEventListener("keydown", keys);
 addEventListener("resize", () => view?.update?.("all", null));
-show();
+await arrive();
 stream.open();
