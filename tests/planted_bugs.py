@@ -154,7 +154,7 @@ GROUP_ROOMS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Bugs of room that is made for groups, in the same form (core/test_group_preemption.py, core/test_victims_of_groups.py)."""
 
-OF_WORLDS: Final = (*BUGS, *SIMULATED, *GROUPS, "a unit ends in part")
+OF_WORLDS: Final = (*BUGS, *SIMULATED, *GROUPS, "a unit ends in part", "a group spares nobody")
 """Those that simulated worlds are to notice."""
 
 SWITCHES: Final[Mapping[str, str]] = MappingProxyType({"beliefs never end": "rayched.store.fencing:Fence.RULE_BELIEF_ENDS"})

@@ -10,7 +10,7 @@ order makes each check a matter of one pass:
 * **S5** epochs rise (terms.py).
 * **S8** hard constraints hold (bindings_judged.py).
 * **S9** a victim has a recorded preemptor (victims.py), which had no room without it (room_judged.py).
-* **P1** to **P14** groups are whole, plans are kept, and victims needed (groups_judged.py, plans_judged.py, group_victims.py).
+* **P1** to **P15** groups are whole, plans are kept, and victims needed (groups_judged.py, plans_judged.py, group_victims.py).
 * **S12** what was deleted does not come back, and what is being deleted stays so.
 
 The auditor is told which submissions were acknowledged, which deletions were asked for and which were acknowledged.

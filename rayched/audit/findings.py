@@ -28,6 +28,7 @@ INVARIANTS: Final = {
     "condition_wrong": "P9",
     "unit_split": "P10",
     "useless_victim": "P11",
+    "needless_victim": "P15",
     "group_mixed": "P13",
     "gate_passed": "P14",
     "unreadable": "the store",
@@ -72,6 +73,8 @@ class Findings:
     """Members ended for want of members, or of a group that ends as a whole, while others of their group go on."""
     useless_victim: int = 0
     """Pods told to end for a group that waits for nothing any more."""
+    needless_victim: int = 0
+    """A pod told to end for a group of which no member goes to its node."""
     group_mixed: int = 0
     """Members bound that differ in what they must have in common."""
     gate_passed: int = 0

@@ -3,6 +3,8 @@
 * **P10** a victim of a group has a lower priority than the group, which may preempt; of a group of mode `all` no member goes on
   that ran when it was decided. The pods, the group they end for and its nominations are written in one transaction.
 * **P11** nobody is told to end for a group of which no member waits any more, or which a plan binds already.
+* **P15** a pod that ends by itself for a group was in the way of a member: one is nominated to its node. Where it, or a member,
+  says anything of pods on other nodes, it may have been in the way from there.
 
 What comes between the decision and its commit breaks nothing. Cost: O(members) for each group of mode `all` that loses one.
 """
@@ -91,12 +93,26 @@ class GroupVictimJudge:
         if spec.preemption_policy == "Never" or any(pod.spec.priority >= spec.priority for pod in victims):
             policy = spec.preemption_policy or "PreemptLowerPriority"
             self._findings.add("wrong_victim", f"{words}, priority {spec.priority}, {policy}, ended pods that it may not end")
+        self._judge_places(name, victims, words)
         plan = self._plans.of(name)
         waits = any(_waits(pod) for uid in self._members[name] if (pod := self._pods.get(uid)) is not None)
         is_bound = plan is not None and plan.revision <= decided_at
         if is_bound or (not waits and self._left.get(name, 0) <= decided_at):
             why = "is bound by a plan" if is_bound else "has no member that waits"
             self._findings.add("useless_victim", f"{words} {why}, and {len(victims)} pods are told to end for it")
+
+    def _judge_places(self, name: str, victims: list[Pod], words: str) -> None:
+        """Nobody ends on a node that no member goes to."""
+        members = [pod for uid in self._members[name] if (pod := self._pods.get(uid)) is not None]
+        if any(map(_has_rules, members)):
+            return
+        nodes = {pod.status.nominated_node_name for pod in members if _waits(pod)}
+        for pod in victims:
+            loser = self._groups.get(group) if (group := _group_of(pod)) else None
+            ends_alone = not group or (loser is not None and not loser.spec.disruption_mode.HasField("all"))
+            if ends_alone and pod.spec.node_name not in nodes and not pod.spec.HasField("affinity"):
+                where = f"{pod.metadata.namespace}/{pod.metadata.name} on {pod.spec.node_name}, where none of its members goes"
+                self._findings.add("needless_victim", f"{words} ended {where}")
 
 
 def _group_of(pod: Pod) -> str:
@@ -118,3 +134,8 @@ def _waits(pod: Pod) -> bool:
 
 def _goes_on(pod: Pod | None) -> bool:
     return pod is not None and _runs(pod) and not pod.metadata.HasField("deletion_timestamp")
+
+
+def _has_rules(pod: Pod) -> bool:
+    """Whether it matters to the pod who is on other nodes."""
+    return pod.spec.HasField("affinity") or len(pod.spec.topology_spread_constraints) > 0

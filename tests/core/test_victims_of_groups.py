@@ -33,6 +33,14 @@ def a_whole_group_in_the_way() -> Replica:
     return leader
 
 
+def pods_on_nodes_that_no_member_needs() -> Replica:
+    leader = a_leader({f"n{number}": full_of(f"low-{number}", cpu="3") for number in range(4)})
+    put_group(leader.store, a_group(least=2, priority=10))
+    put_members(leader.store, 2, cpu="3", priority=10)
+    leader.settle()
+    return leader
+
+
 def others_bind_the_members_between_two_batches() -> Replica:
     n_nodes = VICTIMS_AT_ONCE + 8
     leader = a_leader({f"n{number}": full_of(f"low-{number}", cpu="3") for number in range(n_nodes)})
@@ -52,6 +60,7 @@ def others_bind_the_members_between_two_batches() -> Replica:
 
 
 HISTORIES: dict[str, tuple[Callable[[], Replica], str]] = {
+    "a group spares nobody": (pods_on_nodes_that_no_member_needs, "needless_victim"),
     "a unit ends in part": (a_whole_group_in_the_way, "unit_split"),
     "victims end for nobody": (others_bind_the_members_between_two_batches, "useless_victim"),
 }
@@ -87,6 +96,7 @@ def test_a_victim_has_a_lower_priority_and_goes_for_a_group_that_waits(
     judge.group_changed("default/train", group, LeaderWrite(), 2)
     member = pods["u1"] = Pod(metadata={"namespace": "default", "name": "m1"}, spec={"priority": priority})
     member.spec.scheduling_group.pod_group_name = "train"
+    member.status.nominated_node_name = "n"
     judge.pod_changed("u1", member, 3)
     if plan_at:
         judge.plans.written("default/train", _plan(), _write("group-plan", plan_at - 1), plan_at, ("g", 2))
@@ -96,6 +106,43 @@ def test_a_victim_has_a_lower_priority_and_goes_for_a_group_that_waits(
     judge.victims.ended(victim, _write("preempt", 10))
     judge.revision_over(12)
     assert [kind for kind, count in findings.counts().items() if count] == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("nominated", "rules", "whole", "found"),
+    [
+        ("n", "", False, 0),
+        ("other", "", False, 1),
+        ("other", "of the victim", False, 0),
+        ("other", "of a member", False, 0),
+        ("other", "", True, 0),
+    ],
+)
+def test_a_victim_was_in_the_way_of_a_member(nominated: str, rules: str, whole: bool, found: int) -> None:
+    findings, pods = Findings(), dict[str, Pod]()
+    judge = GroupJudge(findings, roomy(), pods)
+    group = PodGroup(metadata={"uid": "g"}, spec={"priority": 10})
+    group.spec.scheduling_policy.gang.min_count = 1
+    judge.group_changed("default/train", group, LeaderWrite(), 2)
+    loser = PodGroup(metadata={"uid": "l"})
+    if whole:
+        loser.spec.disruption_mode.all.SetInParent()
+    judge.group_changed("default/batch", loser, LeaderWrite(), 2)
+    member = pods["u1"] = Pod(metadata={"namespace": "default", "name": "m1"}, spec={"priority": 10})
+    member.spec.scheduling_group.pod_group_name = "train"
+    member.status.nominated_node_name = nominated
+    victim = Pod(metadata={"namespace": "default", "name": "low"}, spec={"node_name": "n"})
+    victim.spec.scheduling_group.pod_group_name = "batch"
+    victim.status.conditions.add(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    if rules == "of the victim":
+        victim.spec.affinity.pod_anti_affinity.SetInParent()
+    if rules == "of a member":
+        member.spec.topology_spread_constraints.add(topology_key="zone")
+    judge.pod_changed("u1", member, 3)
+    judge.group_changed("default/train", group, _write("group", 10), 12)
+    judge.victims.ended(victim, _write("preempt", 10))
+    judge.revision_over(12)
+    assert findings.needless_victim == findings.total == found, findings.first
 
 
 def _write(op: str, decided_at: int) -> LeaderWrite:

@@ -5,7 +5,7 @@
 | L1 | no group waits whose missing members, all alike, fit together; each that may be tried is in the leader's queue |
 | P8 | some time after the healing no plan is left |
 
-P1 to P14 are the auditor's, at each revision. In two of three such worlds the scheduler takes it that the store takes few keys in
+P1 to P15 are the auditor's, at each revision. In two of three such worlds the scheduler takes it that the store takes few keys in
 one transaction, so that groups are bound by plans, two members at a time. Then the worst is planned for the moments when a plan
 is sent, was written, and is carried out: its leader dies or hangs, a node or a member goes, the group changes or goes.
 """

@@ -42,6 +42,7 @@ SHOWS_AS = {
     "failed members count": {"P1"},
     "a release ends half a group": {"P10"},
     "a unit ends in part": {"P10"},
+    "a group spares nobody": {"P15"},
 }
 
 SHOWED_AT = {

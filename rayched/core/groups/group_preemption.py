@@ -143,6 +143,12 @@ class GroupPreemption:
                 if (harm is None or losses.harms(unit, harm)) and trial.comes_back(unit):
                     del gone[unit]
                     losses.spared(unit)
+        if self.RULE_VICTIMS_ARE_NEEDED:
+            # Members may have moved since it was asked about these.
+            for unit in trial.in_nobodys_way(gone):
+                trial.put_back(unit)
+                del gone[unit]
+                losses.spared(unit)
         if losses.are_too_many():
             return None if len(off) < len(found.units) else "hard disruption budgets protect the pods that would have to go."
         units = list(gone)
@@ -178,8 +184,8 @@ class _RoomTrial:
         self.attempts: dict[str, Attempt] = {}
         """Of the members that are placed, by uid."""
         templates = {member.template for member in asked.members}
-        self._has_rules = any(template.mentions_labels for template in templates)
-        """Where one goes may depend on who is on other nodes."""
+        self._members_have_rules = self._has_rules = any(template.mentions_labels for template in templates)
+        """Where one goes may depend on who is on other nodes; `_has_rules`: as victims say so, too."""
         self._is_mixed = len(templates) > 1
 
     def take_off(self, victims: Iterable[Victim]) -> None:
@@ -209,7 +215,7 @@ class _RoomTrial:
         moved = [uid for uid, attempt in self.attempts.items() if self._has_rules or attempt.node_name in nodes]
         before = {uid: self.attempts[uid].node_name for uid in moved}
         self._lift(moved)
-        self._bind(unit)
+        self.put_back(unit)
         if self._lower(moved, {}):
             return True
         if (self._is_mixed or self._has_rules) and self._all_anew(before):
@@ -220,6 +226,23 @@ class _RoomTrial:
         if not self._lower([uid for uid in before if uid not in self.attempts], before):
             raise NoRoomInTime("the members did not find back to where they were")
         return False
+
+    def in_nobodys_way(self, units: Iterable[VictimUnit]) -> list[VictimUnit]:
+        """Those with no member on their nodes, where neither they nor members care who is on other nodes."""
+        if self._members_have_rules:
+            return []
+        taken = {attempt.node_name for attempt in self.attempts.values()}
+        return [
+            unit
+            for unit in units
+            if not any(victim.pod.template.has_affinity or victim.pod.node_name in taken for victim in unit.victims)
+        ]
+
+    def put_back(self, unit: VictimUnit) -> None:
+        """It stays, and nobody moves for it."""
+        for victim in unit.victims:
+            pod = self._off.pop(victim.uid)
+            self._snapshot.bind(victim.uid, pod.template, pod.node_name, terminating=pod.terminating, facts=pod.facts)
 
     def end(self) -> None:
         """As if it had never been."""
@@ -239,11 +262,6 @@ class _RoomTrial:
         work.spend()
         if work.now() >= self._until:
             raise NoRoomInTime(f"finding room for the group takes more than {ATTEMPT_SECONDS:g} s of the scheduler's time")
-
-    def _bind(self, unit: VictimUnit) -> None:
-        for victim in unit.victims:
-            pod = self._off.pop(victim.uid)
-            self._snapshot.bind(victim.uid, pod.template, pod.node_name, terminating=pod.terminating, facts=pod.facts)
 
     def _unbind(self, unit: VictimUnit) -> None:
         for victim in unit.victims:
