@@ -145,7 +145,7 @@ def _failovers(kinds: list[str], rate: float) -> tuple[list[Pause], list[str]]:
                     binding = rehearsal.first_binding_after(fault, _SEARCH_SECONDS)
                     pauses.append(Pause(kind, None if binding is None else binding.seconds - fault.seconds))
                     rehearsal.revive()
-                    bar.advance(bar.task_ids[0])
+                    bar.advance()
             load.stop()
             rehearsal.acknowledged += load.acknowledged
             rehearsal.wait_until_bound(len(load.acknowledged), 30.0)

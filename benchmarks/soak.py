@@ -104,7 +104,7 @@ class _Run:
                     self._given.kills + 1
                 ):
                     self._kill()
-                bar.update(bar.task_ids[0], completed=min(seconds, now - self._began))
+                bar.reach(min(seconds, now - self._began))
                 time.sleep(0.1)
 
     def finish(self) -> None:

@@ -46,10 +46,10 @@ def _run(directory: Path) -> int:
         began = time.monotonic()
         half = len(pods) // 2
         with printing.progress("submitted", len(pods)) as bar:
-            rehearsal.submit(pods[:half], lambda done: bar.advance(bar.task_ids[0], done))
+            rehearsal.submit(pods[:half], bar.advance)
             rehearsal.wait_until_bound(half // 2, _SECONDS_MAX)
             kill = rehearsal.kill_leader()
-            rehearsal.submit(pods[half:], lambda done: bar.advance(bar.task_ids[0], done))
+            rehearsal.submit(pods[half:], bar.advance)
         binding = rehearsal.first_binding_after(kill, 20.0)
         last = _wait_until_quiet(rehearsal, len(pods))
         verdict = rehearsal.verdict()

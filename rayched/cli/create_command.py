@@ -10,8 +10,8 @@ import typer
 from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.cli.connection import ObjectFailures, connected
-from rayched.cli.manifests import judged_here, namespace_hint, read_manifests
-from rayched.cli.options import DryRunBy, DryRunOption, Namespace, Recursive, Server
+from rayched.cli.manifests import judged_here, named_manifests, namespace_hint
+from rayched.cli.options import DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Server
 from rayched.cli.output_formats import OutputOption, output_format
 from rayched.cli.printing import note, out, wrong
 from rayched.cli.references import kind_named, label_of
@@ -20,15 +20,13 @@ from rayched.client.errors import ApiError
 from rayched.v1.core_pb2 import Namespace as NamespaceObject
 from rayched.v1.workloads_pb2 import Object, PriorityClass
 
-_FORMS = "name what to create: -f FILE, `namespace NAME`, or `priorityclass NAME --value N`"
+_FORMS = "name what to create: -f FILE, -k DIR, `namespace NAME`, or `priorityclass NAME --value N`"
 
 
 def create(
     words: Annotated[list[str] | None, typer.Argument(metavar="TYPE NAME", hidden=True)] = None,
-    filename: Annotated[
-        list[str] | None,
-        typer.Option("--filename", "-f", metavar="FILE|DIR|URL|-", help="Manifests. May be repeated.", show_default=False),
-    ] = None,
+    filename: Files = None,
+    kustomize: Kustomize = "",
     namespace: Namespace = "",
     server: Server = None,
     recursive: Recursive = False,
@@ -46,12 +44,12 @@ def create(
       rayched create priorityclass urgent --value 1000
     """
     form = output_format(output)
-    if bool(words) == bool(filename) or (words and len(words) != 2):
+    if bool(words) == bool(filename or kustomize) or (words and len(words) != 2):
         wrong(_FORMS)
     if words:
         made = [(_made(words[0], words[1], value), "")]
     else:
-        results = read_manifests(filename or [], recursive=recursive, namespace=namespace)
+        results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
         made = [(result.object, result.source) for result in results]
     failures = ObjectFailures()
     created: list[AnyObject] = []

@@ -11,13 +11,14 @@ import typer
 
 from rayched.api import kinds
 from rayched.cli.connection import ObjectFailures, connected
-from rayched.cli.manifests import read_manifests
+from rayched.cli.manifests import named_manifests
 from rayched.cli.options import (
     AllNamespaces,
     DryRunBy,
     DryRunOption,
     FieldSelector,
     IgnoreNotFound,
+    Kustomize,
     Namespace,
     OfManifests,
     Recursive,
@@ -37,6 +38,7 @@ _WAIT_SECONDS = 0.1
 def delete(
     words: Annotated[list[str] | None, typer.Argument(metavar="OBJECT", hidden=True)] = None,
     filename: OfManifests = None,
+    kustomize: Kustomize = "",
     namespace: Namespace = "",
     server: Server = None,
     selector: Selector = "",
@@ -62,16 +64,16 @@ def delete(
       rayched delete pods -A --field-selector status.phase=Pending
       rayched delete -f examples/
     """
-    if bool(words) == bool(filename):
-        wrong("name what to delete: TYPE NAME, TYPE/NAME, or -f FILE")
-    if filename and (selector or field_selector or delete_all or all_namespaces):
-        wrong("-f cannot be combined with a selector, --all or --all-namespaces")
+    if bool(words) == bool(filename or kustomize):
+        wrong("name what to delete: TYPE NAME, TYPE/NAME, -f FILE, or -k DIR")
+    if not words and (selector or field_selector or delete_all or all_namespaces):
+        wrong("-f and -k cannot be combined with a selector, --all or --all-namespaces")
     if dry_run is DryRunBy.server:
         wrong("--dry-run=server: the server judges no deletion beforehand; --dry-run=client looks whether the objects are there")
     if now and grace_period >= 0:
         wrong("--now and --grace-period: only one of them is possible")
     grace_period = 1 if now else 0 if force and grace_period < 0 else grace_period
-    named = list(_of_manifests(filename, namespace, recursive)) if filename else []
+    named = [] if words else list(_of_manifests(filename, kustomize, namespace, recursive))
     failures = ObjectFailures()
     deadline = time.monotonic() + seconds_of("--timeout", timeout)
     with connected(server) as client:
@@ -93,8 +95,8 @@ def delete(
     failures.end()
 
 
-def _of_manifests(names: list[str], namespace: str, recursive: bool) -> Iterator[NamedObject]:
-    for result in read_manifests(names, recursive=recursive, namespace=namespace, warnings=False):
+def _of_manifests(filename: list[str] | None, kustomize: str, namespace: str, recursive: bool) -> Iterator[NamedObject]:
+    for result in named_manifests(filename, kustomize, recursive=recursive, namespace=namespace, warnings=False):
         kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
         yield NamedObject(kind, metadata.namespace or DEFAULT_NAMESPACE if kind.namespaced else "", metadata.name)
 

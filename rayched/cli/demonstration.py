@@ -170,7 +170,7 @@ def _run(rehearsal: Rehearsal, manifests: list[AnyObject], work: RealWork | None
     with printing.progress("bound", expected) as bar:
 
         def advance(bound: int) -> None:
-            bar.advance(bar.task_ids[0], bound)
+            bar.advance(bound)
 
         rehearsal.submit(load[:half])
         if not rehearsal.wait_until_bound(examples + half // 2, _STEP_SECONDS_MAX):

@@ -13,9 +13,8 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject, Kind
 from rayched.api.manifest import write_text
 from rayched.cli.connection import ObjectFailures, connected
-from rayched.cli.manifests import judged_here, namespace_hint, read_manifests
-from rayched.cli.object_commands import Files
-from rayched.cli.options import DryRunBy, DryRunOption, Namespace, Recursive, Server
+from rayched.cli.manifests import judged_here, named_manifests, namespace_hint
+from rayched.cli.options import DryRunBy, DryRunOption, Files, Kustomize, Namespace, Recursive, Server
 from rayched.cli.printing import failing_with, note, out
 from rayched.cli.references import DEFAULT_NAMESPACE, label_of
 from rayched.client.client import Client
@@ -27,7 +26,8 @@ _FAILED: Final = 2
 
 
 def diff(
-    filename: Files,
+    filename: Files = None,
+    kustomize: Kustomize = "",
     namespace: Namespace = "",
     server: Server = None,
     recursive: Recursive = False,
@@ -42,7 +42,7 @@ def diff(
     """
     differs = False
     with failing_with(_FAILED):
-        results = read_manifests(filename, recursive=recursive, namespace=namespace)
+        results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
         failures = ObjectFailures()
         with connected(server) as client:
             for result in results:
@@ -90,7 +90,8 @@ def _text(item: AnyObject) -> str:
 
 
 def replace(
-    filename: Files,
+    filename: Files = None,
+    kustomize: Kustomize = "",
     namespace: Namespace = "",
     server: Server = None,
     recursive: Recursive = False,
@@ -106,7 +107,7 @@ def replace(
     A manifest with metadata.resourceVersion is refused where somebody else has changed the object since. Of a pod give what
     `rayched get -o yaml` prints: what the server has filled in is part of it.
     """
-    results = read_manifests(filename, recursive=recursive, namespace=namespace)
+    results = named_manifests(filename, kustomize, recursive=recursive, namespace=namespace)
     failures = ObjectFailures()
     with connected(server) as client:
         for result in results:

@@ -107,7 +107,7 @@ def _drain(client: Client, target: NamedObject, ways: Ways, pod_selector: str) -
         note(f"Warning: {line}")
     drain = NodeDrain(client, ways, choice.pods, out, note)
     with progress(f"draining {target.name}", len(choice.pods)) as bar:
-        drained = drain.run(lambda: bar.advance(bar.task_ids[0]))
+        drained = drain.run(bar.advance)
     for line in drain.failures:
         note(f"error: {target}: {line}")
     if drained:

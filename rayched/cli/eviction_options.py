@@ -40,7 +40,7 @@ class EvictionOptions:
         int, typer.Option(metavar="SECONDS", help="Grace of pods that a soft threshold ends; negative: their own.")
     ] = 0
     eviction_minimum_reclaim: Annotated[
-        str, typer.Option(metavar=_VALUES, help="So far above a threshold eviction goes on.", show_default=False)
+        str, typer.Option(metavar=_VALUES, help="Evict until this much above a threshold is free.", show_default=False)
     ] = ""
     eviction_pressure_transition_period: Annotated[
         str, typer.Option(metavar="DURATION", help="A condition of pressure holds so long after it was seen last.")

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from rayched.cli.connection import connected
-from rayched.cli.options import Server
+from rayched.cli.options import NamespaceOfPod, Server
 from rayched.cli.pod_references import container_of, pod_name, pod_of
 from rayched.cli.printing import note, raw, raw_error, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
@@ -28,9 +28,7 @@ def execute(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND [ARG...]", hidden=True)] = None,
     container: Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")] = "",
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
-    ] = DEFAULT_NAMESPACE,
+    namespace: NamespaceOfPod = DEFAULT_NAMESPACE,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Allocate a terminal.")] = False,
     token_file: TokenFile = None,

@@ -10,9 +10,10 @@ import grpc
 import typer
 from google.protobuf.json_format import MessageToDict
 
+from rayched.api.kinds import KINDS
 from rayched.cli.connection import connected
 from rayched.cli.explanations import ExplanationPage, group_lines
-from rayched.cli.options import Server
+from rayched.cli.options import NamespaceOfPod, Server
 from rayched.cli.printing import fail, out, out_json
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
@@ -22,6 +23,7 @@ from rayched.v1.services_pb2 import PendingPod
 GROUP_KINDS = ("podgroup", "podgroups", "pg")
 NODES_SHOWN = 10
 NODES_GROUPED = 500
+_TYPES = frozenset(word for kind in KINDS for word in (kind.singular, kind.plural, *kind.short_names))
 
 
 class ExplainOutput(enum.StrEnum):
@@ -33,9 +35,7 @@ class ExplainOutput(enum.StrEnum):
 
 def explain(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
-    ] = DEFAULT_NAMESPACE,
+    namespace: NamespaceOfPod = DEFAULT_NAMESPACE,
     server: Server = None,
     why_not: Annotated[
         list[str] | None,
@@ -73,7 +73,12 @@ def explain(
     limit = NODES_GROUPED if nodes is None else nodes
     with connected(server) as client:
         everything = output is ExplainOutput.json or bool(why_not)
-        found = client.explain(pod, namespace, nodes=why_not or (), limit=0 if everything else limit)
+        try:
+            found = client.explain(pod, namespace, nodes=why_not or (), limit=0 if everything else limit)
+        except ApiError as error:
+            if error.code is grpc.StatusCode.NOT_FOUND and _is_field(pod):
+                fail(f"{error.message}; explain says why a pod is where it is; the fields of manifests are in docs/manifests.md")
+            raise
         waiting = None if found.node else _waiting(client, namespace, pod)
     if output is ExplainOutput.json:
         document = MessageToDict(found, always_print_fields_with_no_presence=True)
@@ -88,6 +93,12 @@ def explain(
     out("\n".join(explanation.lines(f"{namespace}/{pod}", of=len(found.verdicts) if why_not else found.nodes)))
     if output is not ExplainOutput.wide and explanation.has_scores:
         out("\nPoints are scores (0 to 100) times weights; -o wide shows the scores.")
+
+
+def _is_field(word: str) -> bool:
+    """kubectl's `explain pod.spec.nodeName` is about fields."""
+    kind, dot, _ = word.partition(".")
+    return bool(dot) and kind.lower() in _TYPES
 
 
 def _explain_group(name: str, namespace: str, server: Server, output: ExplainOutput | None) -> None:

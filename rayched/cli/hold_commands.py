@@ -10,8 +10,8 @@ import typer
 from rayched.api.kinds import JOB, POD
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.following import WEEK_SECONDS, code_of, follow_job, follow_pod
-from rayched.cli.node_commands import All, some
-from rayched.cli.options import Namespace, Selector, Server, Words, seconds_of
+from rayched.cli.node_commands import some
+from rayched.cli.options import All, Namespace, Selector, Server, Words, seconds_of
 from rayched.cli.printing import fail, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, references, targets
 from rayched.client.client import Client

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rayched.cli.connection import connected
-from rayched.cli.options import Server, seconds_of
+from rayched.cli.options import NamespaceOfPod, Server, seconds_of
 from rayched.cli.pod_references import container_names, container_of, pod_name, pod_of
 from rayched.cli.printing import note, raw, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
@@ -24,9 +24,7 @@ _CONTAINERS_MAX = 16
 def logs(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
     container: Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")] = "",
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
-    ] = DEFAULT_NAMESPACE,
+    namespace: NamespaceOfPod = DEFAULT_NAMESPACE,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")] = False,
     previous: Annotated[bool, typer.Option("--previous", "-p", help="Print the log of the previous attempt.")] = False,
     tail: Annotated[int, typer.Option("--tail", metavar="N", help="Print the last N lines; -1: all.")] = -1,
@@ -43,12 +41,12 @@ def logs(
 
     \b
       rayched logs web                    of its only container
-      rayched logs web -c main -f         go on with what comes
+      rayched logs web -c main -f         keep printing what comes
       rayched logs web -p --tail 20       the last lines of the attempt before
       rayched logs pod/web --since 5m --timestamps
 
     The text goes to standard output as it is. Logs lie on the pod's node, 50 MiB a container at most, until the pod is deleted;
-    -f goes on over a restart of the node's agent.
+    -f continues over a restart of the node's agent.
     """
     options = _options(tail, since, since_time, limit_bytes)
     if all_containers and container:

@@ -21,7 +21,7 @@ from rayched.replica.log_lines import TextLine
 from rayched.replica.source_commit import UNKNOWN, source_commit
 
 _COMMANDS: dict[str, CommandPlace] = {
-    "apply": CommandPlace("object_commands", "apply", "Create or change objects as manifests say."),
+    "apply": CommandPlace("apply_command", "apply", "Create or change objects as manifests say."),
     "diff": CommandPlace("diff_command", "diff", "Show what `apply` would change, changing nothing."),
     "create": CommandPlace("create_command", "create", "Create objects; one that is there already is an error."),
     "replace": CommandPlace("diff_command", "replace", "Put objects in the place of those that are there, whole."),
@@ -43,6 +43,7 @@ _COMMANDS: dict[str, CommandPlace] = {
     "label": CommandPlace("node_commands", "label", "Set and remove labels of objects."),
     "annotate": CommandPlace("patch_command", "annotate", "Set and remove annotations of objects."),
     "patch": CommandPlace("patch_command", "patch", "Change fields of objects."),
+    "set": CommandPlace("set_command", "set_fields", "Set images, resources or variables of containers."),
     "edit": CommandPlace("patch_command", "edit", "Change an object in an editor."),
     "hold": CommandPlace("hold_commands", "hold", "Suspend jobs: their pods end, and no new ones are made."),
     "release": CommandPlace("hold_commands", "release", "Let held jobs and pods go."),

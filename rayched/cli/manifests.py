@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -14,7 +15,8 @@ from rayched.api.defaulting import default
 from rayched.api.errors import FieldError
 from rayched.api.manifest import ManifestErrors, ReadResult, TextError, read_text
 from rayched.api.validation import validate
-from rayched.cli.printing import fail, fail_all, note
+from rayched.cli.options import NAMESPACE_VARIABLE
+from rayched.cli.printing import fail, fail_all, note, wrong
 from rayched.cli.references import label_of
 from rayched.cli.remote_files import fetched, is_url
 from rayched.client.errors import ApiError, Violation
@@ -29,16 +31,42 @@ def read_manifests(names: list[str], *, recursive: bool = False, namespace: str 
 
     `namespace` is for objects that name none themselves; one that names another is an error.
     """
-    results: list[ReadResult] = []
     errors: list[str] = []
-    for name in names:
-        for source, text in _texts(name, recursive, errors):
-            try:
-                results += read_text(text, source)
-            except TextError as error:
-                errors.append(str(error))
-            except ManifestErrors as found:
-                errors += [text if (text := str(error)).startswith(source) else f"{source}: {text}" for error in found.errors]
+    texts = (found for name in names for found in _texts(name, recursive, errors))
+    return _judged(texts, errors, names, namespace, warnings)
+
+
+def named_manifests(
+    filename: Sequence[str] | None, kustomize: str, *, recursive: bool = False, namespace: str = "", warnings: bool = True
+) -> list[ReadResult]:
+    """Those of -f, or what the kustomization of -k makes; the same otherwise."""
+    if bool(filename) == bool(kustomize):
+        wrong("name manifests: either -f FILE, or -k DIR with a kustomization")
+    if filename:
+        return read_manifests(list(filename), recursive=recursive, namespace=namespace, warnings=warnings)
+    # Not at the top: few commands have one.
+    from rayched.cli.kustomization import kustomization_text
+    from rayched.cli.kustomized import KustomizeFault
+
+    try:
+        text = kustomization_text(kustomize)
+    except KustomizeFault as fault:
+        fail(str(fault))
+    return _judged([(kustomize, text)], [], [kustomize], namespace, warnings)
+
+
+def _judged(
+    texts: Iterable[tuple[str, str]], errors: list[str], names: Sequence[str], namespace: str, warnings: bool
+) -> list[ReadResult]:
+    """`errors`: those of the texts are added while they are read."""
+    results: list[ReadResult] = []
+    for source, text in texts:
+        try:
+            results += read_text(text, source)
+        except TextError as error:
+            errors.append(str(error))
+        except ManifestErrors as found:
+            errors += [text if (text := str(error)).startswith(source) else f"{source}: {text}" for error in found.errors]
     errors += [text for result in results if (text := _place(result, namespace))]
     if errors:
         fail_all(errors)
@@ -91,7 +119,10 @@ def _place(result: ReadResult, namespace: str) -> str:
     kind, metadata = kinds.of(result.object), kinds.unwrap(result.object).metadata
     if not kind.namespaced or not namespace:
         return ""
-    if metadata.namespace and metadata.namespace != namespace:
+    # What only the environment names is for objects that name none.
+    if metadata.namespace and (metadata.namespace == namespace or namespace == os.environ.get(NAMESPACE_VARIABLE)):
+        return ""
+    if metadata.namespace:
         fault = FieldError(
             "metadata.namespace", f'"{metadata.namespace}" is not the {namespace} of --namespace; leave one of them out'
         )

@@ -15,6 +15,7 @@ _FILES: Final = (
 _VARIABLES: Final = (
     ("RAYCHED_SERVER", "Replicas to ask, HOST:PORT,..."),
     ("RAYCHED_CONTEXT", "The context to reach them with, or `none`."),
+    ("RAYCHED_NAMESPACE", "The namespace where none is named; else `default`."),
     ("RAYCHED_HOME", "Directory of etcd's data and of logs."),
     ("RAYCHED_ETCD", "The etcd binary to start where no endpoints are given."),
     ("RAYCHED_ETCD_ENDPOINTS", "An etcd to use in place of one of its own."),

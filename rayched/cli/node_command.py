@@ -99,7 +99,7 @@ class NodeOptions:
     containment: Annotated[
         Literal["auto", "tree", "tracking", "cgroup"],
         typer.Option(
-            help="How processes of pods are told from others: by descent, by cgroups too, or by cgroups that keep limits; "
+            help="How to tell processes of pods from others: by descent, by cgroups too, or by cgroups that keep limits; "
             "auto takes the most that there is."
         ),
     ] = "auto"
@@ -251,7 +251,7 @@ def node(
       rayched node shutdown                   before the host goes down: end its pods in order
       rayched node --ray-address 10.0.0.5:6379 --server 10.0.0.1:7420       the nodes of a Ray cluster
 
-    Pods are processes of this host. They go on when the agent ends; the next one in the same directory takes them over.
+    Pods are processes of this host. They keep running when the agent ends; the next one in the same directory takes them over.
     With --memory, --pids or --ephemeral-storage what counts is the agent and its pods alone, so several nodes can share a host.
     With --ray-address options hold for all agents; --cpu and --memory then say what to take of each node at most.
     """

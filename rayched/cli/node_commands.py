@@ -14,7 +14,7 @@ from rayched.api import quantity
 from rayched.api.kinds import NODE
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.dry_runs import cordon_edit, taint_edit, would_change
-from rayched.cli.options import DryRunBy, DryRunOption, ListPairs, Namespace, NodeNames, Overwrite, Selector, Server
+from rayched.cli.options import All, DryRunBy, DryRunOption, ListPairs, Namespace, NodeNames, Overwrite, Selector, Server
 from rayched.cli.printing import counted, fail, note, nothing_found, out, progress, shown, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, kind_named, references, targets
 from rayched.client.client import Client
@@ -29,8 +29,6 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _A_TAINT = f"KEY[=VALUE]:EFFECT with {', '.join(_EFFECTS)}, or KEY[:EFFECT]- to remove it"
 _PATIENCE_SECONDS = 30.0
 """Hollow nodes may be started beside the cluster that they are for."""
-
-All = Annotated[bool, typer.Option("--all", help="Select all objects of the type.")]
 
 
 def cordon(
@@ -191,7 +189,7 @@ class Silence:
 def run_agents(client: Client, agents: HollowNodes, count: int, silence: Silence | None = None) -> None:
     """Registers and serves until SIGINT or SIGTERM, or until the cluster is gone for good."""
     with progress("registering", count) as bar:
-        agents.register(lambda done: bar.advance(bar.task_ids[0], done))
+        agents.register(bar.advance)
     out(f"{counted(count, 'hollow node')} registered at {', '.join(client.endpoints)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     agents.start()

@@ -56,7 +56,13 @@ Server = Annotated[
         show_default=False,
     ),
 ]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the objects.")]
+NAMESPACE_VARIABLE: Final = "RAYCHED_NAMESPACE"
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", envvar=NAMESPACE_VARIABLE, help="Namespace of the objects.")
+]
+NamespaceOfPod = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", envvar=NAMESPACE_VARIABLE, help="Namespace of the pod.")
+]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Select objects of all namespaces.")]
 Words = Annotated[list[str], typer.Argument(metavar="OBJECT", hidden=True)]
 """TYPE[,TYPE...], TYPE NAME... or TYPE/NAME...; each command's own text shows the forms by example, as kubectl's does."""
@@ -80,7 +86,20 @@ OfManifests = Annotated[
     list[str] | None,
     typer.Option("--filename", "-f", metavar="FILE|DIR|URL|-", help="Select the objects of these manifests.", show_default=False),
 ]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filename", "-f", metavar="FILE|DIR|URL|-", help="Manifests; - is standard input. May be repeated.", show_default=False
+    ),
+]
+Kustomize = Annotated[
+    str,
+    typer.Option(
+        "--kustomize", "-k", metavar="DIR", help="In place of -f: what the kustomization in there makes.", show_default=False
+    ),
+]
 Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Include subdirectories.")]
+All = Annotated[bool, typer.Option("--all", help="Select all objects of the type.")]
 IgnoreNotFound = Annotated[bool, typer.Option("--ignore-not-found", help="Treat a missing object as success.")]
 ListPairs = Annotated[bool, typer.Option("--list", help="Print what is set.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a value that is there already.")]
@@ -93,3 +112,14 @@ def seconds_of(option: str, text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text or (len(parts) > 1 and not parts[-1][1]):
         wrong(f"{option} {text!r}: is no duration; want one such as 90s, 5m or 1h30m")
     return sum(float(number) * _SECONDS_OF[unit] for number, unit in parts)
+
+
+def pairs_of(option: str, text: str) -> dict[str, str]:
+    """KEY=VALUE,KEY=VALUE. Ends the command where it is something else."""
+    found: dict[str, str] = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            wrong(f"{option} {pair!r}: want KEY=VALUE")
+        found[key] = value
+    return found

@@ -15,8 +15,9 @@ from rayched.api import kinds
 from rayched.api.kinds import AnyObject
 from rayched.api.manifest import Document, write_object
 from rayched.api.yaml_text import dump_all
+from rayched.cli.go_templates import GoTemplate, go_template
 from rayched.cli.json_path import PathFault
-from rayched.cli.printing import out, out_json, out_text, plain_table, wrong
+from rayched.cli.printing import fail, out, out_json, out_text, plain_table, wrong
 from rayched.cli.references import label_of
 from rayched.cli.templates import (
     CustomColumns,
@@ -27,11 +28,11 @@ from rayched.cli.templates import (
     template,
 )
 
-FORMATS: Final = "wide|yaml|json|name|jsonpath=...|custom-columns=..."
+FORMATS: Final = "wide|yaml|json|name|jsonpath=...|custom-columns=...|go-template=..."
 
 OutputOption = Annotated[
     str,
-    typer.Option("--output", "-o", metavar=FORMATS, help="Format; also jsonpath-file, custom-columns-file.", show_default=False),
+    typer.Option("--output", "-o", metavar=FORMATS, help="Format; also jsonpath-file=FILE and the like.", show_default=False),
 ]
 SortBy = Annotated[
     str, typer.Option("--sort-by", metavar="JSONPATH", help="Sort by a field, as in .spec.priority.", show_default=False)
@@ -42,6 +43,8 @@ _WITH_TEXT: Final = {
     "jsonpath-file": "FILE",
     "custom-columns": "NAME:.metadata.name",
     "custom-columns-file": "FILE",
+    "go-template": "'{{.metadata.name}}'",
+    "go-template-file": "FILE",
 }
 
 R = TypeVar("R")
@@ -57,6 +60,7 @@ class OutputForm(enum.StrEnum):
     name = "name"
     jsonpath = "jsonpath"
     columns = "custom-columns"
+    go_template = "go-template"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class OutputFormat:
     """What `-o` says."""
 
     form: OutputForm
-    template: Template | None = None
+    template: Template | GoTemplate | None = None
     columns: CustomColumns | None = None
 
     @property
@@ -89,11 +93,17 @@ class OutputFormat:
         if self.columns is not None:
             plain_table(self.columns.headings, [self.columns.cells(found) for found in items], show_headings=show_headings)
         elif self.template is not None:
-            out_text(self.template.text(whole))
+            out_text(self._filled(self.template, whole))
         elif self.form is OutputForm.yaml:
             out(dump_all([whole]))
         else:
             out_json(json.dumps(whole, indent=4, ensure_ascii=False))
+
+    def _filled(self, template: Template | GoTemplate, whole: Document) -> str:
+        try:
+            return template.text(whole)
+        except PathFault as error:
+            fail(f"--output {self.form.value}: {error}")
 
 
 def output_format(text: str) -> OutputFormat:
@@ -103,8 +113,7 @@ def output_format(text: str) -> OutputFormat:
         name = text.partition("=")[0]
         if name in _WITH_TEXT:
             wrong(f"--output {name}: has nothing behind an equals sign, as in -o {name}={_WITH_TEXT[name]}")
-        hint = "; templates of Go are not read, jsonpath is" if name.startswith(("go-template", "template")) else ""
-        wrong(f"--output {name!r}: want one of {FORMATS.replace('|', ', ')}{hint}")
+        wrong(f"--output {name!r}: want one of {FORMATS.replace('|', ', ')}")
     return found
 
 
@@ -118,6 +127,11 @@ def _format_of(name: str, equals: str, rest: str) -> OutputFormat | None:
             return OutputFormat(OutputForm.columns, columns=_understood(name, custom_columns, rest))
         case "custom-columns-file" if rest:
             return OutputFormat(OutputForm.columns, columns=_understood(name, custom_columns_of_lines, _text_of(name, rest)))
+        case "go-template" if rest:
+            return OutputFormat(OutputForm.go_template, template=_understood(name, go_template, rest))
+        case "go-template-file" if rest:
+            text = _text_of(name, rest).rstrip("\n")
+            return OutputFormat(OutputForm.go_template, template=_understood(name, go_template, text))
         case "" | "wide" | "yaml" | "json" | "name" if not equals:
             return OutputFormat(OutputForm(name))
     return None

@@ -19,8 +19,8 @@ from rayched.api.manifest import ManifestErrors, TextError, read_text, write_tex
 from rayched.api.yaml_text import load_all
 from rayched.cli.connection import ObjectFailures, connected
 from rayched.cli.dry_runs import would_change
-from rayched.cli.node_commands import All, labels, named_and_changes, overwrite_hint, print_pairs, some
-from rayched.cli.options import DryRunBy, DryRunOption, ListPairs, Namespace, Overwrite, Selector, Server, Words
+from rayched.cli.node_commands import labels, named_and_changes, overwrite_hint, print_pairs, some
+from rayched.cli.options import All, DryRunBy, DryRunOption, ListPairs, Namespace, Overwrite, Selector, Server, Words
 from rayched.cli.printing import fail, note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, NamedObject, Reference, references, targets
 from rayched.client.client import Client

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from rayched.cli.connection import connected, tell
-from rayched.cli.options import Server
+from rayched.cli.options import NamespaceOfPod, Server
 from rayched.cli.pod_references import pod_name, pod_of
 from rayched.cli.printing import fail, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
@@ -22,9 +22,7 @@ _PORTS: Final = re.compile(r"(?:(\d{0,5}):)?(\d{1,5})")
 def port_forward(
     name: Annotated[str, typer.Argument(metavar="POD", hidden=True)],
     ports: Annotated[list[str], typer.Argument(metavar="[LOCAL:]REMOTE", hidden=True)],
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
-    ] = DEFAULT_NAMESPACE,
+    namespace: NamespaceOfPod = DEFAULT_NAMESPACE,
     address: Annotated[str, typer.Option("--address", metavar="IP", help="Of this host, to listen at.")] = "127.0.0.1",
     token_file: TokenFile = None,
     server: Server = None,

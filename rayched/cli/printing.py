@@ -14,21 +14,21 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from typing import TYPE_CHECKING, NoReturn
 
 from rayched.api import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 GAP = 3
 """Blanks between columns, as kubectl has."""
 
-_errors = Console(stderr=True, highlight=False, soft_wrap=True)
-
-
 _CLEAR = "\x1b[H\x1b[J"
+
+_bars: list[Console] = []
+"""Of the progress bars that are on the terminal: what is said meanwhile stands above them."""
 
 shown = printable.one_line
 """Text of an object, or any other that came from outside, as part of a line."""
@@ -74,7 +74,16 @@ def _write(text: str) -> None:
 
 def note(text: str) -> None:
     """Something a person may want to know, in one line; not part of the result."""
-    _errors.print(shown(text), markup=False)
+    _say(shown(text))
+
+
+def _say(text: str) -> None:
+    """Without rich where no bar is: most commands say little, and its import takes longer than that."""
+    if _bars:
+        _bars[-1].print(text, markup=False)
+        return
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def fail(text: str, code: int = 1) -> NoReturn:
@@ -101,7 +110,7 @@ def fail_all(texts: Iterable[str], raised: Iterable[BaseException] = ()) -> NoRe
     """Ends the command with one line for each of several errors; RAYCHED_TRACEBACK shows what was `raised` before them."""
     if os.environ.get("RAYCHED_TRACEBACK"):
         for problem in raised:
-            _errors.print(printable.lines("".join(traceback.format_exception(problem))), markup=False)
+            _say(printable.lines("".join(traceback.format_exception(problem))))
     for text in texts:
         note(f"error: {' '.join(text.split())}")
     raise SystemExit(1)
@@ -151,24 +160,50 @@ def counted(count: int, noun: str) -> str:
 
 def figures(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """A table of names and values, as the demo and the benchmarks end with."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, show_header=False, title_justify="left", min_width=len(title))
     table.add_column(no_wrap=True)
     table.add_column()
     for name, value in rows:
         table.add_row(shown(name), shown(value))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 120).print(table)
+
+
+class Bar:
+    """A progress bar on standard error, or none, where that is no terminal."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+
+    def advance(self, by: float = 1) -> None:
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0], by)
+
+    def reach(self, done: float) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
 
 
 @contextmanager
-def progress(text: str, total: int) -> Iterator[Progress]:
-    """A progress bar on standard error, only where that is a terminal; `advance(task_ids[0], n)` moves it."""
+def progress(text: str, total: int) -> Iterator[Bar]:
+    if not sys.stderr.isatty():
+        yield Bar(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     # Results are printed above the bar where both share a terminal; where results go to a file, they must still go there.
-    with Progress(
-        *columns, console=_errors, transient=True, disable=not sys.stderr.isatty(), redirect_stdout=sys.stdout.isatty()
-    ) as bar:
+    with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
         bar.add_task(text, total=total)
-        yield bar
+        _bars.append(console)
+        try:
+            yield Bar(bar)
+        finally:
+            _bars.remove(console)
 
 
 def nothing_found(namespace: str) -> None:

@@ -11,7 +11,7 @@ from rayched.cli.printing import fail, wrong
 from rayched.client.client import Client
 
 DEFAULT_NAMESPACE = "default"
-_ALL = (kinds.POD, kinds.REPLICATION_CONTROLLER, kinds.SERVICE, kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB)
+ALL_KINDS = (kinds.POD, kinds.REPLICATION_CONTROLLER, kinds.SERVICE, kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB)
 """What `all` stands for, in kubectl's order."""
 
 
@@ -73,7 +73,7 @@ def named(word: str) -> Reference:
 def _references(words: Sequence[str]) -> list[Reference]:
     if any("/" in word for word in words):
         return [named(word) for word in words]
-    kinds_named = [kind for word in words[0].split(",") if word for kind in (_ALL if word == "all" else (_kind(word),))]
+    kinds_named = [kind for word in words[0].split(",") if word for kind in (ALL_KINDS if word == "all" else (_kind(word),))]
     names = words[1:]
     if not kinds_named:
         raise NoReference(f"{words[0]!r} names no type of object")

@@ -12,7 +12,7 @@ import typer
 from rayched.api.kinds import JOB, AnyObject, Kind, of_message
 from rayched.cli.connection import connected
 from rayched.cli.following import WEEK_SECONDS, code_of, follow_job, follow_pod
-from rayched.cli.options import Server, seconds_of
+from rayched.cli.options import NamespaceOfPod, Server, pairs_of, seconds_of
 from rayched.cli.printing import note, out, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE, label_of
 from rayched.cli.verbosity import words_of
@@ -30,9 +30,7 @@ _COUNT_MAX = 100_000
 def run(
     name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True)] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod.")
-    ] = DEFAULT_NAMESPACE,
+    namespace: NamespaceOfPod = DEFAULT_NAMESPACE,
     server: Server = None,
     count: Annotated[
         int,
@@ -76,7 +74,7 @@ def run(
     is_left = detach or hold or restart == "Always"
     if remove and is_left:
         wrong("--rm deletes what has ended, so it cannot be combined with --detach, --hold or --restart Always")
-    pod = _pod(name, restart, image, command or (), env or (), _pairs("--labels", labels), _pairs("--requests", requests))
+    pod = _pod(name, restart, image, command or (), env or (), pairs_of("--labels", labels), pairs_of("--requests", requests))
     item = _several(pod, namespace, count, parallelism, hold) if count else _single(pod, namespace, hold)
     kind = of_message(item)
     with connected(server) as client:
@@ -144,16 +142,6 @@ def _several(pod: Pod, namespace: str, count: int, parallelism: int, hold: bool)
         item.spec.template.metadata.labels[key] = text
     item.spec.template.spec.CopyFrom(pod.spec)
     return item
-
-
-def _pairs(option: str, text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for pair in text.split(",") if text else ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            wrong(f"{option} {pair!r}: want KEY=VALUE")
-        found[key] = value
-    return found
 
 
 def _remove(client: Client, kind: Kind, name: str, namespace: str, uid: str) -> None:

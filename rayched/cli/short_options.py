@@ -5,7 +5,7 @@
 * `--dry-run`: without a value the server's judgement is meant.
 * `rayched -n x get pods`: options before the verb.
 * `-v LEVEL` anywhere.
-* A command that others have, and rayched not: what to do in its place (foreign_commands.py).
+* A command or an option that others have, and rayched not: what to do in its place (foreign_commands.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rayched.cli.foreign_commands import advice
+from rayched.cli.foreign_commands import advice, option_advice
 from rayched.cli.verbosity import set_verbosity
 
 _SHORT_WITH_EQUALS: Final = re.compile(r"-([A-Za-z]*)([A-Za-z])=(.*)", re.DOTALL)
@@ -32,7 +32,14 @@ class KubectlCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
+        self._refuse_foreign(ctx, args[:end])
         return super().parse_args(ctx, [*self._plain(_without_verbosity(args[:end])), *args[end:]])
+
+    def _refuse_foreign(self, ctx: Any, words: Iterable[str]) -> None:
+        own = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        for word in words:
+            if word.partition("=")[0] not in own and (text := option_advice(word)):
+                ctx.fail(text)
 
     def _plain(self, words: Iterable[str]) -> list[str]:
         flags, valued = _names_of([self])

@@ -11,7 +11,7 @@ import typer
 
 from rayched.api import quantity
 from rayched.cli.connection import connected
-from rayched.cli.options import AllNamespaces, Selector, Server
+from rayched.cli.options import AllNamespaces, NamespaceOfPod, Selector, Server
 from rayched.cli.printing import fail, note, nothing_found, plain_table, wrong
 from rayched.cli.references import DEFAULT_NAMESPACE
 from rayched.client.client import Client
@@ -40,9 +40,7 @@ class _Row:
 def top(
     kind: Annotated[str, typer.Argument(metavar="nodes|pods", hidden=True)],
     name: Annotated[str, typer.Argument(metavar="[NAME]", hidden=True)] = "",
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pods.")
-    ] = DEFAULT_NAMESPACE,
+    namespace: NamespaceOfPod = DEFAULT_NAMESPACE,
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     containers: Annotated[bool, typer.Option("--containers", help="Show each container.")] = False,

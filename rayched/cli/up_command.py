@@ -53,7 +53,7 @@ def up(
     Makes certificates and a context, so that commands of this user need no flag, and those of others get nowhere.
 
     \b
-      rayched up                              goes on with the nodes and pods of the last time
+      rayched up                              continues with the nodes and pods of the last time
       rayched up --fresh                      starts empty
       rayched up --data-dir /tmp/cluster      keeps them there, not in ~/.local/state/rayched
     """

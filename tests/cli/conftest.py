@@ -32,6 +32,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     found = tmp_path_factory.mktemp("configuration")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(found))
     monkeypatch.delenv("RAYCHED_CONTEXT", raising=False)
+    monkeypatch.delenv("RAYCHED_NAMESPACE", raising=False)
     return found
 
 

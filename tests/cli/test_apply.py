@@ -174,3 +174,20 @@ def test_an_object_goes_to_the_namespace_of_the_command_line_unless_it_names_ano
         refused = rayched("apply", "-n", namespace, "-f", "-", stdin=a_pod_text(name, namespace="default"))
     assert refused.code == 1
     assert refused.errors[0].startswith(f'error: Pod {name}: metadata.namespace: "default" is not the {namespace} of --namespace')
+
+
+def test_the_environment_names_a_namespace_for_what_names_none(
+    rayched: Commands, namespace: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYCHED_NAMESPACE", namespace)
+    elsewhere = a_pod_text(f"{name}-b", namespace="default", spec="nodeName: node-001")
+    rayched.ok("apply", "-f", "-", stdin=f"{a_pod_text(f'{name}-a')}---\n{elsewhere}")
+    assert rayched.pod(f"{name}-a", namespace).metadata.namespace == namespace
+    rayched.running(f"{name}-b", "default")
+    assert rayched.ok("get", "pods", "-o", "name") == [f"pod/{name}-a"]
+    assert f"pod/{name}-b" in rayched.ok("get", "pods", "-n", "default", "-o", "name")
+    rayched.ok("delete", "pod", f"{name}-b", "-n=default", "--grace-period=0")
+    refused = rayched("apply", "-n", "default", "-f", "-", stdin=a_pod_text(f"{name}-c", namespace=namespace))
+    assert f'"{namespace}" is not the default of --namespace' in refused.errors[0]
+    rayched.ok("delete", "-f", "-", "--grace-period=0", stdin=a_pod_text(f"{name}-a"))
+    assert rayched.gone(f"{name}-a", namespace)

@@ -128,7 +128,7 @@ COMMANDS = {
     "get pods -l a~b": 'error: key: "a~b" is not a valid key; allowed are letters, digits',
     "get pods --field-selector a=b": 'error: field "a" of pods cannot be selected by; allowed are metadata.name',
     "describe pod none-such": "error: Pod default/none-such not found",
-    "delete": "error: name what to delete: TYPE NAME, TYPE/NAME, or -f FILE",
+    "delete": "error: name what to delete: TYPE NAME, TYPE/NAME, -f FILE, or -k DIR",
     "delete pods": "error: pods: name the objects, or choose them with -l, or --all",
     "delete pod a --all": "error: pod/a: a name cannot be combined with a selector or --all",
     "delete pods --all -l a=b": "error: --all cannot be combined with a selector",

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from tests.cli.cluster import Commands, a_pod_text, started
+from tests.cli.cluster import Commands, a_pod_text, started, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -137,3 +137,40 @@ def test_describe_says_what_a_node_offers_and_what_pods_with_their_overhead_take
 @pytest.mark.parametrize("word", ["namespace/default", "namespaces"])
 def test_describe_shows_other_kinds_as_their_manifest(rayched: Commands, word: str) -> None:
     assert "kind: Namespace" in rayched.ok("describe", word)
+
+
+def test_describe_shows_what_makes_pods_with_how_many_it_has(rayched: Commands, namespace: str, name: str) -> None:
+    labels = f"{{app: {name}}}"
+    text = f"""apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {{name: {name}, namespace: {namespace}, labels: {labels}}}
+spec:
+  replicas: 2
+  selector: {{matchLabels: {labels}, matchExpressions: [{{key: old, operator: DoesNotExist}}]}}
+  template:
+    metadata: {{labels: {labels}}}
+    spec: {{containers: [{{name: main, image: "web:1", resources: {{requests: {{cpu: 100m}}}}}}], nodeSelector: {{none: such}}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  suspend: true
+  completions: 3
+  template: {{spec: {{restartPolicy: Never, containers: [{{name: main}}]}}}}
+"""
+    rayched.ok("apply", "-f", "-", stdin=text)
+    wait_until(lambda: len([*rayched.client.list("pods", namespace=namespace)]) == 2, "two pods")
+    lines = [" ".join(line.split()) for line in rayched.ok("describe", f"rs/{name}", f"job/{name}", "-n", namespace)]
+    for line in (
+        f"Selector: app={name},!old",
+        "Replicas: 2 current / 2 desired",
+        "Pods Statuses: 0 Running / 2 Waiting / 0 Succeeded / 0 Failed",
+        "Image: web:1",
+        "Node-Selectors: none=such",
+        "Completions: 3",
+        "Suspend: true",
+        "Pods Statuses: 0 Running / 0 Waiting / 0 Succeeded / 0 Failed",
+    ):
+        assert line in lines, lines
+    assert any("SuccessfulCreate" in line for line in lines)

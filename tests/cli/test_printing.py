@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rayched.cli.printing import GrowingTable, counted, plain_table
+from rayched.cli.printing import GrowingTable, counted, note, plain_table
 
 
 def test_columns_are_as_wide_as_what_is_in_them_and_three_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,6 +32,11 @@ def test_a_growing_table_widens_and_never_shrinks(capsys: pytest.CaptureFixture[
     table.print([["a-long-name", "2s"]])
     table.print([["b", "3s"]])
     assert capsys.readouterr().out.splitlines() == ["NAME   AGE", "a      1s", "a-long-name   2s", "b             3s"]
+
+
+def test_a_word_between_colons_is_no_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    note("error: taint a:b:NoSchedule of image x:bug:1 [red]is[/red] none")
+    assert capsys.readouterr().err == "error: taint a:b:NoSchedule of image x:bug:1 [red]is[/red] none\n"
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])

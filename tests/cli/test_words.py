@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from rayched.cli.foreign_commands import _ELSEWHERE
+from rayched.cli.command_words import all_commands
+from rayched.cli.foreign_commands import _ELSEWHERE, _OPTIONS
 from rayched.cli.node_commands import labels, named_and_changes, taints
 from rayched.cli.references import references
 from rayched.v1.core_pb2 import Taint
@@ -148,12 +149,33 @@ def test_objects_after_the_changes_are_refused(capsys: pytest.CaptureFixture[str
     ("words", "said"),
     [
         ("gett", "No such command 'gett'. Did you mean 'get'? see rayched --help"),
-        ("get pods -o xml", "--output 'xml': want one of wide, yaml, json, name, jsonpath=..., custom-columns=..."),
+        (
+            "get pods -o xml",
+            "--output 'xml': want one of wide, yaml, json, name, jsonpath=..., custom-columns=..., go-template=...",
+        ),
+        ("get pods -o go-template", "--output go-template: has nothing behind an equals sign, as in -o go-template="),
+        ("get pods -o go-template={{.a", "--output go-template: '{{.a' is not closed"),
         ("get pods -o jsonpath", "--output jsonpath: has nothing behind an equals sign, as in -o jsonpath="),
-        ("get pods -o go-template={{.a}}", "templates of Go are not read, jsonpath is"),
         ("get", "name what to show: TYPE, TYPE NAME, TYPE/NAME, or -f FILE"),
         ("get pods --nonsense", "No such option: --nonsense; see rayched get --help"),
-        ("apply", "Missing option '--filename' / '-f'; see rayched apply --help"),
+        ("apply", "name manifests: either -f FILE, or -k DIR with a kustomization"),
+        ("apply -f a -k b", "name manifests: either -f FILE, or -k DIR with a kustomization"),
+        ("apply -f a --prune", "choose among it with -l, or name --all"),
+        ("apply -f a --prune --all -l a=b", "choose among it with -l, or name --all"),
+        ("apply -f a --all", "--all and --prune-allowlist say what --prune may delete"),
+        ("apply -f a --prune --all --prune-allowlist Pod", "want GROUP/VERSION/KIND, as in core/v1/Pod"),
+        ("apply -f a --prune --all --prune-allowlist apps/v1/Pod", "Pod is of v1; want GROUP"),
+        ("apply -f a --prune --all --prune-allowlist core/v1/Secret", 'kind "Secret" is not known; allowed are Pod, '),
+        ("apply -f a --server-side", "there is no option --server-side here: fields have no managers here; leave it out"),
+        ("apply -f a --validate=false", "there is no option --validate here: manifests are always validated"),
+        ("get --raw /api", "there is no option --raw here: replicas speak gRPC"),
+        ("--as ada get pods", "there is no option --as here: nobody acts in another's name"),
+        ("set image rs/web", "name at least one image: CONTAINER=IMAGE"),
+        ("set image rs/web =nginx", "'=nginx': want CONTAINER=IMAGE"),
+        ("set resources rs/web", "name what to set: --requests, --limits, or both"),
+        ("set resources rs/web --requests cpu", "--requests 'cpu': want KEY=VALUE"),
+        ("set env rs/web", "name variables, NAME=VALUE or NAME- to remove one, or --list alone"),
+        ("set env rs/web =a", "'=a': want NAME=VALUE, or NAME- to remove it"),
         ("apply -f", "Option '-f' requires an argument"),
         ("hollow-nodes 0", "must be greater than or equal to 1; see rayched hollow-nodes --help"),
         ("hollow-nodes ten", "want a whole number; see rayched hollow-nodes --help"),
@@ -173,7 +195,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(words: str, said: str)
 
 COMMANDS = (
     "apply diff create replace get describe events logs exec port-forward top delete run scale wait cordon uncordon drain taint "
-    "label annotate patch edit hold release follow history status api-resources explain plan queue leader whoami "
+    "label annotate patch set edit hold release follow history status api-resources explain plan queue leader whoami "
     "can-i node hollow-nodes up reset examples demo replica gateway kubeconfig access token pki etcd completion audit"
 )
 
@@ -209,3 +231,19 @@ def test_without_a_command_all_of_them_are_listed_each_with_a_whole_sentence() -
     listed = result.out.partition("Commands:")[2].strip().splitlines()
     assert [line.split()[0] for line in listed] == COMMANDS.split()
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+
+
+@pytest.mark.parametrize("option", sorted(_OPTIONS))
+def test_options_of_kubectl_that_are_not_there_are_answered_with_what_is(option: str) -> None:
+    assert option not in {
+        name for command in all_commands() if command.name == "get" for one in command.options for name in one.names
+    }
+    result = run_here(["get", "pods", f"{option}=x"])
+    (line,) = result.errors
+    assert (result.code, result.out) == (2, "") and line.startswith(f"error: there is no option {option} here: ")
+    named = re.findall(r"`rayched ([a-z-]+)", line.partition("; see rayched")[0])
+    assert set(named) <= set(COMMANDS.split())
+
+
+def test_what_a_program_of_the_users_is_given_is_no_option_of_kubectls() -> None:
+    assert "there is no option" not in run_here(["run", "x", "-s", "127.0.0.1:1", "--", "program", "--user"]).errors[0]

@@ -97,7 +97,7 @@ def test_a_wrong_value_is_told_in_a_line_with_the_option_and_exit_code_2(option:
         ("events --types=Odd", "--types: found 'odd', allowed are Normal, Warning"),
         ("events --for=web", "--for: 'web' is not TYPE/NAME, for example pod/web"),
         ("events --for=pod/web -A", "cannot be combined with --all-namespaces"),
-        ("delete -f none.yaml --all", "-f cannot be combined"),
+        ("delete -f none.yaml --all", "-f and -k cannot be combined"),
         ("delete", "name what to delete"),
         ("drain", "name the nodes, or choose them with -l"),
         ("get pod/a -A", "cannot be combined"),
