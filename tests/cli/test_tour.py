@@ -29,11 +29,18 @@ START_SECONDS_MAX = 90.0
 FILE = re.compile(r"`([\w/]+\.\w+)`[^`]*\n\n```(?:python|toml|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def in_a_shell(line: str, environment: dict[str, str]) -> None:
+def in_a_shell(line: str, environment: dict[str, str]) -> str:
+    """Where the shell is afterwards: the reader's stays there for the next line."""
     done = subprocess.run(
-        ["bash", "-c", line], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", f"{line} && pwd"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, (line, done.stdout, done.stderr)
+    return done.stdout.splitlines()[-1]
 
 
 def node_of(port: int) -> str:
@@ -68,9 +75,9 @@ def test_the_tour_ends_with_a_plugin_of_ones_own_that_decides(tmp_path: Path, mo
             if words[0] in ("make", "."):
                 continue
             if words[0] != "rayched":
-                in_a_shell(line, shell)
+                monkeypatch.chdir(in_a_shell(line, shell))
                 for name, text in files.items():
-                    Path(name).write_text(text)
+                    (tmp_path / name).write_text(text)
             elif words[1] == "up":
                 up = running.enter_context(started(*words[1:], *where, environment={"PYTHONPATH": str(site)}, errors=Path("log")))
                 assert up.line(START_SECONDS_MAX).startswith("rayched is up"), Path("log").read_text()
