@@ -18,6 +18,8 @@ from rayched.pki.tls_files import TlsFiles
 from rayched.replica.settings import GATEWAY_PORT_DISTANCE
 
 _DEFAULT_LISTEN = "127.0.0.1:7620"
+_CONNECTIONS_PER_ADDRESS = 256
+"""As GatewayLimits has it."""
 
 
 def _file(flag: str, help_text: str) -> Any:
@@ -38,6 +40,9 @@ def gateway(
     client_deny_list_file: Annotated[
         Path | None, _file("--client-deny-list-file", "Serial numbers of revoked certificates.")
     ] = None,
+    connections_per_address: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Of one address at a time; a watch has one of its own.", min=1)
+    ] = _CONNECTIONS_PER_ADDRESS,
 ) -> None:
     """Serve the Kubernetes API, and a page to look at.
 
@@ -51,12 +56,14 @@ def gateway(
     import asyncio
 
     from rayched.gateway.gateway import GatewayError, run, settings_of
+    from rayched.gateway.limits import GatewayLimits
 
     tls = _tls_files(tls_cert_file, tls_private_key_file, client_ca_file)
     if client_deny_list_file is not None and tls is None:
         wrong(f"--client-deny-list-file {client_deny_list_file}: goes with --tls-cert-file alone")
     try:
-        settings = settings_of(listen, server, chosen_context(), tls, client_deny_list_file)
+        limits = GatewayLimits(connections_an_address=connections_per_address)
+        settings = settings_of(listen, server, chosen_context(), tls, client_deny_list_file, limits)
     except GatewayError as error:
         wrong(str(error))
     try:

@@ -135,6 +135,55 @@ class AsyncExecStream:
         return self._stream
 
 
+class AsyncPortStream:
+    """One connection to a port of a pod. Iterates over what comes from there, to its end; closing ends both directions."""
+
+    def __init__(self, transport: AsyncTransport, proof: StreamProof) -> None:
+        """It begins when it is entered, in an `async with`."""
+        self._transport = transport
+        self._proof = proof
+        self._stream: AsyncTwoWayStream | None = None
+
+    async def __aenter__(self) -> AsyncPortStream:
+        """When the pod has taken the connection. Raises ApiError."""
+        self._stream = await AsyncTwoWayStream.open(self._transport, "PortForward.Stream", self._proof)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (response := await self._opened().read()) is not None:
+            if response.WhichOneof("frame") == "data":
+                yield response.data
+            elif response.end:
+                return
+
+    async def finished(self) -> None:
+        """Once the pod has taken all as well. Raises ApiError."""
+        while await self._opened().read() is not None:
+            continue
+
+    async def write(self, data: bytes) -> None:
+        """To the pod; waits while it reads slowly."""
+        for start in range(0, len(data), FRAME_BYTES):
+            await self._opened().send(PortForwardRequest(data=data[start : start + FRAME_BYTES]))
+
+    async def end_input(self) -> None:
+        """Nothing more comes from this side."""
+        await self._opened().send(PortForwardRequest(end=True))
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _opened(self) -> AsyncTwoWayStream:
+        if self._stream is None:
+            raise RuntimeError("the connection is not open; use `async with`")
+        return self._stream
+
+
 class AsyncPortForwarder:
     """A port of this host that is one of a pod, while it is entered, in an `async with`."""
 
@@ -196,25 +245,24 @@ class AsyncPortForwarder:
             writer.close()
 
     async def _carry_streamed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        stream = await AsyncTwoWayStream.open(self._transport, "PortForward.Stream", self._proof)
-        sending = asyncio.create_task(self._send(reader, stream))
-        try:
-            while (response := await stream.read()) is not None:
-                if response.WhichOneof("frame") == "data":
-                    writer.write(response.data)
+        async with AsyncPortStream(self._transport, self._proof) as stream:
+            sending = asyncio.create_task(self._send(reader, stream))
+            try:
+                async for data in stream:
+                    writer.write(data)
                     await writer.drain()
-                elif response.end:
-                    writer.write_eof()
-        finally:
-            stream.close()
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+                writer.write_eof()
+                await stream.finished()
+            finally:
+                stream.close()
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
 
-    async def _send(self, reader: asyncio.StreamReader, stream: AsyncTwoWayStream) -> None:
+    async def _send(self, reader: asyncio.StreamReader, stream: AsyncPortStream) -> None:
         try:
             while data := await reader.read(FRAME_BYTES):
-                await stream.send(PortForwardRequest(data=data))
-            await stream.send(PortForwardRequest(end=True))
+                await stream.write(data)
+            await stream.end_input()
         except OSError:
             # Reset by the program on this side: so is the other end.
             stream.close()

@@ -1,4 +1,5 @@
-"""What a front for others' clients asks of replicas beside what an AsyncClient asks: single pages, and in its users' names."""
+"""What a front for others' clients asks of replicas beside what an AsyncClient asks: single pages, single connections to
+ports, and in its users' names."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import copy
 
 from rayched.api.kinds import Kind
 from rayched.client.async_client import AsyncClient
+from rayched.client.async_two_way import AsyncPortStream
 from rayched.client.calls import list_request
+from rayched.client.proving import StreamProof
 from rayched.v1.services_pb2 import ListResponse
+from rayched.v1.streams_pb2 import PortForwardStart
 
 
 class AsyncGatewayClient(AsyncClient):
@@ -42,3 +46,8 @@ class AsyncGatewayClient(AsyncClient):
         setattr(request, "continue", token)
         found: ListResponse = await self._transport.call("Submission.List", request)
         return found
+
+    def port_stream(self, name: str, port: int, namespace: str, *, token: str = "") -> AsyncPortStream:
+        """One connection to a port of a pod; it begins with `async with`. `token`: of the pod's node, proved and never sent."""
+        start = PortForwardStart(namespace=namespace, pod=name, port=port)
+        return AsyncPortStream(self._transport, StreamProof(token, start))

@@ -1,19 +1,14 @@
-"""The documents by which clients find out what is served: versions, groups, resources, and as much of OpenAPI as they need. Pure.
-
-OpenAPI v3 says of each kind its fields, and that its patches take `fieldValidation`. So kubectl leaves validation to the server,
-which names object and field better than a schema does. OpenAPI v2 is not served: kubectl then merges by keys of its own.
+"""The documents by which clients find out what is served: versions, groups, resources. Pure.
 
 Source: recorded requests of kubectl 1.27 to 1.33; apidiscovery.k8s.io/v2 and discovery of Kubernetes 1.34.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import platform
 from typing import Any, Final
 
-from rayched.gateway.schemas import schemas
 from rayched.gateway.served import GROUP_VERSIONS, ServedResource
 
 Document = dict[str, Any]
@@ -123,42 +118,3 @@ def _aggregated_resource(one: ServedResource) -> Document:
         "categories": list(one.categories),
         "subresources": below,
     }
-
-
-def open_api_paths() -> Document:
-    """Where the document of each group is."""
-    found = {}
-    for group_version, served in GROUP_VERSIONS.items():
-        if not any(one.has_schema for one in served):
-            continue
-        place = _open_api_place(group_version)
-        digest = hashlib.sha256(repr(open_api(place)).encode()).hexdigest().upper()
-        found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={digest}"}
-    return {"paths": found}
-
-
-def open_api(place: str) -> Document | None:
-    """The document at /openapi/v3/PLACE."""
-    served = next((found for version, found in GROUP_VERSIONS.items() if _open_api_place(version) == place), None)
-    if served is None or not any(one.has_schema for one in served):
-        return None
-    paths = {}
-    for one in served:
-        kind = one.kind
-        patch = {
-            "parameters": [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}],
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-group-version-kind": {"group": kind.group, "version": one.version, "kind": kind.name},
-        }
-        scope = "/namespaces/{namespace}" if kind.namespaced else ""
-        paths[f"/{place}{scope}/{kind.plural}/{{name}}"] = {"patch": patch}
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "rayched", "version": version()["gitVersion"]},
-        "paths": paths,
-        "components": {"schemas": schemas(served)},
-    }
-
-
-def _open_api_place(group_version: str) -> str:
-    return f"apis/{group_version}" if "/" in group_version else f"api/{group_version}"

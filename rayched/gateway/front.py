@@ -1,6 +1,6 @@
 """The gateway's front: each HTTP request to what it asks for, each outcome to its answer.
 
-    /version  /api  /apis  /openapi/v3      what is served (discovery.py)
+    /version  /api  /apis  /openapi/v3      what is served (discovery.py, open_api.py)
     /livez  /healthz  /readyz               whether the gateway lives; whether a replica answers it
     /api/v1/...  /apis/GROUP/VERSION/...    objects (paths.py)
 
@@ -19,12 +19,22 @@ from aiohttp import web
 
 from rayched.client.errors import ApiError
 from rayched.client.gateway_client import AsyncGatewayClient
-from rayched.gateway import discovery, objects, paths, pod_bindings, subresources, usage_metrics
+from rayched.gateway import (
+    attach_streams,
+    discovery,
+    exec_streams,
+    logs,
+    objects,
+    open_api,
+    paths,
+    pod_bindings,
+    port_forwards,
+    subresources,
+    usage_metrics,
+)
 from rayched.gateway.calls import GatewayAnswer, GatewayCall
-from rayched.gateway.exec_streams import serve_exec
 from rayched.gateway.identity import CallerIdentity, CallerJudge
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, body_size
-from rayched.gateway.logs import serve_log
 from rayched.gateway.paths import ResourcePath
 from rayched.gateway.queries import accepted_form, accepts_aggregated, list_query
 from rayched.gateway.statuses import StatusFailure, not_allowed
@@ -38,6 +48,7 @@ _WARNINGS_MAX: Final = 20
 _NOT_FOUND: Final = "404 page not found\n"
 
 Verb = Callable[[GatewayCall], Awaitable[GatewayAnswer]]
+StreamVerb = Callable[[web.Request, GatewayCall], Awaitable[web.StreamResponse]]
 
 _COLLECTION: Final[dict[str, tuple[str, Verb]]] = {
     "GET": ("list", objects.list_objects),
@@ -56,6 +67,12 @@ _BELOW: Final[dict[tuple[str, str], Verb]] = {
     ("scale", "GET"): subresources.get_scale,
     ("scale", "PUT"): subresources.put_scale,
     ("scale", "PATCH"): subresources.patch_scale,
+}
+_STREAMS: Final[dict[tuple[str, str], StreamVerb]] = {
+    ("log", "GET"): logs.serve_log,
+    **{("attach", method): attach_streams.serve_attach for method in ("GET", "POST")},
+    **{("exec", method): exec_streams.serve_exec for method in ("GET", "POST")},
+    **{("portforward", method): port_forwards.serve_port_forward for method in ("GET", "POST")},
 }
 
 
@@ -133,10 +150,9 @@ class GatewayFront:
         return _answered(await serve(call), call)
 
     async def _below(self, request: web.Request, call: GatewayCall) -> web.StreamResponse:
-        if (call.path.subresource, request.method) == ("log", "GET"):
-            return await serve_log(request, call)
-        if call.path.subresource == "exec" and request.method in ("GET", "POST"):
-            return await serve_exec(request, call)
+        stream = _STREAMS.get((call.path.subresource, request.method))
+        if stream is not None:
+            return await stream(request, call)
         serve = _BELOW.get((call.path.subresource, request.method))
         if serve is None:
             raise not_allowed(request.method)
@@ -164,9 +180,9 @@ def _discovered(request: web.Request, parts: list[str]) -> web.Response:
         case ["apis", group, version]:
             found = discovery.resources(f"{group}/{version}")
         case ["openapi", "v3"]:
-            found = discovery.open_api_paths()
+            found = open_api.index()
         case ["openapi", "v3", *place]:
-            found = discovery.open_api("/".join(place))
+            found = open_api.document("/".join(place))
     return web.Response(status=404, text=_NOT_FOUND) if found is None else _json(200, found)
 
 

@@ -63,6 +63,7 @@ def settings_of(
     context: str | None = None,
     tls: TlsFiles | None = None,
     deny_list: Path | None = None,
+    limits: GatewayLimits | None = None,
 ) -> GatewaySettings:
     """`endpoints` and `context`: as every client takes them. Raises GatewayError."""
     host, _, port = listen.rpartition(":")
@@ -84,7 +85,7 @@ def settings_of(
             f" context {chosen.context}: `rayched pki issue web NAME` makes one for the gateway, which --tls-cert-file,"
             " --tls-private-key-file and --client-ca-file name; --context none is for replicas without certificates"
         )
-    return GatewaySettings(host, int(port), chosen.endpoints, tls, deny_list)
+    return GatewaySettings(host, int(port), chosen.endpoints, tls, deny_list, limits or GatewayLimits())
 
 
 async def run(settings: GatewaySettings, listens: Callable[[str], None]) -> None:

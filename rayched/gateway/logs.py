@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
-import grpc
 from aiohttp import web
 
 from rayched.client.async_streaming import AsyncLogStream
 from rayched.client.errors import ApiError
 from rayched.gateway.calls import GatewayCall
 from rayched.gateway.queries import flag, number
-from rayched.gateway.statuses import StatusFailure, bad_request, of_api_error
+from rayched.gateway.statuses import bad_request, of_stream_error
 
-_LOST = b"(lines before this one were removed by rotation before they could be read)\n"
+LOST: Final = b"(lines before this one were removed by rotation before they could be read)\n"
 
 
 async def serve_log(request: web.Request, call: GatewayCall) -> web.StreamResponse:
@@ -46,24 +46,15 @@ async def _copied(request: web.Request, call: GatewayCall, stream: AsyncLogStrea
         async for chunk in stream:
             if not response.prepared:
                 await response.prepare(request)
-            await response.write((_LOST if chunk.lost else b"") + chunk.data)
+            await response.write((LOST if chunk.lost else b"") + chunk.data)
     except ApiError as error:
         if not response.prepared:
-            raise _failure(error, call) from None
+            raise of_stream_error(error, call.subject) from None
         await response.write(f"(the log ends here: {error})\n".encode())
     if not response.prepared:
         await response.prepare(request)
     await response.write_eof()
     return response
-
-
-def _failure(error: ApiError, call: GatewayCall) -> StatusFailure:
-    """A log that cannot be had now is a bad request to Kubernetes' clients, which do not try again."""
-    if error.code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
-        return bad_request(error.message)
-    if error.code is grpc.StatusCode.NOT_FOUND:
-        return StatusFailure(404, "NotFound", error.message, subject=call.subject)
-    return of_api_error(error, call.subject)
 
 
 def _moment(text: str) -> datetime | None:

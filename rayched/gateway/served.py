@@ -53,16 +53,18 @@ class ServedResource:
         return next((one for one in self.subresources if one.name == name), None)
 
 
+ATTACH: Final = Subresource("attach", "PodAttachOptions", "", "v1", ("create", "get"))
 BINDING: Final = Subresource("binding", "Binding", "", "v1", ("create",))
 EVICTION: Final = Subresource("eviction", "Eviction", "policy", "v1", ("create",))
 EXEC: Final = Subresource("exec", "PodExecOptions", "", "v1", ("create", "get"))
 LOG: Final = Subresource("log", "Pod", "", "v1", ("get",))
+PORT_FORWARD: Final = Subresource("portforward", "PodPortForwardOptions", "", "v1", ("create", "get"))
 SCALE: Final = Subresource("scale", "Scale", "autoscaling", "v1", ("get", "patch", "update"))
 
 _MORE: Final[Mapping[str, ServedResource]] = {
     one.kind.name: one
     for one in (
-        ServedResource(kinds.POD, subresources=(BINDING, EVICTION, EXEC, LOG), categories=_ALL),
+        ServedResource(kinds.POD, subresources=(ATTACH, BINDING, EVICTION, EXEC, LOG, PORT_FORWARD), categories=_ALL),
         ServedResource(kinds.SERVICE, categories=_ALL),
         ServedResource(kinds.REPLICA_SET, subresources=(SCALE,), categories=_ALL),
         ServedResource(kinds.STATEFUL_SET, subresources=(SCALE,), categories=_ALL),

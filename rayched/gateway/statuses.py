@@ -170,6 +170,15 @@ def of_api_error(error: ApiError, subject: StatusSubject, *, creating: str = "")
     return StatusFailure(number, reason, error.message, subject=subject)
 
 
+def of_stream_error(error: ApiError, subject: StatusSubject) -> StatusFailure:
+    """Why nothing comes out of a pod. What cannot be had now is a bad request to Kubernetes' clients, which do not try again."""
+    if error.code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
+        return bad_request(error.message)
+    if error.code is grpc.StatusCode.NOT_FOUND:
+        return StatusFailure(404, "NotFound", error.message, subject=subject)
+    return of_api_error(error, subject)
+
+
 def _exhausted(error: ApiError, subject: StatusSubject) -> StatusFailure:
     if error.budget:
         # Without a delay: kubectl drain has a pause of its own and tells what it waits for.

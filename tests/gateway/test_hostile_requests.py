@@ -47,6 +47,8 @@ PLACES = st.sampled_from(
         "/api/v1/namespaces/default/bindings",
         "/api/v1/namespaces/default/pods/nobody/log",
         "/api/v1/namespaces/default/pods/nobody/exec",
+        "/api/v1/namespaces/default/pods/nobody/attach",
+        "/api/v1/namespaces/default/pods/nobody/portforward",
         "/api/v1/namespaces/default/events",
         "/apis/apps/v1/namespaces/default/replicasets/nobody/scale",
         "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
@@ -105,3 +107,19 @@ def test_no_request_ends_in_an_internal_error(
         found: dict[str, Any] = answer.document
         assert (found["kind"], found["status"], found["code"]) == ("Status", "Failure", answer.status)
         assert found["reason"] and found["message"]
+
+
+@pytest.mark.row("KC15")
+@pytest.mark.parametrize(
+    ("below", "protocol"),
+    [
+        ("exec?command=true", "v5.channel.k8s.io"),
+        ("attach", "v5.channel.k8s.io"),
+        ("portforward", "SPDY/3.1+portforward.k8s.io"),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"Connection": "upgrade"}, {"Connection": "upgrade", "Sec-WebSocket-Version": "13"}])
+def test_half_a_handshake_is_a_bad_request(url: str, below: str, protocol: str, more: dict[str, str]) -> None:
+    headers = {"Upgrade": "websocket", "Sec-WebSocket-Protocol": protocol, **more}
+    answer = ask(url, f"/api/v1/namespaces/default/pods/nobody/{below}", headers=headers)
+    assert (answer.status, answer.document["reason"]) == (400, "BadRequest")

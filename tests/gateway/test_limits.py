@@ -15,7 +15,7 @@ import pytest
 from rayched.gateway.gateway import GatewaySettings, run
 from rayched.gateway.limits import BODY_BYTES_MAX, BodyBudget, GatewayLimits, place_of
 from rayched.gateway.statuses import StatusFailure
-from tests.cli.cluster import wait_until
+from tests.cli.cluster import started, wait_until
 from tests.gateway.requests import ask
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -151,3 +151,11 @@ def test_users_have_room_each_and_all_of_them_have_a_limit() -> None:
 )
 def test_what_counts_as_one_address(host: str, place: str) -> None:
     assert place_of(host) == place
+
+
+def test_an_operator_says_how_many_connections_an_address_has() -> None:
+    words = ("gateway", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:1", "--connections-per-address", "2")
+    with started(*words) as running:
+        url = running.line_with("is served at").rpartition(" ")[2]
+        with connected(url), connected(url), connected(url) as third:
+            assert is_closed(third)

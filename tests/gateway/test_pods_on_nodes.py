@@ -1,4 +1,4 @@
-"""kubectl reaches into pods on nodes that run them: logs and programs, through the gateway, a replica and a real agent."""
+"""kubectl reaches into pods on nodes that run them: logs, programs and ports, through the gateway, a replica and a real agent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import json
 import os
+import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,15 +18,20 @@ import aiohttp
 import pytest
 
 from rayched.client import Client
+from rayched.gateway.spdy_frames import ResetReason, SpdyPing, SpdyReset
+from rayched.replica.cluster.free_ports import free_ports
 from rayched.replica.etcd.etcd_server import EtcdServer
 from rayched.server.app import ServerOptions
 from rayched.store.keys import Keys
 from tests.cli.cluster import run_here, started
 from tests.gateway.kubectl import KUBECTL, Kubectl
+from tests.gateway.port_forwarding import port_forward, tls_before
 from tests.gateway.requests import ask
 from tests.nodes.conftest import no_shim_is_left
 from tests.nodes.real_node import AgentProcess, a_pod, in_phase, ready, registered, sh, until
 from tests.nodes.streaming import Agents
+from tests.nodes.test_port_forward import ECHO, sent_and_received
+from tests.pki.made import SERVER, a_pair, an_authority
 from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.cluster
@@ -194,3 +201,118 @@ def test_who_does_not_know_the_nodes_token_runs_nothing(
     assert not (tmp_path / "done").exists()
     assert execute(url, name, *touch).status["status"] == "Success"
     assert (tmp_path / "done").exists()
+
+
+@pytest.fixture(scope="module")
+def echo(client: Client, agent: AgentProcess) -> tuple[str, int]:
+    """A pod that echoes what comes to a port, and that port."""
+    (port,) = free_ports(1)
+    name = a_running_pod(client, sys.executable, "-c", ECHO, str(port))
+
+    def listens() -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) == 0
+
+    until(listens, "it listens", SECONDS_MAX)
+    return name, port
+
+
+@pytest.fixture(scope="module")
+def token_flags(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """For kubectl, which sends a token over TLS alone."""
+    files = a_pair(an_authority(), [], [SERVER]).write(tmp_path_factory.mktemp("front"))
+    with tls_before(url, files) as front:
+        yield ["--server", front, "--insecure-skip-tls-verify", "--token", TOKEN]
+
+
+@pytest.mark.row("KC37")
+def test_kubectl_reaches_a_port_of_a_pod_with_all_connections_over_one_socket(
+    echo: tuple[str, int], kubectl: Kubectl, token_flags: list[str]
+) -> None:
+    name, port = echo
+    with kubectl.started(*token_flags, "port-forward", f"pod/{name}", f":{port}") as running:
+        here = int(running.line_with("Forwarding from 127.0.0.1:").partition("127.0.0.1:")[2].partition(" ")[0])
+        with socket.create_connection(("127.0.0.1", here), timeout=SECONDS_MAX) as idle:
+            for _ in range(2):
+                went, came = sent_and_received(here, 8 << 20)
+                assert went == came
+            idle.sendall(b"still there")
+            idle.shutdown(socket.SHUT_WR)
+            assert idle.makefile("rb").read() == b"still there"
+        assert running.process.poll() is None
+
+
+@pytest.mark.row("KC37")
+def test_why_a_port_cannot_be_reached_is_told_of_each_connection(echo: tuple[str, int], url: str) -> None:
+    name, port = echo
+    (closed,) = free_ports(1)
+
+    async def refused(pod: str, port: int, token: str) -> str:
+        async with port_forward(url, pod, token) as forward:
+            data, why = await forward.said(*await forward.connect(port))
+        assert data == b""
+        return why.decode()
+
+    assert f"cannot connect to port {closed}: Connection refused" in asyncio.run(refused(name, closed, TOKEN))
+    assert "port-forward needs the token of the node" in asyncio.run(refused(name, port, ""))
+    assert "another token than that of the node" in asyncio.run(refused(name, port, "another token that is long enough"))
+    assert "not found" in asyncio.run(refused("nobody", port, TOKEN))
+
+
+@pytest.mark.row("KC37")
+def test_streams_that_are_none_are_reset_and_the_others_go_on(echo: tuple[str, int], url: str) -> None:
+    name, port = echo
+    wrong = [("data", port, "0"), ("error", port, ""), ("x", port, "1"), ("data", 0, "2"), ("data", "+1", "3")]
+
+    async def tried() -> list[bytes]:
+        async with port_forward(url, name, TOKEN) as forward:
+            streams = await forward.connect(port)
+            for kind, at, request in wrong:
+                reset = SpdyReset(await forward.open(kind, at, request))
+                while await forward.frame() != reset:
+                    pass
+            given_up, _ = await forward.connect(port, "4")
+            await forward.send(forward.writer.reset(given_up, ResetReason.PROTOCOL_ERROR))
+            await forward.send(forward.writer.pong(1))
+            while await forward.frame() != SpdyPing(1):
+                pass
+            for part in (b"one, ", b"two"):
+                await forward.send(forward.writer.data(streams[0], part))
+            await forward.send(forward.writer.data(streams[0], b"", is_last=True))
+            return await forward.said(*streams)
+
+    assert asyncio.run(tried()) == [b"one, two", b""]
+
+
+@pytest.mark.row("KC37")
+def test_bytes_that_are_no_frames_end_their_port_forward_alone(echo: tuple[str, int], url: str) -> None:
+    name, port = echo
+
+    async def tried() -> None:
+        async with port_forward(url, name, TOKEN) as other, port_forward(url, name, TOKEN) as forward:
+            streams = await other.connect(port)
+            await forward.send(b"\xff" * 100)
+            with pytest.raises(ConnectionError):
+                while True:
+                    await forward.frame()
+            await other.send(other.writer.data(streams[0], b"goes on", is_last=True))
+            assert await other.said(*streams) == [b"goes on", b""]
+
+    asyncio.run(tried())
+    plain = ask(url, f"/api/v1/namespaces/default/pods/{name}/portforward", "POST", headers={"Upgrade": "SPDY/3.1"})
+    assert plain.status == 400 and "is served over WebSockets" in plain.document["message"]
+
+
+@pytest.mark.row("KC38")
+def test_kubectl_attaches_to_what_a_container_writes_from_then_on_until_it_ends(
+    client: Client, agent: AgentProcess, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    stop = tmp_path / "stop"
+    name = a_running_pod(client, *sh(f"echo before; until [ -e {stop} ]; do echo tick; sleep 0.2; done; echo last >&2"))
+    until(lambda: "tick" in kubectl("logs", name).out, "it writes", SECONDS_MAX)
+    assert "containers have no standard input here" in kubectl.refused("attach", name, "-i")
+    assert "not found" in kubectl.refused("attach", name, "-c", "another")
+    with kubectl.started("attach", name) as running:
+        assert [running.line() for _ in range(3)] == ["tick"] * 3
+        stop.touch()
+        assert running.line_with("last") and running.process.wait(SECONDS_MAX) == 0

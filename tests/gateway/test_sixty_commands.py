@@ -152,7 +152,7 @@ logs web                                                   ! .
 logs -l app=web --tail=1                                   ! .
 exec web -- true                                           ! .
 cp web:/x /dev/null                                        ! .
-port-forward pod/web 1:80                                  ! .
+port-forward pod/nobody :80                                ! pods "nobody" not found
 attach web                                                 ! .
 top node                                                   ! metrics not available yet
 auth can-i list pods                                       ! .

@@ -1,0 +1,45 @@
+"""WebSockets into pods, as kubectl opens them for `exec` and `attach`: messages begin with the number of a channel.
+
+    0 standard input   1 standard output   2 standard error   3 how it ended, a Status   4 terminal size   255 a channel ends
+
+What the replica or the node refuses is told on the socket: any other answer means to kubectl that there are no WebSockets.
+
+Source: remotecommand of client-go and v5.channel.k8s.io, Kubernetes 1.34.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from rayched.gateway.statuses import bad_request
+
+PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+ENDED_WELL: Final[dict[str, Any]] = {"metadata": {}, "status": "Success"}
+_MESSAGE_BYTES_MAX: Final = 1 << 20
+
+
+async def opened(
+    request: web.Request, verb: str, protocols: Sequence[str] = PROTOCOLS, message_bytes_max: int = _MESSAGE_BYTES_MAX
+) -> web.WebSocketResponse:
+    """The socket that the request asks for. Raises StatusFailure where it asks for none that is served."""
+    offered = [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    if request.headers.get("Upgrade", "").lower() != "websocket" or not any(one in protocols for one in offered):
+        spoken = ", ".join(protocols)
+        text = f"{verb} is served over WebSockets ({spoken}), which kubectl speaks since 1.31; SPDY alone is not served"
+        raise bad_request(text)
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=message_bytes_max)
+    if not socket.can_prepare(request).ok:
+        raise bad_request(f"{verb}: the handshake of a WebSocket has no key, or is of a version or a connection that is none")
+    await socket.prepare(request)
+    return socket
+
+
+async def end(socket: web.WebSocketResponse, status: dict[str, Any]) -> None:
+    """The last message says how it ended."""
+    await socket.send_bytes(bytes([ERROR]) + json.dumps(status).encode())
+    await socket.close()
