@@ -14,7 +14,8 @@ import pytest
 from kubernetes import client as kubernetes_client
 from kubernetes import config, watch
 
-from tests.cli.cluster import Commands, a_pod_text, run_here, wait_until
+from tests.cli.cluster import PATIENCE_SECONDS, Commands, a_pod_text, run_here, wait_until
+from tests.gateway.label_writer import LABEL, pod_name
 
 pytestmark = pytest.mark.cluster
 
@@ -173,3 +174,37 @@ def test_a_scheduler_of_another_binds_beside_ours_and_nothing_is_over_capacity(
     told = [line.partition(":")[0].split(" on ") for line in said.splitlines() if line.endswith(": bound")]
     assert len(told) == len({name for name, _ in told}), "a pod was bound twice"
     assert all(placed.get(name) == node for name, node in told), said
+
+
+@pytest.mark.long
+@pytest.mark.row("KC40")
+def test_a_hundred_thousand_events_come_once_each_and_in_order_however_often_the_watch_is_cut(
+    core: Any, rayched: Commands, namespace: str
+) -> None:
+    pods, changes, cut_every = 200, 500, 9_973
+    for number in range(pods):
+        core.create_namespaced_pod(namespace, a_pod(pod_name(number), scheduler="nobody"))
+    at = core.list_namespaced_pod(namespace).metadata.resource_version
+    seen: dict[str, list[int]] = defaultdict(list)
+    versions: list[int] = []
+    words = [rayched.server, namespace, str(pods), str(changes)]
+    process = subprocess.Popen([sys.executable, "-m", "tests.gateway.label_writer", *words])
+    try:
+        while len(versions) < pods * changes:
+            assert process.poll() in (None, 0)
+            watching, before = watch.Watch(), len(versions)
+            for event in watching.stream(core.list_namespaced_pod, namespace, resource_version=at, timeout_seconds=30):
+                assert event["type"] == "MODIFIED"
+                metadata = event["object"].metadata
+                at = metadata.resource_version
+                versions.append(int(at))
+                seen[metadata.name].append(int(metadata.labels[LABEL]))
+                if len(versions) % cut_every == 0 or len(versions) == pods * changes:
+                    watching.stop()
+            assert len(versions) > before or process.poll() is None, f"nothing comes after {before} events"
+        assert process.wait(PATIENCE_SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert versions == sorted(set(versions))
+    assert seen == {pod_name(number): list(range(changes)) for number in range(pods)}
