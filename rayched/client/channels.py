@@ -1,7 +1,8 @@
 """Channels to the endpoints of one client: opened when first used, and opened anew when the client's certificate has changed.
 
 A channel with an older certificate takes no new calls and is closed once those that it has are over. So no call fails because
-files were replaced. Without a certificate channels have no TLS, and live as long as the client.
+files were replaced. The same goes for one that has as many calls as a connection may have: those that come get a further channel.
+Without a certificate channels have no TLS, and live as long as the client.
 
 Used under its owner's lock, or in one event loop.
 Cost: with a certificate, three looks at the file system a second at most.
@@ -15,6 +16,9 @@ from typing import Any, Final
 
 from rayched.client.endpoints import method, serialized
 from rayched.pki.client_token import ShownByCaller
+
+CALLS_A_CHANNEL_MAX: Final = 800
+"""Under way at a time. A replica takes 1,000 of a connection, and gRPC keeps further ones until others end, as watches do not."""
 
 
 class EndpointChannel:
@@ -103,7 +107,7 @@ class EndpointChannels:
         """For one more call."""
         version = 0 if self.certificate is None else self.certificate.version()
         found = self._channels.get(endpoint)
-        if found is not None and found.version == version:
+        if found is not None and found.version == version and len(found.under_way) < CALLS_A_CHANNEL_MAX:
             return found
         if found is not None:
             self._replaced.append(found)

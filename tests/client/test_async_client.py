@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -104,3 +105,22 @@ def test_the_synchronous_client_watches_and_waits_alike(api: Process) -> None:
             client.delete("pods", "again")
             with pytest.raises(NotBound, match="pod default/again was deleted"):
                 waiting.result(10)
+
+
+def test_watches_beyond_what_a_connection_takes_leave_room_for_calls(api: Process) -> None:
+    async def run() -> None:
+        async with (
+            asyncio.timeout(150.0),
+            AsyncClient(api.address, timeout_seconds=60.0) as client,
+            contextlib.AsyncExitStack() as held,
+        ):
+
+            async def begun() -> None:
+                watch = await held.enter_async_context(client.watch("nodes", bookmarks=True))
+                assert (await anext(watch)).type is EventType.BOOKMARK
+
+            for _ in range(44):
+                await asyncio.gather(*(begun() for _ in range(25)))
+            assert not (await client.list_all("nodes")).objects
+
+    asyncio.run(run())
