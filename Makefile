@@ -10,7 +10,7 @@ SOURCES := rayched leader tests benchmarks examples setup.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz trace kubectl chaos failover flood groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
+.PHONY: help setup run test test-long test-chaos test-fast check format lint types layers house proto proto-check behaviour docs docs-check conformance simulate mutants access audit fuzz fuzz-gateway trace kubectl chaos failover flood gateway-load groups hostile soak storage nodes node-soak test-browser pictures bench bench-quick bench-plot pool warmup queue-bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ audit: $(STAMP) ## what the tree and its locks could be blamed for, without a ne
 fuzz: $(STAMP) ## random requests by all roles to a real replica; fails on INTERNAL, UNKNOWN, or a refused one that wrote: make fuzz [REQUESTS=1000000] [SEED=1]
 	@$(BIN)/python -m tests.fuzz.run --requests $(or $(REQUESTS),1000000) --seed $(or $(SEED),1)
 
+fuzz-gateway: $(STAMP) ## random requests by what a gateway says that it serves; fails on 500: make fuzz-gateway [MINUTES=60] [SEED=1]
+	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz.gateway --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+
 proto: $(STAMP) ## generate the protobuf code below rayched/v1
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
 
@@ -121,6 +125,9 @@ storage: $(STAMP) ## an etcd that is full, slow, wiped or restored under replica
 
 groups: $(STAMP) ## two gangs for one room, 100 gangs for the room of 50, and their speed: make groups [ARGS="--only rivals"]
 	@$(BIN)/python -m tests.chaos.groups $(ARGS)
+
+gateway-load: $(STAMP) ## what 2,000 watches and 500 requests/s through gateways cost the leader, and gateways that suffer: make gateway-load [ARGS="--only load"]
+	@$(BIN)/python -m benchmarks.gateway $(ARGS)
 
 flood: $(STAMP) ## 50,000 submissions by 100 clients at once, the leader left alone and killed: make flood [ARGS=...]
 	@$(BIN)/python -m benchmarks.flood $(ARGS)

@@ -25,6 +25,11 @@ def restore(admin: Client, callers: Callers) -> None:
     clear(admin)
     callers.revoke_others(admin)
     callers.bind(admin)
+    place(admin)
+
+
+def place(admin: Client) -> None:
+    """What calls are about."""
     for name in NAMESPACES:
         admin.apply(Namespace(metadata={"name": name}))
     nodes = hollow_nodes(len(NODES), 2, NodeShape({"cpu": "16", "memory": "64Gi", "pods": "110"}, {}))
